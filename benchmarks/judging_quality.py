@@ -35,7 +35,7 @@ from askance.eval.datasets import Example, read_dataset
 from askance.eval.datasets.single_hop import UNANSWERABLE
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final
 from askance.methods.labels import label_options
-from askance.methods.selfrag.prompts import LABELS, judgement_prompt
+from askance.methods.selfrag.judging import LABELS, judgement_prompt
 from askance.runtime.durable import write_atomically
 from askance.runtime.many import many
 from askance.wire import load_model

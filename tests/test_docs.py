@@ -26,8 +26,7 @@ from askance.models.kinds import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
 from askance.train.reader.settings import ReaderSettings
 from askance.wire import METHODS, make_method, method_class, profiles_of
-from askance.wordings import WORDINGS, open_wording
-from askance.wordings.airrag import AIRRAG_WORDINGS
+from askance.wordings import AIRRAG_WORDINGS, WORDINGS, open_wording
 from tests.eval.hand_made import record, written
 from tests.recipes.test_mixture import TASKS
 

@@ -17,7 +17,7 @@ from askance.core.ports import Model
 from askance.core.types import Passage, Prompt
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Paragraph, Triple
-from askance.methods.selfrag.prompts import LABELS, judgement_prompt
+from askance.methods.selfrag.judging import LABELS, judgement_prompt
 from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import Showing, as_hits, fitted
 from askance.train.reader.reading import reasoning

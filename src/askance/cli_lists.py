@@ -26,8 +26,7 @@ from askance.presets import shipped
 from askance.serve.console import Row, err, out, plain_table, tell
 from askance.text.printable import printable, printable_record
 from askance.wire import DEFAULT_METHOD, METHODS, READINGS, plain_method
-from askance.wordings import WORDINGS, open_wording
-from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
+from askance.wordings import AIRRAG_WORDINGS, WORDINGS, open_airrag_wording, open_wording, shown_prompts
 
 CONTINUES, ATTENTION = "continuation", "attention"
 NEEDS = {

@@ -20,14 +20,12 @@ from askance.loading import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loading import load_model as load_model
 from askance.loading import load_models as load_models
 from askance.loading import open_retriever as open_retriever
-from askance.methods.airrag.actions import read_actions
+from askance.methods.airrag.knobs import read_actions
 from askance.methods.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.kinds import parse_spec
 from askance.nlp import load_linguistics
 from askance.presets import Preset, open_preset, own_preset
-from askance.wordings import open_wording
-from askance.wordings.airrag import open_airrag_wording
-from askance.wordings.instructions import open_instructions
+from askance.wordings import open_airrag_wording, open_instructions, open_wording
 
 DEFAULT_METHOD = "dragin"
 INSTEAD = ("flare", "iterdrag", "single")

@@ -11,7 +11,6 @@ from typing import Any
 from askance.ask import ask
 from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
-from askance.methods.selfrag.judging import ReflectionScorer
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
@@ -103,7 +102,7 @@ class Judged:
     """Self-RAG with a scorer of the test's own, over a native writer or one of words."""
 
     selfrag: Selfrag
-    scorer: ReflectionScorer
+    scorer: "ScriptedScorer"
     over_tokens: bool = False
 
     @property
@@ -113,7 +112,7 @@ class Judged:
     async def answer(self, question, run):
         method = self.selfrag
         head = method.head(question, run) if self.over_tokens else None
-        return await method.answer_with(method.writer(question, run, self.scorer, head), question, run)
+        return await method.answer_with(method.writer(question, run, self.scorer.judge, head), question, run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from askance.core.errors import KnobError, LimitReached, MissingAbility, UnknownName
-from askance.methods.airrag.actions import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.airrag.knobs import ALL, FULL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.baselines import ClosedBook
 from askance.methods.dragin import Dragin

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom, TokenLedger, most_that_fit
 from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
-from askance.methods.airrag.actions import ALL, WITHOUT_ANALYSIS
+from askance.methods.airrag.knobs import ALL, WITHOUT_ANALYSIS
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.searching import Searching
 from askance.methods.airrag.state import DA
-from askance.methods.budget import Account, Allowance, NoRoom, most_that_fit
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import (
@@ -188,7 +188,7 @@ def test_no_rollout_starts_that_could_not_end():
 
 
 def test_l_max_is_shared_between_rollouts_and_what_is_left_over_goes_on():
-    account = Account(1000)
+    account = TokenLedger(1000)
     first = account.share(4)
     second = account.share(3)
     assert (first.most, second.most) == (250, 250)
@@ -198,19 +198,19 @@ def test_l_max_is_shared_between_rollouts_and_what_is_left_over_goes_on():
     second.close()
     first.close()
     assert account.set_aside == 375
-    assert Account(100).part(26).most == 0
-    assert Account(100).part(25).most == 25
-    assert Account(None).part(26).most is None
+    assert TokenLedger(100).part(26).most == 0
+    assert TokenLedger(100).part(25).most == 25
+    assert TokenLedger(None).part(26).most is None
 
 
 def test_an_allowance_never_gives_more_than_it_has():
     model = ScriptedModel(["x"], context_tokens=20)
     for most, num_words, max_tokens in ((5, 6, 1), (None, 30, 1), (None, 10, 11)):
-        allowance = Allowance(Account(most), most)
+        allowance = TokenLedger(most).lend(most)
         with pytest.raises(NoRoom):
             allowance.read(model, Raw((Span(" word" * num_words),)), max_tokens)
         assert allowance.was_short
-        assert allowance.account.num_input == 0
+        assert allowance.root.num_spent == allowance.num_spent == 0
 
 
 @pytest.mark.parametrize("limit", range(-1, 8))
@@ -227,7 +227,7 @@ def test_what_was_set_aside_for_judged_calls_is_given_back(rollouts):
     tree = asyncio.run(searching.tree())
     assert DA in {node.action for node in tree.terminals}
     assert searching.account.set_aside == 0
-    assert searching.account.left == 4000 - searching.account.num_input
+    assert searching.account.left == 4000 - searching.account.num_spent
 
 
 def test_a_small_window_is_a_limit_too():

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Demo, Hit, Passage
-from askance.methods.airrag.actions import ALL, FULL, WITHOUT_ANALYSIS, Actions, Legality
+from askance.methods.airrag.knobs import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State, is_same
 from askance.methods.dragin import Dragin
 
@@ -55,9 +56,9 @@ def test_what_was_asked_is_not_asked_again():
 def test_two_repeats_on_a_path_end_it():
     state = State().planned(("a b", "c d", "e f"), QUESTION)
     state = state.answered("a b", "1", HITS, refused=False).transformed(("a b",))
-    assert Legality().after(state) == (RA,)
+    assert Airrag().actions_after(state) == (RA,)
     state = state.answered("c d", "2", HITS, refused=False).transformed(("c d",))
-    assert Legality().after(state) == (SA,)
+    assert Airrag().actions_after(state) == (SA,)
 
 
 def test_passages_stand_once_the_best_of_each_retrieval_first():
@@ -103,19 +104,19 @@ def test_the_same_query(one, other, same):
 
 
 def test_actions_at_the_root():
-    assert Legality().after(State()) == (SAY,)
-    assert Legality(Actions(FULL, (("dragin", Dragin()),))).after(State()) == (SAY, "dragin")
-    assert Legality(WITHOUT_ANALYSIS).after(State()) == (RA, QT)
+    assert Airrag().actions_after(State()) == (SAY,)
+    assert Airrag(actions=Actions(FULL, (("dragin", Dragin()),))).actions_after(State()) == (SAY, "dragin")
+    assert Airrag(actions=WITHOUT_ANALYSIS).actions_after(State()) == (RA, QT)
 
 
 def test_what_gave_nothing_is_replaced_by_a_summary_or_at_the_root_by_a_search():
-    legality = Legality()
-    assert legality.after(State(), frozenset({SAY})) == (RA,)
-    assert legality.after(State(), frozenset({SAY, RA})) == (DA,)
-    assert legality.after(State(), frozenset({SAY, RA, DA})) == ()
+    legal = Airrag().actions_after
+    assert legal(State(), frozenset({SAY})) == (RA,)
+    assert legal(State(), frozenset({SAY, RA})) == (DA,)
+    assert legal(State(), frozenset({SAY, RA, DA})) == ()
     state = State().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
-    assert legality.after(state, frozenset({QT})) == (SA,)
-    assert legality.after(state, frozenset({QT, SA})) == ()
+    assert legal(state, frozenset({QT})) == (SA,)
+    assert legal(state, frozenset({QT, SA})) == ()
 
 
 def step(state, action, chance):
@@ -136,10 +137,10 @@ FOLLOWS_LITE = {"": {RA, QT}, RA: {QT, SA}, QT: {RA, SA}}
 @given(st.integers(), st.booleans(), st.booleans())
 def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
     chance = random.Random(seed)
-    legality = Legality(WITHOUT_ANALYSIS if is_lite else ALL, early_summary=early_summary)
+    legal = Airrag(actions=WITHOUT_ANALYSIS if is_lite else ALL, early_sa=early_summary).actions_after
     state = State(pending=(QUESTION,) if is_lite else ())
     while state.answer is None:
-        actions = legality.after(state)
+        actions = legal(state)
         assert actions
         assert set(actions) <= (FOLLOWS_LITE if is_lite else FOLLOWS)[state.last]
         if state.last == QT and not state.pending:

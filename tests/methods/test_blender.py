@@ -20,7 +20,7 @@ from askance.core.knobs import short_repr
 from askance.core.ports import Needs
 from askance.core.trace import Decided, Failed, Generated, Searched
 from askance.core.types import Answer, Citation, GenerateRequest, Question, Raw, Sampling, Span
-from askance.methods.airrag.actions import LITE, Actions
+from askance.methods.airrag.knobs import LITE, Actions
 from askance.methods.airrag.method import Airrag
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.blender import OF_THE_PAPER, Blender

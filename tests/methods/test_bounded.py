@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from askance.ask import ask
 from askance.core.errors import BudgetTooSmall, KnobError
+from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger, has_room
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage, Question
 from askance.methods.baselines import FixedSentence, Single
-from askance.methods.budget import Account, AllowedModel, NoRoom, has_room
 from askance.methods.prompts import Wording, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
@@ -157,11 +157,11 @@ def test_room_is_what_window_and_every_allowance_leave():
     count = model.count(prompt)
     assert has_room(model, prompt, 50 - count)
     assert not has_room(model, prompt, 51 - count)
-    outer = AllowedModel(model, Account(count + 5).share(1))
-    inner = AllowedModel(outer, Account(count + 9).share(1))
+    outer = ChargedModel(model, TokenLedger(count + 5).share(1))
+    inner = ChargedModel(outer, TokenLedger(count + 9).share(1))
     assert has_room(inner, prompt, 1, keep=5)
     assert not has_room(inner, prompt, 1, keep=6), "of the outer one"
-    assert not has_room(AllowedModel(model, Account(count - 1).share(1)), prompt, 1)
+    assert not has_room(ChargedModel(model, TokenLedger(count - 1).share(1)), prompt, 1)
 
 
 def test_a_trace_beside_keeps_its_own_commits():
@@ -237,6 +237,6 @@ def test_a_call_that_does_not_fit_says_why():
     model = ScriptedModel(None, context_tokens=30)
     prompt = answer_prompt(model, QUESTION, (Hit(PASSAGES[3], 1.0, 1),), wording=BARE)
     with pytest.raises(NoRoom, match=r"the next call reads \d+ tokens, and 3 are left"):
-        Account(3).share(1).read(model, prompt, 1)
+        TokenLedger(3).share(1).read(model, prompt, 1)
     with pytest.raises(NoRoom, match=r"the next prompt has \d+ tokens, 9 more .* a context window of 30"):
-        Account(None).share(1).read(model, prompt, 9)
+        TokenLedger(None).share(1).read(model, prompt, 9)

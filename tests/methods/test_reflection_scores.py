@@ -55,11 +55,11 @@ def test_the_terms():
     ],
 )
 def test_a_candidate(knobs, score):
-    assert Selfrag(**knobs).weights.of_answer(CANDIDATE) == near(score, "as told", "4 decimals")
+    assert Selfrag(**knobs).answer_score(CANDIDATE) == near(score, "as told", "4 decimals")
 
 
 def test_a_segment_has_no_utility():
-    assert Selfrag().weights.of_segment(CANDIDATE) == near(math.exp(-0.5) + 0.9 + 0.85)
+    assert Selfrag().segment_score(CANDIDATE) == near(math.exp(-0.5) + 0.9 + 0.85)
 
 
 @pytest.mark.parametrize("score", [relevance_score, support_score, utility_score, search_share])

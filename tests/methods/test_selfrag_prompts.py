@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.types import Chat, GenerateRequest, Passage, Question, Sampling
 from askance.methods.labels import label_options
-from askance.methods.selfrag.prompts import INSTRUCTIONS, LABELS, SYSTEM, judgement_prompt
+from askance.methods.selfrag.judging import INSTRUCTIONS, LABELS, SYSTEM, judgement_prompt
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import tolerance
 

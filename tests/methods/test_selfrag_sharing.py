@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from askance.ask import ask
 from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom
 from askance.core.trace import Generated, ScoredOptions, Trace
 from askance.core.types import Hit, Passage
-from askance.methods.budget import NoRoom
 from askance.methods.prompts import Wording
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path, Segment
@@ -93,7 +93,7 @@ def test_a_segment_without_room_leaves_others_the_judgement_of_their_passage():
     """Its call fails while both wait for the judgement."""
     model = ScriptedModel(lambda prompt, key: NoRoom("full") if key[0] == "a" else " It is so.")
     run, hit = Run({"answer": model}, ScriptedRetriever([]), Trace(None)), Hit(PASSAGES[0], 1.0, 1)
-    writer = Selfrag().writer(QUESTION, run, Unhurried(), None)
+    writer = Selfrag().writer(QUESTION, run, Unhurried().judge, None)
 
     async def written(*keys):
         work = (writer.write(Path(), "retrieve", hit, key=(key,), whole=False) for key in keys)
@@ -154,7 +154,7 @@ class FullSearch(Judged):
     """Without bounds: every segment is judged at once."""
 
     async def answer(self, question, run):
-        writer = self.selfrag.writer(question, run, self.scorer, None)
+        writer = self.selfrag.writer(question, run, self.scorer.judge, None)
         bounded = writer.write
 
         async def write(path, action, hit, *, key, whole):

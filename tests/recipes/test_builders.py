@@ -15,7 +15,7 @@ from askance.methods.airrag.prompts import Prompts, parse_queries
 from askance.methods.airrag.wording import READER, REFUSAL
 from askance.methods.labels import label_options
 from askance.methods.prompts import PLAIN, answer_prompt
-from askance.methods.selfrag.prompts import LABELS
+from askance.methods.selfrag.judging import LABELS
 from askance.text.answers import has_answer
 from askance.train.reader.passages import Showing, as_hits
 from askance.train.reader.reading import (

@@ -37,19 +37,19 @@ def test_what_is_spent_is_counted():
     session, model = limited(tokens=1000)
     (generation,) = generate(model)
     num_prompt = model.count(PROMPT)
-    assert session.num_tokens == num_prompt + generation.generated_tokens
+    assert session.ledger.num_spent == num_prompt + generation.generated_tokens
     asyncio.run(model.attend("one two", bos=False))
-    assert session.num_calls == 2
+    assert session.ledger.num_calls == 2
 
 
 def test_a_prompt_beyond_what_is_left_is_not_asked():
     session, model = limited(tokens=20)
-    session.num_tokens = 18
+    session.ledger.num_spent = 18
     num_prompt = model.count(PROMPT)
     told = rf"18 are used, and the next prompt has {num_prompt}: allow more \(--budget tokens=N\)\."
     with pytest.raises(LimitReached, match=told):
         generate(model, 100)
-    assert (session.num_tokens, session.num_calls) == (18, 0)
+    assert (session.ledger.num_spent, session.ledger.num_calls) == (18, 0)
 
 
 def test_a_text_that_the_limit_cuts_is_refused():
@@ -63,7 +63,7 @@ def test_several_samples_share_what_is_left():
     num_prompt = ScriptedModel().count(PROMPT)
     session, model = limited(tokens=2 * num_prompt + 10)
     assert [each.generated_tokens for each in generate(model, 5, n=2)] == [5, 5]
-    assert session.tokens_left == 0
+    assert session.ledger.left == 0
     with pytest.raises(LimitReached, match="all are used"):
         generate(limited(tokens=2 * num_prompt + 9)[1], 5, n=2)
 
@@ -78,7 +78,7 @@ def test_calls_side_by_side_do_not_spend_the_same_tokens():
 
     first, second = asyncio.run(both())
     assert [len(first), type(second)] == [1, LimitReached]
-    assert session.num_tokens == 2 * num_prompt + 9
+    assert session.ledger.num_spent == 2 * num_prompt + 9
 
 
 def test_what_is_set_aside_for_a_call_that_fails_is_there_again():
@@ -86,7 +86,7 @@ def test_what_is_set_aside_for_a_call_that_fails_is_there_again():
     broken = model_in(session, TimingOut())
     with pytest.raises(ModelFailure):
         generate(broken)
-    assert session.num_tokens == model.count(PROMPT)
+    assert session.ledger.num_spent == model.count(PROMPT)
 
 
 def test_calls():
@@ -146,7 +146,7 @@ def test_without_a_limit_of_tokens_prompts_are_not_tokenised_for_it():
 
     session = session_of(calls=9)
     asyncio.run(model_in(session, Uncounted()).attend("one two", bos=False))
-    assert session.num_calls == 1
+    assert session.ledger.num_calls == 1
 
 
 class Uncountable(ScriptedModel):
@@ -169,4 +169,4 @@ def test_a_prompt_that_can_not_be_counted_is_a_failure_of_the_model(call):
     with pytest.raises(ModelFailure, match=r"answer model scripted, .*: OSError: no vocabulary"):
         asyncio.run(call(model_in(session, Uncountable())))
     assert [event.message for event in session.trace.events] == ["no vocabulary"]
-    assert session.num_calls == 0
+    assert session.ledger.num_calls == 0

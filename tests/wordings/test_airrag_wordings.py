@@ -7,14 +7,13 @@ from tests.methods.bridge import QUESTION, WHERE, model, run
 
 from askance.core.errors import InputError, KnobError, PromptsError, UnknownName
 from askance.core.types import Demo
-from askance.methods.airrag.actions import DIRECT, Actions
+from askance.methods.airrag.knobs import DIRECT, Actions
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.wording import OWN, READER, AirragWording
 from askance.methods.blender import Blender
 from askance.wire import make_method, own_prompts, ready_method
-from askance.wordings import toml_of
-from askance.wordings.airrag import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts
+from askance.wordings import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts, toml_of
 
 PACKAGED_READER = "airrag-reader-eaea6135"
 """The words that the packaged adapter was trained on: with others it must be trained again."""

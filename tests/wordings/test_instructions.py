@@ -5,7 +5,7 @@ import pytest
 from askance.core.errors import PromptsError, UnknownName
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
 from askance.wire import make_method
-from askance.wordings.instructions import open_instructions
+from askance.wordings import open_instructions
 
 
 def written(tmp_path, text):

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
+from askance.core.token_ledger import has_room, most_that_fit
 from askance.core.types import Answer, Hit, Prompt, Question
-from askance.methods.budget import has_room, most_that_fit
 from askance.methods.prompts import answer_prompt, layout_needs
 from askance.methods.rind import last_tokens
 from askance.methods.searching import num_in_room, search_as_fits, search_for

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from askance.core.abreast import abreast
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
-from askance.core.trace import UPPER_BOUND, Trace
+from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
+from askance.core.trace import Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
 from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
 from askance.methods.airrag.method import Airrag, AirragLite, with_sources
@@ -16,12 +18,10 @@ from askance.methods.airrag.state import State, each_once
 from askance.methods.airrag.wording import OWN, AirragWording
 from askance.methods.baselines import Single
 from askance.methods.bounded import NotedRetriever
-from askance.methods.budget import Account, Allowance, AllowedModel, NoRoom
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.members import Members, answer_of, check_all, joined_needs
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
-from askance.tree.abreast import abreast
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Told:
         return (Demo("", written),) if is_more else ()
 
 
-async def ask_member(name: str, method: Method, question: Question, run: Run, allowance: Allowance) -> Told:
+async def ask_member(name: str, method: Method, question: Question, run: Run, allowance: TokenLedger) -> Told:
     """What a method answers within `allowance`. Where it fails, the trace says so, and so does `Told`.
 
     Raises:
@@ -95,29 +95,21 @@ class Shares:
     """One question's budget.
 
     Attributes:
-        accounts: one of all methods together, or one of each and one of the last call.
-        members: what each method may read.
-        kept: of a common account, for the last call.
+        whole: what all methods and the last call spend.
+        members: what each method may read of it.
+        last: what the last call may read of it.
     """
 
-    accounts: Sequence[Account]
-    members: Mapping[str, Allowance]
-    kept: int
-
-    def last(self) -> Allowance:
-        """What the last call may read: all that is left over."""
-        self.accounts[-1].set_aside -= self.kept
-        return self.accounts[-1].share(1)
+    whole: TokenLedger
+    members: Mapping[str, TokenLedger]
+    last: TokenLedger
 
     def tell(self, trace: Trace, l_max: int | None) -> None:
         """Say what was spent in all, and what each method has read."""
-        of_all = [account.numbers for account in self.accounts]
-        spent = {name: sum(each[name] for each in of_all) for name in ("input tokens", "tokens", "calls")}
-        if any(UPPER_BOUND in each for each in of_all):
-            spent[UPPER_BOUND] = 1.0
-        spent |= {f"input tokens of {name}": float(each.num_input) for name, each in self.members.items()}
-        spent |= {} if l_max is None else {"l_max": float(l_max)}
+        spent = self.whole.numbers
         why = f"{spent['calls']:.0f} calls read {spent['input tokens']:,.0f} tokens"
+        spent |= {f"input tokens of {name}": float(each.num_spent) for name, each in self.members.items()}
+        spent |= {} if l_max is None else {"l_max": float(l_max)}
         trace.decide("budget", "spent", why, numbers=spent)
 
 
@@ -175,16 +167,16 @@ class Blender(Knobs):
 
     def _shares(self, question: Question, run: Run) -> Shares:
         """Each method has L_max, and so has the last call; or all together, the methods in equal parts."""
-        names, kept = self.methods.names, 0
+        names = self.methods.names
         if self.strict_budget and self.l_max is not None:
-            prompts = Prompts(run.model, question, self.prompts)
-            kept = num_kept_for_choosing(prompts, len(names), self.l_max)
-            accounts = [Account(self.l_max, set_aside=kept)]
-            members = [accounts[0].share(len(names) - number) for number in range(len(names))]
+            kept = num_kept_for_choosing(Prompts(run.model, question, self.prompts), len(names), self.l_max)
+            whole = last = TokenLedger(self.l_max, set_aside=kept)
+            members = [whole.share(len(names) - number) for number in range(len(names))]
+            whole.set_aside -= kept
         else:
-            accounts = [Account(self.l_max) for _ in (*names, "the last call")]
-            members = [account.share(1) for account in accounts[:-1]]
-        return Shares(accounts, dict(zip(names, members, strict=True)), kept)
+            whole = TokenLedger()
+            *members, last = (whole.lend(self.l_max) for _ in (*names, "the last call"))
+        return Shares(whole, dict(zip(names, members, strict=True)), last)
 
     def _count(self, run: Run, told: Sequence[Told]) -> None:
         """Say how many have come to an end.
@@ -215,7 +207,7 @@ class Blender(Knobs):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        prompts = Prompts(AllowedModel(run.model, shares.last()), question, self.prompts)
+        prompts = Prompts(ChargedModel(run.model, shares.last), question, self.prompts)
         chosen = await choose(self.verifier, kept, prompts, self.summary_tokens, run)
         nearest = by_ending[id(chosen.ending)]
         scored = zip(kept, chosen.scores, strict=True)

@@ -1,14 +1,13 @@
 """L_max for a method that makes one call after the other: it ends where no further call fits."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from askance.core.errors import BudgetTooSmall
 from askance.core.knobs import Knobs, knob, name_of
 from askance.core.ports import Method, Retriever, Run, WrappedRetriever
+from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Hit, Question
-from askance.methods.budget import Account, AllowedModel, NoRoom
 from askance.methods.finishing import as_answer
 from askance.methods.plain_trace import PlainTrace, num_written, settled
 
@@ -22,18 +21,14 @@ class Bounded(Knobs):
 
     l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
 
-    @property
-    def keeps_markers(self) -> bool:
-        """Whether markers that the model writes stay in what is told and in the answer."""
-        return False
-
 
 async def answer_within(method: Method, question: Question, run: Run) -> Answer:
     """What `method` answers within its `l_max`, if it has one.
 
-    What it tells meanwhile is without the markers that the model writes, unless the method `keeps_markers`.
+    What it tells meanwhile is without the markers that the model writes, unless the method says with
+    `keeps_markers` that they stay.
 
-    A call that does not fit is not made. A method that can do with less asks beforehand (`budget.has_room`);
+    A call that does not fit is not made. A method that can do with less asks beforehand (`has_room`);
     of any other, what it has committed until then is the answer, and the trace says so.
 
     Raises:
@@ -50,14 +45,20 @@ async def answer_within(method: Method, question: Question, run: Run) -> Answer:
 
 
 async def _within(method: Method, l_max: int, question: Question, run: Run) -> Answer:
-    account = Account(l_max)
-    allowance, retriever = account.share(1), NotedRetriever(run.retriever, run.trace)
-    models = {role: AllowedModel(model, allowance) for role, model in run.models.items()}
+    ledger, retriever = TokenLedger(l_max), NotedRetriever(run.retriever, run.trace)
+    models = {role: ChargedModel(model, ledger) for role, model in run.models.items()}
     try:
         answer = await method.answer(question, replace(run, models=models, retriever=retriever))
     except NoRoom as why:
-        answer = _so_far(method, l_max, question, run, retriever.shown, why)
-    run.trace.decide("budget", "spent", str(account), numbers=account.numbers)
+        if not settled(run.trace).text.strip():
+            fewer = ", or show fewer passages (--set passages=N)" if hasattr(method, "passages") else ""
+            raise BudgetTooSmall(
+                f"knob l_max={l_max} of method {name_of(type(method))}: {why}, and nothing is written "
+                f"yet: set it higher{fewer}."
+            ) from why
+        run.trace.decide("end", "cut", f"l_max is used up: {why}")
+        answer = as_answer(question, run, retriever.shown)
+    run.trace.decide("budget", "spent", str(ledger), numbers=ledger.numbers)
     return answer
 
 
@@ -78,22 +79,3 @@ class NotedRetriever(WrappedRetriever):
         if hits:
             self.shown.append((num_written(self._trace), hits))
         return hits
-
-
-def _so_far(
-    method: Method,
-    l_max: int,
-    question: Question,
-    run: Run,
-    shown: Sequence[tuple[int, Sequence[Hit]]],
-    why: NoRoom,
-) -> Answer:
-    if not settled(run.trace).text.strip():
-        remedy = "set it higher"
-        remedy += ", or show fewer passages (--set passages=N)" if hasattr(method, "passages") else ""
-        raise BudgetTooSmall(
-            f"knob l_max={l_max} of method {name_of(type(method))}: {why}, and nothing is written "
-            f"yet: {remedy}."
-        ) from why
-    run.trace.decide("end", "cut", f"l_max is used up: {why}")
-    return as_answer(question, run, shown)

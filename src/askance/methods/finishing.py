@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from askance.core.ports import Model, Run
+from askance.core.token_ledger import has_room
 from askance.core.trace import Trace, Uncited
 from askance.core.types import Answer, Chat, Citation, Passage, Prompt, Question
-from askance.methods.budget import has_room
 from askance.methods.plain_trace import plain_of, settled
 from askance.text.answers import says, short_answer
 from askance.text.markers import Plain

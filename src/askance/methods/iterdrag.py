@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from askance.core.knobs import knob
 from askance.core.ports import Model, Needs, Run
+from askance.core.token_ledger import NoRoom, has_room, most_that_fit
 from askance.core.types import (
     Answer,
     GenerateRequest,
@@ -24,7 +25,6 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.budget import NoRoom, has_room, most_that_fit
 from askance.methods.finishing import cited
 from askance.methods.plain_trace import settled, without_markers
 from askance.methods.prompts import EXAMPLES as WORKED

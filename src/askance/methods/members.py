@@ -3,32 +3,54 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import Any, Protocol, Self, cast, runtime_checkable
+from typing import Any, Self, cast
 
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import changed_knobs, name_of
 from askance.core.ports import ChecksModels, Method, Model, Needs, Run
+from askance.core.token_ledger import ChargedModel, TokenLedger
 from askance.core.types import Answer, Question, Role
 from askance.methods.bounded import answer_within
-from askance.methods.budget import Allowance, AllowedModel
 
 Named = tuple[tuple[str, Method], ...]
 
 
-@runtime_checkable
-class HoldsMethods(Protocol):
-    """A knob that holds methods, each of which has a name and knobs of its own."""
+class HoldsMethods:
+    """Base of knobs that hold methods, each of which has a name and knobs of its own.
+
+    Attributes:
+        own: names that stand before those of the methods.
+    """
+
+    __slots__ = ()
+
+    named: Named
+    own: tuple[str, ...] = ()
 
     @property
-    def named(self) -> Named: ...
+    def names(self) -> tuple[str, ...]:
+        """The names of the methods, in order."""
+        return tuple(name for name, _ in self.named)
 
     def having(self, named: Named) -> Self:
         """The same with these methods."""
-        ...
+        return cast(Self, replace(cast(Any, self), named=named))
+
+    def check_names(self, knob: str) -> None:
+        """Raise KnobError, naming the knob, where one name is there twice."""
+        twice = next((name for name in self.names if self.names.count(name) > 1), None)
+        if twice is not None:
+            raise KnobError(f"knob {knob}: {twice} is there twice.")
+
+    def __repr__(self) -> str:
+        return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.named)])
+
+    def __str__(self) -> str:
+        return ",".join([*self.own, *(told(*each) for each in self.named)])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Members:
+class Members(HoldsMethods):
     """Methods by name, in order.
 
     Raises:
@@ -40,24 +62,7 @@ class Members:
     def __post_init__(self) -> None:
         if not self.named:
             raise KnobError("knob methods='' of method blender: name one method or more.")
-        twice = next((name for name in self.names if self.names.count(name) > 1), None)
-        if twice is not None:
-            raise KnobError(f"knob methods={str(self)!r} of method blender: {twice} is there twice.")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """In order."""
-        return tuple(name for name, _ in self.named)
-
-    def __repr__(self) -> str:
-        return "+".join(f"{name}={method!r}" for name, method in self.named)
-
-    def __str__(self) -> str:
-        return ",".join(told(*each) for each in self.named)
-
-    def having(self, named: Named) -> "Members":
-        """These methods instead."""
-        return Members(named)
+        self.check_names(f"methods={str(self)!r} of method blender")
 
 
 def told(name: str, method: Method) -> str:
@@ -126,14 +131,14 @@ def _held(method: Any, settings: Mapping[str, Any]) -> tuple[str, HoldsMethods] 
     return next(held, None)
 
 
-async def answer_of(name: str, method: Method, question: Question, run: Run, allowance: Allowance) -> Answer:
-    """What a member answers within `allowance`, of which it knows if it can keep an L_max.
+async def answer_of(name: str, method: Method, question: Question, run: Run, ledger: TokenLedger) -> Answer:
+    """What a member answers within a ledger, of which it knows if it can keep an L_max.
 
     Raises:
         BudgetTooSmall, NoRoom: there is no room for an answer.
     """
-    models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
-    return await answer_within(_within(method, allowance.left), question, replace(run, models=models))
+    models = {role: ChargedModel(model, ledger, scope=(name,)) for role, model in run.models.items()}
+    return await answer_within(_within(method, ledger.left), question, replace(run, models=models))
 
 
 def _within(method: Method, l_max: int | None) -> Method:

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from askance.core.abreast import abreast
 from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
-from askance.methods.selfrag.method import SelfragKnobs
+from askance.methods.selfrag.knobs import SelfragKnobs
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.tokens import (
     SEARCH,
@@ -36,7 +37,6 @@ from askance.reproductions.selfrag_reading import (
     whole_text,
     without_sign,
 )
-from askance.tree.abreast import abreast
 
 _Candidate = tuple[float, str, Hit]
 """Score, text and passage of an answer."""

@@ -26,7 +26,7 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.selfrag.judging import fitting, passage_parts
-from askance.methods.selfrag.method import SelfragKnobs
+from askance.methods.selfrag.knobs import SelfragKnobs
 from askance.methods.selfrag.segments import found_for
 from askance.methods.selfrag.tasks import Separator, Task, asked_text, prompt_head, shown_options, task_of
 from askance.methods.selfrag.tokens import (

@@ -4,6 +4,7 @@ A method is given nothing but these wrappers. What goes beyond a limit is refuse
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from askance.core.knobs import Knobs, knob
 from askance.core.notes import noted
 from askance.core.panics import INTERRUPTIONS
 from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
+from askance.core.token_ledger import TokenLedger
 from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
 from askance.core.types import (
     Attention,
@@ -54,26 +56,22 @@ class Session:
         scope: goes in front of the keys of calls, such as (seed, question id).
 
     Attributes:
-        num_tokens: used until now, where tokens are limited. What a call may write counts from its beginning,
-            so that calls made side by side do not spend the same tokens.
-        num_calls: made until now.
+        ledger: of calls and, where tokens are limited, of tokens. What a call may write is lent to it, so
+            that calls made side by side do not spend the same tokens.
     """
 
     def __init__(self, trace: Trace, scope: Key = (), budget: Budget = Budget()) -> None:
         self.trace, self.scope, self.budget = trace, scope, budget
-        self.num_tokens = self.num_calls = 0
-        self._began: float | None = None
-
-    @property
-    def tokens_left(self) -> int | None:
-        """None where there is no limit."""
-        return None if self.budget.tokens is None else self.budget.tokens - self.num_tokens
+        self.ledger = TokenLedger(budget.tokens)
+        self._ends = math.inf
 
     @asynccontextmanager
     async def call(
         self, place: str, kind: type[AskanceError], count: Callable[[], int] = lambda: 0
-    ) -> AsyncIterator[None]:
+    ) -> AsyncIterator[Callable[[], float]]:
         """One call with a prompt of as many tokens as `count` says: what it notes, how it fails, is traced.
+
+        Gives what tells the seconds since it began.
 
         Raises:
             LimitReached: it can't be made, or the time is over while it is made.
@@ -86,17 +84,19 @@ class Session:
             if name == "retry" or all((event.name, event.text) != (name, text) for event in before):
                 self.trace.add(Noted, name=name, text=text, place=place)
 
+        began = time.perf_counter()
         try:
             with noted(take_note):
                 self._begin(count())
-                async with asyncio.timeout(self._seconds_left):
-                    yield
+                left = self._seconds_left
+                async with asyncio.timeout(None if left == math.inf else left):
+                    yield lambda: time.perf_counter() - began
         except INTERRUPTIONS:
             raise
         except BaseException as error:  # the panic of an extension is no Exception
             # A time-out of the call itself is no limit of ours.
-            is_late = isinstance(error, TimeoutError) and self._is_over
-            told = self._late() if is_late else error
+            is_late = isinstance(error, TimeoutError) and self._seconds_left <= 0
+            told = self.reached("seconds", "and the time is over") if is_late else error
             self.trace.add(Failed, error=type(told).__name__, message=str(told), place=place)
             if isinstance(error, AskanceError):
                 raise
@@ -110,45 +110,36 @@ class Session:
         Raises:
             LimitReached: none.
         """
-        room = max_tokens if self.tokens_left is None else min(max_tokens, self.tokens_left // n)
+        left = self.ledger.left
+        room = max_tokens if left is None else min(max_tokens, left // n)
         if room < 1:
-            raise LimitReached(f"a question has {self.budget.tokens:,} tokens: none is left to write with.")
+            raise self.reached("tokens", "and none is left to write with")
         return room
 
+    def reached(self, name: str, why: str) -> LimitReached:
+        """The error of a limit of the budget, by its name."""
+        most = f"{getattr(self.budget, name):,}".removesuffix(".0")
+        return LimitReached(f"a question has {most} {name}, {why}: allow more (--budget {name}=N).")
+
     def _begin(self, num_tokens: int) -> None:
-        self._began = time.monotonic() if self._began is None else self._began
-        budget = self.budget
-        if self._is_over:
-            raise self._late()
-        if budget.calls is not None and self.num_calls >= budget.calls:
-            raise LimitReached(
-                f"a question has {budget.calls} calls, and all are made: allow more (--budget calls=N)."
-            )
-        if self.tokens_left is not None and num_tokens >= self.tokens_left:
-            raise LimitReached(
-                f"a question has {budget.tokens:,} tokens, {self.num_tokens:,} are used, and the next prompt "
-                f"has {num_tokens:,}: allow more (--budget tokens=N)."
-            )
-        self.num_calls += 1
-        self.num_tokens += num_tokens
+        budget, ledger = self.budget, self.ledger
+        if budget.seconds is not None and self._ends == math.inf:
+            self._ends = time.monotonic() + budget.seconds
+        if self._seconds_left <= 0:
+            raise self.reached("seconds", "and the time is over")
+        if budget.calls is not None and ledger.num_calls >= budget.calls:
+            raise self.reached("calls", "and all are made")
+        if not ledger.fits(num_tokens + 1):  # and one to write
+            num_used = ledger.num_spent + ledger.set_aside
+            why = f"{num_used:,} are used, and the next prompt has {num_tokens:,}"
+            raise self.reached("tokens", why)
+        ledger.num_calls += 1
+        ledger.spend(num_tokens)
 
     @property
-    def _seconds_left(self) -> float | None:
-        """None where there is no limit."""
-        if self.budget.seconds is None or self._began is None:
-            return None
-        return self.budget.seconds - (time.monotonic() - self._began)
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether there is no time left."""
-        return self._seconds_left is not None and self._seconds_left <= 0
-
-    def _late(self) -> LimitReached:
-        return LimitReached(
-            f"the time is over: a question has {self.budget.seconds:g} seconds. Allow more "
-            "(--budget seconds=N)."
-        )
+    def _seconds_left(self) -> float:
+        """Infinite where there is no limit, and before the first call."""
+        return self._ends - time.monotonic()
 
 
 class SessionModel(WrappedModel):
@@ -160,37 +151,34 @@ class SessionModel(WrappedModel):
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         session, sampling, n = self._session, request.sampling, request.n
-        began, watch = time.perf_counter(), None if request.watch is None else _Guarded(request.watch)
+        watch = None if request.watch is None else _Guarded(request.watch)
         place = f"{self._place}, {' '.join(map(str, request.key))}"
-        async with session.call(place, ModelFailure, lambda: n * self._num_tokens(request.prompt)):
+        async with session.call(place, ModelFailure, lambda: n * self._num_tokens(request.prompt)) as seconds:
             room = session.room(sampling.max_tokens, n)
             limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
-            session.num_tokens += n * room
+            lent = session.ledger.lend(n * room)
             try:
-                generations = await self._model.generate(
-                    replace(request, sampling=limited, key=key, watch=watch)
-                )
+                asked = replace(request, sampling=limited, key=key, watch=watch)
+                generations = await self._model.generate(asked)
+                lent.spend(sum(generation.generated_tokens for generation in generations))
             finally:
-                session.num_tokens -= n * room
-            session.num_tokens += sum(generation.generated_tokens for generation in generations)
+                lent.close()
             if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
-                raise LimitReached(f"a question has {session.budget.tokens:,} tokens, and all are used.")
+                raise session.reached("tokens", "and all are used")
         if watch is not None and watch.error is not None:
             raise watch.error
-        seconds = (time.perf_counter() - began) / n
-        shown = prompt_text(request.prompt, self._model)
+        seconds_each, shown = seconds() / n, prompt_text(request.prompt, self._model)
         for generation in generations:
-            self._record(generation, shown, request.key, seconds)
+            self._record(generation, shown, request.key, seconds_each)
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        began = time.perf_counter()
         place, count = f"{self._place}, score", partial(self._num_tokens, prompt, *options)
-        async with self._session.call(place, ModelFailure, count):
+        async with self._session.call(place, ModelFailure, count) as seconds:
             scores = await self._model.score(prompt, options)
         self._session.trace.add(
             ScoredOptions,
-            seconds=time.perf_counter() - began,
+            seconds=seconds(),
             role=self._role,
             prompt=prompt_text(prompt, self._model),
             options=tuple(options),
@@ -201,13 +189,11 @@ class SessionModel(WrappedModel):
         return scores
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        began = time.perf_counter()
         place, count = f"{self._place}, attend", partial(self._num_tokens, text)
-        async with self._session.call(place, ModelFailure, count):
+        async with self._session.call(place, ModelFailure, count) as seconds:
             attention = await self._model.attend(text, bos=bos)
-        seconds = time.perf_counter() - began
         num_tokens = len(attention.ids)
-        self._session.trace.add(Attended, seconds=seconds, role=self._role, prompt_tokens=num_tokens)
+        self._session.trace.add(Attended, seconds=seconds(), role=self._role, prompt_tokens=num_tokens)
         return attention
 
     def _num_tokens(self, *given: Prompt | str | TokenIds) -> int:
@@ -256,11 +242,9 @@ class SessionRetriever(WrappedRetriever):
         self._session = session
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        began = time.perf_counter()
-        async with self._session.call(f"retriever {self.name}", RetrieverFailure):
+        async with self._session.call(f"retriever {self.name}", RetrieverFailure) as seconds:
             hits = await self._retriever.search(query, k, exclude=exclude)
-        seconds = time.perf_counter() - began
-        self._session.trace.add(Searched, seconds=seconds, query=query, k=k, hits=hits)
+        self._session.trace.add(Searched, seconds=seconds(), query=query, k=k, hits=hits)
         return hits
 
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass, field, replace
 
 from askance.core.errors import AskanceError, BudgetTooSmall, LimitReached, ModelSpecError
 from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom, TokenLedger, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.choosing import jcd_scores
 from askance.methods.airrag.knobs import AirragKnobs
+from askance.methods.airrag.mcts import Outcome
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final, parse_queries
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag.wording import REFUSAL
-from askance.methods.budget import Allowance, NoRoom, has_room, most_that_fit
 from askance.methods.members import answer_of
 from askance.methods.plain_trace import quotable
 from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
 from askance.text.markers import plain
-from askance.tree.mcts import Outcome
 
 RA_TOKENS = 256
 """Set aside for what an answer adds to the last call: the most that it may be long."""
@@ -39,16 +39,15 @@ class Acting:
 
     Attributes:
         prompts: for the model of the run; what it reads counts against `allowance`.
-        judge: who rewards paths; its calls are paid by `judging`, or by `allowance` where that is None.
+        judge: who rewards paths.
         memory: of rollouts that were over before this one began, and of its own.
     """
 
     airrag: AirragKnobs
     prompts: Prompts
     run: Run
-    allowance: Allowance
+    allowance: TokenLedger
     judge: Judge | None = None
-    judging: Allowance | None = None
     memory: Memory = field(default_factory=dict)
 
     async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
@@ -70,7 +69,7 @@ class Acting:
             found[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
         if self.judge is not None:
             ends = [each.state for each in found.values() if each.state.answer is not None]
-            await self.judge.judge(ends, self.judging or self.allowance)
+            await self.judge.judge(ends, self.allowance)
         return list(found.values())
 
     async def _plan(self, state: State, node: str) -> list[Outcome[State]]:
@@ -234,7 +233,7 @@ class Acting:
 
     def for_judging(self, state: State) -> int:
         """Input tokens for the reward model, once the path has ended."""
-        if self.judge is None or self.judging is not None or self.allowance.left is None:
+        if self.judge is None or self.judge.ledger is not None or self.allowance.left is None:
             return 0
         return self.judge.count(state, self.airrag.summary_tokens) * self.airrag.answer_samples
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, Prompts, is_refusal, parse_final
-from askance.methods.airrag.state import State, each_once
-from askance.methods.budget import NoRoom, has_room, most_that_fit
+from askance.methods.airrag.state import State, each_once, jaccard, words_of
 from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import STOPS
 from askance.text.answers import normalise_answer
@@ -75,8 +75,8 @@ def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> l
 
     Words are lower-case, without punctuation and articles; two answers without a word are equal.
     """
-    bags = [_words(answer) for answer in answers]
-    shared = [[_jaccard(one, other) for other in bags] for one in bags]
+    bags = [words_of(answer) for answer in answers]
+    shared = [[jaccard(one, other) for other in bags] for one in bags]
     return _mean_with_all(np.array(shared), copies) if bags else []
 
 
@@ -94,14 +94,6 @@ def _mean_with_all(likeness: NDArray[Any], copies: Sequence[int] | None) -> list
     counts = np.array(copies or [1] * len(likeness), dtype=np.float64)
     found: list[float] = (likeness @ counts / max(counts.sum(), 1)).tolist()
     return found
-
-
-def _words(answer: str) -> frozenset[str]:
-    return frozenset(normalise_answer(answer).split())
-
-
-def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one or other else 1.0
 
 
 def ranking(endings: Sequence[Ending], scores: Sequence[float]) -> list[int]:
@@ -141,7 +133,7 @@ def is_chosen(verifier: str, endings: Sequence[Ending], num_more: int) -> bool:
         return False
     is_jcd, sums = verifier == "jcd", dict[object, float]()
     for each in endings:
-        key = _words(each.answer) if is_jcd else normalise_answer(each.answer)
+        key = words_of(each.answer) if is_jcd else normalise_answer(each.answer)
         sums[key] = sums.get(key, 0.0) + (1.0 if is_jcd else each.score) * each.copies
     best = max(sums.values())
     others = sum(sums.values()) - best if is_jcd else max([0.0, *sorted(sums.values())[:-1]])
@@ -209,7 +201,7 @@ async def _verified(
     answer = parse_final(without_markers(written.text, prompts.question, run.trace))
     if not answer or is_refusal(answer):
         return _best(endings, jcd)
-    likeness = [_jaccard(_words(answer), _words(each.answer)) for each in endings]
+    likeness = [jaccard(words_of(answer), words_of(each.answer)) for each in endings]
     at = max(range(len(endings)), key=lambda each: (likeness[each], jcd[each]))
     return Chosen(answer, endings[at], tuple(jcd))
 

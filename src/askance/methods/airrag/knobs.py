@@ -1,17 +1,85 @@
-"""The knobs of AirRAG, and what follows from them alone."""
+"""The knobs of AirRAG, its actions among them, and what follows from them alone."""
 
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.errors import KnobError
+from askance.core.abreast import Together, abreast, in_turn
+from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import Knobs, knob, name_of
+from askance.core.ports import Method
 from askance.core.types import Sampling
-from askance.methods.airrag.actions import ALL, Actions
 from askance.methods.airrag.choosing import Verifier
 from askance.methods.airrag.prompts import QUERY_STOPS
-from askance.methods.airrag.state import DA, QT, RA, SAY
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag.wording import DEMO_KEYS, OWN, AirragWording
+from askance.methods.members import HoldsMethods, Named
 from askance.methods.prompts import STOPS
+
+FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
+SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
+"""What the actions of its own may be."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Actions(HoldsMethods):
+    """Names of actions.
+
+    Attributes:
+        own: one of `SETS`: all five of AirRAG, the same without a direct answer, those of AirRAG-Lite, or a
+            direct answer alone, which is the paper's zero-shot question answering.
+        named: other methods, by name.
+
+    Raises:
+        KnobError: another set, or a method twice.
+    """
+
+    own: tuple[str, ...] = FULL
+    named: Named = ()
+
+    def __post_init__(self) -> None:
+        if self.own not in SETS:
+            sets = "; ".join(",".join(each) for each in SETS)
+            raise KnobError(
+                f"knob actions={str(self)!r} of method airrag: no path can be made of "
+                f"{','.join(self.own) or 'nothing'}. Give one of these sets, and other methods behind it "
+                f"if you like: {sets}."
+            )
+        self.check_names(f"actions={str(self)!r} of method airrag")
+
+    @property
+    def is_lite(self) -> bool:
+        """Whether there is no analysis at the root."""
+        return self.own == LITE
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether nothing is searched for."""
+        return self.own == DIRECT
+
+
+def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Actions:
+    """The actions that `text` names, with commas: ``say,da,ra,qt,sa,dragin``.
+
+    Args:
+        methods: names of methods that may be actions.
+        make: a method by name, as it is without settings.
+
+    Raises:
+        UnknownName: neither an action nor a method.
+        KnobError: a set of actions that no path can be made of, or a name twice.
+    """
+    names, known = [name.strip().lower() for name in text.split(",")], tuple(methods)
+    for name in names:
+        if name not in (*FULL, *known):
+            raise UnknownName("action", name, (*FULL, *known), place=f"in actions={text!r}")
+    own = tuple(name for name in names if name in FULL)
+    ordered = next((each for each in SETS if sorted(each) == sorted(own)), own)
+    return Actions(ordered, tuple((name, make(name)) for name in names if name not in FULL))
+
+
+ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +163,19 @@ class AirragKnobs(Knobs):
         """Worked examples in the prompts of SAY, QT and SA."""
         return self.prompts.examples if self.examples is None else self.examples
 
+    @property
+    def together(self) -> Together:
+        """How calls that do not need each other are made: within an L_max in turn, so that what is left out
+        never depends on timing.
+        """
+        return abreast if self.l_max is None else in_turn
+
+    def weight(self, rollout: int) -> float:
+        """The weight in a rollout of what was visited rarely; it falls as the schedule says."""
+        done = rollout / self.rollouts
+        factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
+        return self.exploration * factors[self.schedule]
+
     def samples_of(self, action: str) -> int:
         """Replies of an action drawn at once."""
         return self.samples if action in (SAY, QT) else self.answer_samples
@@ -111,3 +192,37 @@ class AirragKnobs(Knobs):
             top_k=self.top_k,
             stop=QUERY_STOPS if lists_queries and is_chat else STOPS,
         )
+
+    def actions_after(self, state: State, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """The legal actions (the paper's figure 2 and appendix), without those that gave nothing here.
+
+        Where none is left, a summary is legal.
+        DA is a candidate beside the paths, or all there is, and otherwise the last resort. At the root, where
+        there is nothing to sum up, the question is searched for as it stands.
+        """
+        if state.answer is not None:
+            return ()
+        left = tuple(action for action in self._legal(state) if action not in dead)
+        if left:
+            return left
+        last_resorts = (SA,) if state.history else () if self.actions.is_direct else (RA, DA)
+        return tuple(action for action in last_resorts if action not in dead)[:1]
+
+    def _legal(self, state: State) -> Sequence[str]:
+        actions = self.actions
+        if not state.steps:
+            first = (DA,) if actions.is_direct else (RA, QT) if actions.is_lite else (SAY,)
+            return (*first, *actions.names)
+        if state.last == SAY:
+            return (RA, QT)
+        most_depth = 2 * self.most_iterations + (not actions.is_lite)
+        if len(state.steps) >= most_depth or state.num_repeats > 1:
+            return (SA,)
+        may_ask = state.times(RA) < self.most_iterations
+        if state.last == RA:
+            goes_on = may_ask and state.times(QT) < self.most_iterations
+            ends = self.early_sa or not state.pending or not goes_on
+            return (*((QT,) if goes_on else ()), *((SA,) if ends else ()))
+        if state.pending and may_ask:
+            return (RA, SA) if self.early_sa and state.history else (RA,)
+        return (SA,)

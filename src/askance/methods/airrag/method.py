@@ -8,16 +8,15 @@ from askance.core.errors import MissingAbility
 from askance.core.knobs import knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Hit, Question, Role
-from askance.methods.airrag.actions import WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.choosing import Chosen, Ending, Verifier, valid
-from askance.methods.airrag.knobs import AirragKnobs
+from askance.methods.airrag.knobs import WITHOUT_ANALYSIS, Actions, AirragKnobs
+from askance.methods.airrag.mcts import Node, Tree
 from askance.methods.airrag.searching import Searching
 from askance.methods.airrag.state import RA, State
 from askance.methods.finishing import Evidence, whole_cited
 from askance.methods.members import check_all, joined_needs
 from askance.text.answers import short_answer
 from askance.text.linguistics import content_words
-from askance.tree.mcts import Node, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Airrag(AirragKnobs):
         searching = Searching(self, question, run)
         tree = await searching.tree()
         endings = valid(searching.endings(tree) or await searching.last_resort(tree))
-        chosen = await searching.choose(endings) if endings else None
+        chosen = await searching.chosen(endings) if endings else None
         _show_tree(run, tree, self.exploration, chosen)
         _show_choice(run, self.verifier, endings, chosen)
         searching.show_spending(tree)

@@ -16,7 +16,7 @@ from itertools import chain
 from askance.core.ports import Model
 from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
 from askance.methods.airrag.wording import OWN, AirragWording
-from askance.methods.prompts import numbered_passages, question_spans
+from askance.methods.prompts import chat_turns, numbered_passages, question_spans
 from askance.text.answers import normalise_answer
 
 MOST_QUERIES = 4
@@ -153,17 +153,16 @@ class Prompts:
     def _prompt(
         self, instruction: str, parts: tuple[Span, ...], cue: str = "Answer:", demos: Sequence[Demo] = ()
     ) -> Prompt:
-        shown = [(Span("Question: "), untrusted(each.question)) for each in demos[: self.examples]]
-        answers = [untrusted(each.answer) for each in demos[: self.examples]]
+        worked = [
+            ((Span("Question: "), untrusted(each.question)), each.answer) for each in demos[: self.examples]
+        ]
         if "chat" in self.model.capabilities:
             head = (Span(f"{instruction}\n\n"),) if instruction else ()
-            turns = [Turn("system", (Span(self.words.system),))]
-            for asked, answer in zip(shown, answers, strict=True):
-                turns += [Turn("user", asked), Turn("assistant", (answer,))]
-            return Chat((*turns, Turn("user", (*head, *parts))))
+            system = Turn("system", (Span(self.words.system),))
+            return Chat((system, *chat_turns("", worked, (*head, *parts))))
         spans = [Span(f"{self.words.system} {instruction}\n\n")] if instruction else []
-        for asked, answer in zip(shown, answers, strict=True):
-            spans += [*asked, Span(f"\n{cue} "), answer, Span("\n\n")]
+        for asked, answer in worked:
+            spans += [*asked, Span(f"\n{cue} "), untrusted(answer), Span("\n\n")]
         return Raw((*spans, *parts, Span(f"\n{cue}")))
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
 from askance.core.types import Prompt
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.budget import Allowance, AllowedModel, NoRoom
 from askance.methods.labels import label_options, label_shares
 from askance.methods.prompts import passage_text
 
@@ -27,10 +27,12 @@ class Judge:
 
     Attributes:
         prompts: those for the model that judges.
+        ledger: what its calls are paid from; None where each rollout pays for its own.
         num_input: tokens it has read.
     """
 
     prompts: Prompts
+    ledger: TokenLedger | None = None
     num_input: int = 0
     _rewards: dict[object, float] = field(default_factory=dict)
 
@@ -38,12 +40,13 @@ class Judge:
         """The reward of a path that was judged; 0 for one that there was no room for."""
         return self._rewards.get(state.key, 0.0)
 
-    async def judge(self, states: Iterable[State], allowance: Allowance) -> None:
-        """Find the rewards of paths that have ended."""
+    async def judge(self, states: Iterable[State], allowance: TokenLedger) -> None:
+        """Find the rewards of paths that have ended, within the allowance of their rollout."""
+        allowance = self.ledger or allowance
         for state in states:
-            before = allowance.num_input
+            before = allowance.num_spent
             reward = await self._judged(state, allowance)
-            self.num_input += allowance.num_input - before
+            self.num_input += allowance.num_spent - before
             # Two rollouts may come to paths that differ in punctuation alone; which is first must not matter.
             self._rewards[state.key] = max(reward, self.reward(state))
 
@@ -57,8 +60,8 @@ class Judge:
         """A path's steps, each retrieval with its best passage."""
         return self.prompts.judge(tuple(self._steps(state, with_passages)))
 
-    async def _judged(self, state: State, allowance: Allowance) -> float:
-        model = AllowedModel(self.prompts.model, allowance)
+    async def _judged(self, state: State, allowance: TokenLedger) -> float:
+        model = ChargedModel(self.prompts.model, allowance)
         for with_passages in (True, False):
             prompt = self.prompt(state, with_passages=with_passages)
             with suppress(NoRoom):

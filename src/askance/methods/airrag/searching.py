@@ -5,18 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from askance.core.ports import Model, Run
+from askance.core.token_ledger import ChargedModel, TokenLedger
 from askance.core.types import Question
 from askance.methods.airrag import choosing
 from askance.methods.airrag.acting import Acting, Memory
-from askance.methods.airrag.actions import Legality
 from askance.methods.airrag.choosing import Chosen, Ending
 from askance.methods.airrag.knobs import AirragKnobs
+from askance.methods.airrag.mcts import Node, Outcome, Tree
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.budget import Account, Allowance, AllowedModel
-from askance.tree.abreast import abreast, in_turn
-from askance.tree.mcts import Node, Outcome, Rules, Settings, Tree, search
 
 _SHORT_PATH = 6
 """What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
@@ -29,21 +27,20 @@ class Searching:
     airrag: AirragKnobs
     question: Question
     run: Run
-    account: Account = field(init=False)
+    account: TokenLedger = field(init=False)
     judge: Judge | None = None
     num_verifying: int = 0
-    _judging: Allowance | None = None
     _beside: Acting | None = None
     _rollouts: dict[int, Acting] = field(default_factory=dict)
     _memory: Memory = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         airrag, models = self.airrag, self.run.models
-        self.account = Account(airrag.l_max)
+        self.account = TokenLedger(airrag.l_max)
         if airrag.is_judged:
-            self.judge = Judge(self._prompts(models.get("reward", self.run.model)))
-            if airrag.reward == "consistency" and not airrag.count_verifier:
-                self._judging = Account(None).share(1)
+            is_free = airrag.reward == "consistency" and not airrag.count_verifier
+            prompts = self._prompts(models.get("reward", self.run.model))
+            self.judge = Judge(prompts, TokenLedger() if is_free else None)
 
     async def tree(self) -> Tree[State]:
         """The search, and beside it a direct answer."""
@@ -51,34 +48,20 @@ class Searching:
         self.account.set_aside += kept
         if airrag.draws_beside:
             self._beside = self._acting(self.account.part(self._for_direct_answer()))
-        rules = Rules(
-            actions=Legality(airrag.actions, airrag.most_iterations, airrag.early_sa).after,
-            draw=self._draw,
-            is_terminal=lambda state: state.answer is not None,
-            choose=self._choose,
-            rewards=self._rewards,
-            may_start=self._may_start,
-            ended=self._ended,
-            is_settled=self._is_settled,
-            beside=(DA,) if self._beside else (),
-            together=abreast if airrag.l_max is None else in_turn,
-        )
-        settings = Settings(
-            rollouts=airrag.rollouts,
-            wave=airrag.wave,
-            exploration=airrag.exploration,
-            schedule=airrag.schedule,
-            expansion=airrag.expansion,
-            revisits=not airrag.skip_exhausted,
-            unexplored=airrag.unexplored,
-            seed=f"{self.run.seed} {self.question.id}",
-        )
         start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
-        tree = await search(start, rules, settings)
+        beside = (DA,) if airrag.draws_beside else ()
+        tree = Tree(start, self, airrag, f"{self.run.seed} {self.question.id}", beside)
+        await tree.grow()
         for acting in self._rollouts.values():  # what nobody needs any more
             acting.allowance.close()
         self.account.set_aside -= kept
         return tree
+
+    def is_terminal(self, state: State) -> bool:
+        return state.answer is not None
+
+    def actions(self, state: State, dead: frozenset[str]) -> tuple[str, ...]:
+        return self.airrag.actions_after(state, dead)
 
     def endings(self, tree: Tree[State]) -> list[Ending]:
         """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
@@ -100,13 +83,13 @@ class Searching:
         acting.allowance.close()
         return [Ending(each.state, each.votes) for each in outcomes or ()]
 
-    async def choose(self, endings: Sequence[Ending]) -> Chosen:
+    async def chosen(self, endings: Sequence[Ending]) -> Chosen:
         """The verifier's choice, for which it may read what was kept for it."""
         airrag = self.airrag
-        allowance = (self.account if airrag.count_verifier else Account(None)).share(1)
-        prompts = self._prompts(AllowedModel(self.run.model, allowance))
+        allowance = self.account.share(1) if airrag.count_verifier else TokenLedger()
+        prompts = self._prompts(ChargedModel(self.run.model, allowance))
         chosen = await choosing.choose(airrag.verifier, endings, prompts, airrag.summary_tokens, self.run)
-        self.num_verifying = allowance.num_input
+        self.num_verifying = allowance.num_spent
         return chosen
 
     def show_spending(self, tree: Tree[State]) -> None:
@@ -122,19 +105,19 @@ class Searching:
     def _prompts(self, model: Model) -> Prompts:
         return Prompts(model, self.question, self.airrag.prompts, self.airrag.num_examples)
 
-    def _acting(self, allowance: Allowance, *, is_judged: bool = True) -> Acting:
-        prompts = self._prompts(AllowedModel(self.run.model, allowance))
+    def _acting(self, allowance: TokenLedger, *, is_judged: bool = True) -> Acting:
+        prompts = self._prompts(ChargedModel(self.run.model, allowance))
         judge = self.judge if is_judged else None
-        return Acting(self.airrag, prompts, self.run, allowance, judge, self._judging, dict(self._memory))
+        return Acting(self.airrag, prompts, self.run, allowance, judge, dict(self._memory))
 
-    async def _draw(self, node: Node[State], action: str, rollout: int) -> list[Outcome[State]] | None:
+    async def draw(self, node: Node[State], action: str, rollout: int) -> list[Outcome[State]] | None:
         if self._beside is None or action != DA or node.parent is not None:
             return await self._rollouts[rollout].draw(node.state, node.name, action)
         outcomes = await self._beside.draw(node.state, node.name, action)
         self._beside.allowance.close()
         return outcomes
 
-    def _choose(self, node: Node[State], untried: Sequence[str], rollout: int) -> str:
+    def choose(self, node: Node[State], untried: Sequence[str], rollout: int) -> str:
         """The first rollout goes in the order of the paper's appendix, all others by chance."""
         if rollout:
             seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
@@ -156,7 +139,7 @@ class Searching:
         follows = {"always": True, "never": False, "if_no_plan": has_no_plan}
         return QT if follows[self.airrag.followup_qt] else SA
 
-    def _may_start(self, rollout: int) -> bool:
+    def may_start(self, rollout: int) -> bool:
         if rollout in self._rollouts:  # it found no place to go on from in the wave before
             self._rollouts[rollout].allowance.close()
         # Rollouts that what is left is for: no more than could come to an answer by a short path.
@@ -172,7 +155,7 @@ class Searching:
         self._rollouts[rollout] = self._acting(allowance)
         return True
 
-    def _is_settled(self, tree: Tree[State]) -> bool:
+    def is_settled(self, tree: Tree[State]) -> bool:
         """Whether the rollouts that are left are not wanted any more."""
         airrag, endings = self.airrag, choosing.valid(self.endings(tree))
         num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
@@ -188,7 +171,7 @@ class Searching:
         self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": tree.num_rollouts})
         return True
 
-    def _ended(self, rollout: int) -> None:
+    def ended(self, rollout: int) -> None:
         self._rollouts[rollout].allowance.close()
         self._memory.update(self._rollouts[rollout].memory)
 
@@ -202,13 +185,13 @@ class Searching:
         return choosing.num_kept_for_choosing(self._prompts(self.run.model), num_candidates, airrag.l_max)
 
     def _for_direct_answer(self) -> int:
-        acting = self._acting(Allowance(self.account, 0))
+        acting = self._acting(TokenLedger(0))
         return self.run.model.count(acting.prompts.da()) + acting.for_judging(State())
 
     def _judged(self, state: State) -> float:
         return 0.0 if self.judge is None else self.judge.reward(state)
 
-    def _rewards(self, terminals: Sequence[Node[State]]) -> list[float]:
+    def rewards(self, terminals: Sequence[Node[State]]) -> list[float]:
         """What the paths that ended are worth, now that these are known; nothing where one is no answer.
 
         The N of equation 2 counts answers: refusals take nothing from what these have in common.

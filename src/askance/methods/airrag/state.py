@@ -126,7 +126,14 @@ def _each_asked_once(queries: Iterable[str]) -> tuple[str, ...]:
 
 def is_same(query: str, other: str) -> bool:
     """Whether two queries ask for the same, by their words."""
-    one, two = (set(normalise_answer(each).split()) for each in (query, other))
-    if not one or not two:
-        return normalise_answer(query) == normalise_answer(other)
-    return len(one & two) / len(one | two) >= SAME_QUERY
+    return jaccard(words_of(query), words_of(other)) >= SAME_QUERY
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text, lower-case, without punctuation and articles."""
+    return frozenset(normalise_answer(text).split())
+
+
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    """The share of the words of either that both have; 1 where neither has any."""
+    return len(one & other) / len(one | other) if one or other else 1.0

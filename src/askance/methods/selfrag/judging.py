@@ -1,125 +1,123 @@
 """Who judges what Self-RAG writes, where the model that answers does not judge while it writes.
 
-A scorer gives distributions over the groups of reflection tokens: `PromptedScorer` asks any model in words;
-`NativeScorer` asks a Self-RAG checkpoint about text that another model wrote.
+A scorer gives distributions over the groups of reflection tokens: `judged_in_words` asks any model in words;
+`judged_by_tokens` asks a Self-RAG checkpoint about text that another model wrote.
+
+A model that was not trained on reflection tokens (Asai et al. 2024) is asked in words, and the label words
+are scored. What each question must ask is the paper's; the words are ours, and short. Question and passage
+come first, then what is asked about them, so that several judgements of one passage have their beginning in
+common. The packaged adapter was trained on the same words with the instruction in front (docs/reader.md).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+import tomllib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
 
 from askance.core.ports import Model, Run
+from askance.core.token_ledger import most_that_fit
 from askance.core.types import (
+    Chat,
     GenerateRequest,
     Hit,
     Key,
+    Passage,
     Prompt,
     Question,
     Raw,
     Sampling,
     Span,
+    Turn,
     Want,
     untrusted,
 )
-from askance.methods.budget import most_that_fit
 from askance.methods.labels import label_shares
-from askance.methods.selfrag.prompts import LABELS, judgement_prompt
-from askance.methods.selfrag.tokens import (
-    CLOSES,
-    JUDGED,
-    NO_SEARCH,
-    OPENS,
-    RELEVANT,
-    SEARCH,
-    Distribution,
-    Group,
-    disarmed,
-    first_distribution,
+from askance.methods.prompts import numbered, passage_text, question_spans
+from askance.methods.selfrag import tokens
+from askance.methods.selfrag.tokens import Distribution, Group
+
+_WORDING: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("judgements.toml").read_text(encoding="utf-8")
 )
+SYSTEM: str = _WORDING["system"]
+INSTRUCTIONS: Mapping[Group, str] = {group: _WORDING[group]["instruction"] for group in tokens.GROUPS}
+LABELS: Mapping[Group, Mapping[str, str]] = {
+    group: dict(zip(names, _WORDING[group]["words"], strict=True)) for group, names in tokens.GROUPS.items()
+}
+"""The paper's tokens and our words for them."""
+
+Scorer = Callable[..., Awaitable[Distribution]]
+"""One of the four judgements of `(group, hit, so_far, said, *, key)`; all zeros where nothing could be told.
+
+- retrieve: whether to search before the answer goes on after `so_far`, written with `hit` if any;
+- relevance: whether `hit` helps;
+- support: how far `hit` backs `said`, which follows `so_far`;
+- utility: how useful `said` is, the whole answer.
+"""
+_LABEL_TOKENS = 8
+"""Room for a label, scored, or written behind a word or two of politeness."""
 
 
-class ReflectionScorer(Protocol):
-    """Judges one question's answer."""
-
-    async def judge(self, group: Group, hit: Hit | None, so_far: str, said: str, *, key: Key) -> Distribution:
-        """One of the four judgements; all zeros where nothing could be told.
-
-        - retrieve: whether to search before the answer goes on after `so_far`, written with `hit` if any;
-        - relevance: whether `hit` helps;
-        - support: how far `hit` backs `said`, which follows `so_far`;
-        - utility: how useful `said` is, the whole answer.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class PromptedScorer:
+def judged_in_words(model: Model, question: Question, run: Run) -> Scorer:
     """Any model, asked in words: one `score` of the label words for a judgement.
 
     A model that can't score options writes its label; the first label word in what it writes counts whole,
     and none at all is a distribution of zeros.
     """
 
-    model: Model
-    question: Question
-    run: Run
-
-    async def judge(self, group: Group, hit: Hit | None, so_far: str, said: str, *, key: Key) -> Distribution:
+    async def judge(group: Group, hit: Hit | None, so_far: str, said: str, *, key: Key) -> Distribution:
         def prompt_with(*shown: Hit) -> Prompt:
             passages = [each.passage for each in shown]
-            return judgement_prompt(self.model, self.question, group, passages, so_far, said)
+            return judgement_prompt(model, question, group, passages, so_far, said)
 
         labels = LABELS[group]
-        prompt = fitting(self.run, self.model, prompt_with, hit, _LABEL_TOKENS)
-        if "score" in self.model.capabilities:
-            shares = await label_shares(self.model, prompt, labels.values())
+        prompt = fitting(run, model, prompt_with, hit, _LABEL_TOKENS)
+        if "score" in model.capabilities:
+            shares = await label_shares(model, prompt, labels.values())
             return dict(zip(labels, shares, strict=True))
-        (written,) = await self.model.generate(GenerateRequest(prompt, Sampling(_LABEL_TOKENS), key=key))
+        (written,) = await model.generate(GenerateRequest(prompt, Sampling(_LABEL_TOKENS), key=key))
         words = [word.strip(".,:;!?*\"'()[]") for word in written.text.lower().split()]
         named = next((word for word in words if word in labels.values()), "")
         return {label: float(word == named) for label, word in labels.items()}
 
-
-_LABEL_TOKENS = 8
-"""Room for a label, scored, or written behind a word or two of politeness."""
+    return judge
 
 
-@dataclass(frozen=True, slots=True)
-class NativeScorer:
+def judged_by_tokens(model: Model, head: tuple[Span, ...], run: Run) -> Scorer:
     """A Self-RAG checkpoint that reads what another model wrote: its probabilities where a token would stand.
 
     For each judgement the text is laid out as the checkpoint would have written it, up to that place.
     """
 
-    model: Model
-    head: tuple[Span, ...]
-    run: Run
-
-    async def judge(self, group: Group, hit: Hit | None, so_far: str, said: str, *, key: Key) -> Distribution:
+    async def judge(group: Group, hit: Hit | None, so_far: str, said: str, *, key: Key) -> Distribution:
         text = _text(said or so_far)
-        unaided = (Span(NO_SEARCH), *text) if text else ()
+        unaided = (Span(tokens.NO_SEARCH), *text) if text else ()
         before = _text(so_far) if said else ()
-        behind = () if group == "relevance" else (Span(RELEVANT), *text)
+        behind = () if group == "relevance" else (Span(tokens.RELEVANT), *text)
 
         def prompt_with(*shown: Hit) -> Raw:
-            passages = [(*before, Span(SEARCH), *passage_parts(each), *behind) for each in shown]
-            return Raw(self.head, *(passages or [unaided]))
+            passages = [(*before, Span(tokens.SEARCH), *passage_parts(each), *behind) for each in shown]
+            return Raw(head, *(passages or [unaided]))
 
-        prompt = fitting(self.run, self.model, prompt_with, hit, 1)
-        (read,) = await self.model.generate(
-            GenerateRequest(prompt, Sampling(1), Want(token_probs=JUDGED), key=key)
+        prompt = fitting(run, model, prompt_with, hit, 1)
+        (read,) = await model.generate(
+            GenerateRequest(prompt, Sampling(1), Want(token_probs=tokens.JUDGED), key=key)
         )
-        return first_distribution(read, group)
+        return tokens.first_distribution(read, group)
+
+    return judge
 
 
 def passage_parts(hit: Hit) -> tuple[Span, ...]:
     """A passage between its two tokens; what it says was disarmed when it was found (`found_for`)."""
     title, text = untrusted(hit.passage.title), untrusted(hit.passage.text)
-    return (Span(OPENS), title, Span("\n"), text, Span(CLOSES))
+    return (Span(tokens.OPENS), title, Span("\n"), text, Span(tokens.CLOSES))
 
 
 def _text(text: str) -> tuple[Span, ...]:
-    line = " ".join(disarmed(text)[0].split())
+    line = " ".join(tokens.disarmed(text)[0].split())
     return (untrusted(line),) if line else ()
 
 
@@ -142,3 +140,35 @@ def fitting(run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit | No
     )
     run.trace.decide("passage", "cut", why, numbers={"words": kept})
     return cut(kept)
+
+
+def judgement_prompt(
+    model: Model,
+    question: Question,
+    group: Group,
+    passages: Sequence[Passage] = (),
+    so_far: str = "",
+    said: str = "",
+) -> Prompt:
+    """What a model is asked for a judgement; see `Scorer`."""
+    asked = (Span("Question: "), *question_spans(question), Span("\n"))
+    judged = list[Span]()
+    if group == "retrieve":
+        at_hand = (*numbered(list(map(passage_text, passages))), *asked)
+        judged += _line("Answer so far", so_far)
+    else:
+        shown = [(Span("Passage: "), untrusted(passage_text(each)), Span("\n")) for each in passages]
+        at_hand = (*asked, *chain.from_iterable(shown))
+        judged += _line("Answer so far", so_far) if so_far.strip() else ()
+        judged += _line("Answer" if group == "utility" else "Sentence", said) if said else ()
+    ending = (Span("\n\n"), *judged) if judged else (Span("\n"),)
+    # The last part is a line break, which a chat turn does without.
+    spans = (*at_hand, Span(f"\n{INSTRUCTIONS[group]}"), *ending)
+    if "chat" in model.capabilities:
+        return Chat((Turn("system", (Span(SYSTEM),)), Turn("user", spans[:-1])))
+    return Raw((*spans, Span("Judgement:")))
+
+
+def _line(label: str, text: str) -> tuple[Span, ...]:
+    words = " ".join(text.split())
+    return (Span(f"{label}:"), *((Span(" "), untrusted(words)) if words else ()), Span("\n"))

@@ -14,56 +14,87 @@ The paper gives the score of a segment and "return the best sequence"; the rest 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from askance.core.types import Hit, Key
 from askance.methods.selfrag.segments import START, Action, Path, Segment, show
 from askance.methods.selfrag.short import Form
 from askance.methods.selfrag.tokens import likeliest, without_tokens
-from askance.tree.beam import Rules, beam_search
 
 
-@dataclass(kw_only=True)
+@dataclass
 class LongForm(Form):
-    """How the answer to one question grows.
+    """The answer to one question grows."""
 
-    Attributes:
-        retrieval: whether each segment that searches does so anew.
-        width: answers that are gone on with.
-        path_power: the sum of the scores of n segments is divided by n to this power.
-    """
-
-    retrieval: Literal["dynamic", "static"]
-    width: int
-    path_power: float
     _static: asyncio.Task[tuple[Hit, ...]] | None = None
 
-    async def answer(self, max_segments: int) -> Path:
-        """The best path of the beam, finished or not."""
-        rules = Rules(
-            grow=self._grow,
-            score=self._score,
-            is_finished=lambda path: path.is_finished,
-            identity=_identity,
-            is_settled=lambda path: all(segment.is_judged for segment in path.segments),
-            settle=self._settle,
-            drop=self._drop,
-            together=self.writer.together,
-        )
-        finished, beam = await beam_search(
-            await self.begin(), rules, width=self.width, max_steps=max_segments
-        )
-        return await self._best([*finished, *beam])
+    async def answer(self) -> tuple[Path, str]:
+        """The best path of the beam, finished or not; no option is found here."""
+        finished, beam = await self.beam(await self.begin())
+        return await self._best([*finished, *beam]), ""
 
-    def _score(self, path: Path) -> float:
-        return path.score(self.path_power)
+    async def beam(self, start: Path) -> tuple[list[Path], list[Path]]:
+        """Grow `start`, all paths of a step side by side, and after each step keep the best not finished.
+
+        It ends early when nothing is left to grow, or when as many are finished as the beam is wide and none
+        of those left is better than the best of them. Ties go to the earlier path: results never depend on
+        timing.
+
+        Returns:
+            The finished paths and the open ones, each in the order in which they came about.
+        """
+        finished, beam = ([start], []) if start.is_finished else ([], [start])
+        for _ in range(self.knobs.max_segments):
+            if not beam:
+                break
+            grown = await self.knobs.together(map(self.grow, beam))
+            more, beam = await self._settled([path for each in grown for path in each])
+            finished += more
+            best_open = max(map(self.score, beam), default=float("-inf"))
+            if len(finished) >= self.knobs.beam_width and max(map(self.score, finished)) >= best_open:
+                break
+        return finished, beam
+
+    async def _settled(self, paths: list[Path]) -> tuple[list[Path], list[Path]]:
+        """The finished of some paths, and the best of the others, once what these have as support is judged.
+
+        Where it is not, the score is an upper bound: support is judged for those alone that may be among the
+        best (branch and bound, Land and Doig 1960). What is found is the same. Of paths that are the same by
+        `identity` the better is kept, the earlier where they are equal.
+        """
+        while True:
+            best: dict[object, Path] = {}
+            for path in paths:
+                twin = best.setdefault(self.identity(path), path)
+                if self.score(path) > self.score(twin):
+                    best[self.identity(path)] = path
+            kept = [path for path in paths if path in best.values()]
+            finished = [path for path in kept if path.is_finished]
+            left = [path for path in kept if not path.is_finished]
+            beam = sorted(left, key=self.score, reverse=True)[: self.knobs.beam_width]
+            unknown = [path for path in (*finished, *beam) if not path.is_judged]
+            if not unknown:
+                break
+            settled = await self.knobs.together(map(self.settle, unknown))
+            settling = dict(zip(unknown, settled, strict=True))
+            paths = [settling.get(path, path) for path in paths]
+        for path in paths:
+            if not path.is_judged:
+                self.drop(path)
+        return finished, [path for path in left if path in beam]
+
+    def identity(self, path: Path) -> object:
+        """Paths with equal texts and passages are one."""
+        return tuple((each.text, each.hit.passage.id if each.hit else "") for each in path.segments)
+
+    def score(self, path: Path) -> float:
+        return path.score(self.knobs.path_power)
 
     async def _best(self, paths: Sequence[Path]) -> Path:
         """The best with its utility, which is read for answers that were not finished by a utility token.
 
         Where the constraint on utility rejects all of them, none is. Ties: more segments, then the earlier.
         """
-        reads = self.weights.utility > 0 or self.constraints.least_utility > 1
+        reads = "utility" in self.knobs.read
 
         async def graded(path: Path) -> Path:
             if path.utility or not path.segments or not reads:
@@ -71,54 +102,54 @@ class LongForm(Form):
             return replace(path, utility=await self.writer.utility(path))
 
         told = [path for path in paths if path.segments] or paths
-        judged = await self.writer.together(map(graded, told))
-        useless = self.constraints.uselessness
+        judged = await self.knobs.together(map(graded, told))
+        useless = self.knobs.uselessness
         whole = [path for path in judged if not useless({likeliest(path.utility)})] or judged
-        numbers = {path.name: self._score(path) + self.weights.of_utility(path.utility) for path in whole}
+        numbers = {path.name: self.score(path) + self.knobs.utility_score(path.utility) for path in whole}
         best: Path = max(whole, key=lambda path: (numbers[path.name], len(path.segments)))
         self.run.trace.decide("choose", best.name, "the best of the answers in the beam", numbers=numbers)
         return best
 
-    async def _grow(self, path: Path) -> Sequence[Path]:
+    async def grow(self, path: Path) -> Sequence[Path]:
         """The path with each segment that may follow; itself, finished, where none may."""
         if path.name != START:
             path = replace(path, onward=await self.writer.onward(path, key=_key(path.name)))
-        action = self.rule.action(path.onward, path)
+        action = self.knobs.action(path.onward, path)
         hits = await self._hits(path, action)
         tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
         paths = await self._grown(path, action, tried, 1)
         paths = paths or await self._grown(path, "none", (None,), len(tried) + 1)
         return paths or [replace(path, is_finished=True)]
 
-    async def _settle(self, path: Path) -> Path:
+    async def settle(self, path: Path) -> Path:
         """The path with the support of its last segment."""
         *before, last = path.segments
         parent = replace(path, segments=tuple(before))
         segment = await self.writer.supported(parent, last, key=_key(path.name))
-        score = self.weights.of_segment(segment)
+        score = self.knobs.segment_score(segment)
         show(self.run, path.name, segment, score, "")
         return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
 
-    def _drop(self, path: Path) -> None:
+    def drop(self, path: Path) -> None:
         """Tell that a path falls out of the beam whatever the support of its last segment is."""
-        why = f"with full support its answer would have {self._score(path):.3f}, and others are better"
+        why = f"with full support its answer would have {self.score(path):.3f}, and others are better"
         show(self.run, path.name, path.segments[-1], path.scores[-1], why)
 
     async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
         """The passages for the question, and for the segment written last where each is searched for."""
         query = self.question.text
-        if self.retrieval == "static" and action == "retrieve":
+        if self.knobs.retrieval == "static" and action == "retrieve":
             if self._static is None:
                 self._static = asyncio.ensure_future(self.found(path, action, query))
             else:
-                self.rule.decide(self.run, path.onward, action, "")
+                self.decide(path.onward, action, "")
             return await self._static
         last = next((each.text for each in path.segments[-1:] if each.action != "lead"), "")
         return await self.found(path, action, f"{query} {last}".strip())
 
     async def _grown(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """The segments that no hard constraint rejects and that say something, numbered from `first`."""
-        segments = await self.writer.together(
+        segments = await self.knobs.together(
             self._written(path, action, hit, _key(f"{path.name}.{number}"))
             for number, hit in enumerate(hits, start=first)
         )
@@ -127,16 +158,16 @@ class LongForm(Form):
 
     async def _written(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
         segment = await self.writer.write(path, action, hit, key=key, whole=False)
-        if self.constraints.unsupported:  # no score tells what that constraint rejects
+        if self.knobs.reject_unsupported:  # no score tells what that constraint rejects
             return await self.writer.supported(path, segment, key=key)
         return segment
 
     def _next(self, path: Path, segment: Segment, number: int) -> Path | None:
         # Nothing more to say than that the answer is complete.
         is_over = segment.is_last and not segment.text and bool(path.segments)
-        rejected = self.constraints.rejection(segment) if segment.text or is_over else "it is empty"
+        rejected = self.knobs.rejection(segment) if segment.text or is_over else "it is empty"
         rejected = rejected or ("it says what an earlier one said" if _is_repeated(path, segment) else "")
-        score = self.weights.of_segment(segment)
+        score = self.knobs.segment_score(segment)
         if rejected or segment.is_judged:
             show(self.run, f"{path.name}.{number}", segment, score, rejected)
         if rejected:
@@ -162,8 +193,3 @@ def _key(name: str) -> Key:
     """The key of the last segment of the path with that name."""
     *before, number = name.split(".")
     return ("segment", *before, int(number))
-
-
-def _identity(path: Path) -> tuple[object, ...]:
-    """Paths with equal texts and passages are one."""
-    return tuple((each.text, each.hit.passage.id if each.hit else "") for each in path.segments)

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from askance.core.ports import Model
+from askance.core.token_ledger import NoRoom
 from askance.core.types import (
     GenerateRequest,
     Generation,
@@ -19,16 +19,12 @@ from askance.core.types import (
     Token,
     TokenIds,
 )
-from askance.methods.budget import NoRoom
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.segments import Action, Path, Segment
+from askance.methods.selfrag.tasks import written_options
 from askance.methods.selfrag.tokens import (
-    CLOSES,
-    KEEP_USING,
-    NO_SEARCH,
-    OPENS,
+    BEGINS,
     RELEVANT,
-    SEARCH,
     WANT,
     Distribution,
     Vocabulary,
@@ -39,11 +35,10 @@ from askance.methods.selfrag.tokens import (
 from askance.methods.selfrag.writing import Writer
 from askance.text.sentences import sentence_spans
 
-_BEGINS: Mapping[Action, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
 _WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class NativeWriter(Writer):
     """Writes on token ids: what the model wrote goes into the next prompt id by id.
 
@@ -53,32 +48,28 @@ class NativeWriter(Writer):
 
     Attributes:
         head: the prompt up to where the answer begins.
-        written_options: the options as the instruction asks for them.
-        scan_tokens: in how many tokens the first decision is looked for.
-        reads_first: without a decision among them, the probabilities at the first token are one.
-        seqscore_text_only: reflection tokens are left out of the sequence score.
     """
 
     head: tuple[Span, ...]
-    written_options: Sequence[str] = ()
-    scan_tokens: int = 1
-    reads_first: bool = True
-    evidence: Literal["current_only", "keep_all"] = "current_only"
-    seqscore_text_only: bool = False
     _vocabulary: Vocabulary = field(init=False)
 
     def __post_init__(self) -> None:
         self._vocabulary = Vocabulary.of(self.run.model)
 
-    async def begin(self) -> tuple[Path, Distribution]:
-        """What is written before the first retrieve token is kept, where one follows within `scan_tokens`."""
+    async def begin(self) -> Path:
+        """What is written before the first retrieve token is kept, where one follows within `scan_tokens`.
+
+        Where none does, the probabilities at the first token are the decision's, if there is a threshold.
+        """
         if self.scorer is not None:
             return await super().begin()
-        probe = await self._next((), ("decide",), self.scan_tokens)
+        num_scanned = self.knobs.scan_tokens or (25 if self.knobs.form == "long" else 1)
+        probe = await self._next((), ("decide",), num_scanned)
         if probe.finish != "retrieve":
-            return Path(), first_distribution(probe, "retrieve") if self.reads_first else {}
-        lead = Segment(_words(probe.tokens, self._vocabulary), "lead", ids=_ids(probe.tokens))
-        return Path((lead,) if lead.text else ()), distribution(probe.dropped[0], "retrieve")
+            has_threshold = self.knobs.threshold is not None
+            return Path(onward=first_distribution(probe, "retrieve") if has_threshold else {})
+        lead = Segment(self._vocabulary.words(probe.tokens), "lead", ids=_ids(probe.tokens))
+        return Path((lead,) if lead.text else (), onward=distribution(probe.dropped[0], "retrieve"))
 
     async def utility(self, path: Path) -> Distribution:
         """How useful the answer is as it stands."""
@@ -93,10 +84,10 @@ class NativeWriter(Writer):
     async def _written(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
-        prompt = self._fitting(path.segments, action, passage, self.max_tokens)
+        prompt = self._fitting(path.segments, action, passage, self.knobs.max_tokens)
         until = None if whole else self._vocabulary.segment_end
         (written,) = await self.run.model.generate(
-            GenerateRequest(prompt, Sampling(self.max_tokens), WANT, until, key=key)
+            GenerateRequest(prompt, Sampling(self.knobs.max_tokens), WANT, until, key=key)
         )
         if written.finish != "length" or whole:
             return self._segment(written, action, passage)
@@ -105,7 +96,7 @@ class NativeWriter(Writer):
 
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         model = self.run.model
-        written = [as_written(model, each) for each in self.written_options]
+        written = [as_written(model, each) for each in written_options(self.knobs.task, self.question)]
         longest = max(len(model.tokenize(option)) for option in written)
         return self._fitting(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
 
@@ -120,17 +111,17 @@ class NativeWriter(Writer):
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
         vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
         counted = (*tokens, *written.dropped) if finish == "end" else tokens
-        if self.seqscore_text_only:
+        if self.knobs.seqscore_text_only:
             counted = tuple(token for token in tokens if token.id not in vocabulary.control)
         return Segment(
-            written=" " + _words(tokens, vocabulary),
+            written=" " + vocabulary.words(tokens),
             action=action,
             hit=hit,
             ids=_ids(tokens),
             relevance=first_distribution(written, "relevance") if action == "retrieve" else {},
             support=vocabulary.judged(tokens, "support"),
             utility=vocabulary.judged(tokens, "utility"),
-            labels=self._names(tokens),
+            labels=self._vocabulary.names(tokens),
             onward=distribution(written.dropped[0], "retrieve") if finish == "retrieve" else {},
             sequence_score=sequence_score(counted),
             is_last=finish in ("end", "utility"),
@@ -144,13 +135,9 @@ class NativeWriter(Writer):
             segment,
             onward=first_distribution(read, "retrieve"),
             utility=first_distribution(read, "utility") if is_judged else segment.utility,
-            labels=segment.labels | self._names(read.tokens),
+            labels=segment.labels | self._vocabulary.names(read.tokens),
             is_last=is_judged or read.finish == "end",
         )
-
-    def _names(self, tokens: Sequence[Token]) -> frozenset[str]:
-        names = {id: name for name, id in self._vocabulary.ids.items()}
-        return frozenset(names[token.id] for token in tokens if token.id in names)
 
     def _fitting(
         self,
@@ -169,7 +156,7 @@ class NativeWriter(Writer):
         model = self.run.model
         found = [at for at, each in enumerate(segments) if each.action == "retrieve"]
         place = len(segments) if action == "retrieve" else (found or [-1])[-1]
-        kept = [at for at in found if at != place or hit is None] if self.evidence == "keep_all" else []
+        kept = [at for at in found if at != place or hit is None] if self.knobs.evidence == "keep_all" else []
 
         def prompt_with(*shown: Hit) -> Raw:
             passages = {at: segments[at].hit for at in kept}
@@ -190,7 +177,7 @@ class NativeWriter(Writer):
         written = [(each.action, each.ids) for each in segments]
         for at, (begins, ids) in enumerate([*written, (action, ())]):
             if begins is not None and begins != "lead":
-                yield Span(_BEGINS[begins])
+                yield Span(BEGINS[begins])
             shown = passages.get(at)
             if shown is not None:
                 yield from passage_parts(shown)
@@ -211,19 +198,6 @@ def as_written(model: Model, option: str) -> str:
 
 def _ids(tokens: Sequence[Token]) -> TokenIds:
     return tuple(token.id for token in tokens)
-
-
-def _words(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
-    """What stands between control tokens; a passage that the model made up itself does not."""
-    control, opens, closes = vocabulary.control, vocabulary.ids[OPENS], vocabulary.ids[CLOSES]
-    pieces, in_passage = list[str](), False
-    for token in tokens:
-        in_passage = in_passage or token.id == opens
-        if not in_passage:
-            # A token between two words may be all that parts them.
-            pieces.append(" " if token.id in control else token.text)
-        in_passage = in_passage and token.id != closes
-    return "".join(pieces)
 
 
 def _whole_sentences(written: Generation, control: Collection[int]) -> Generation:

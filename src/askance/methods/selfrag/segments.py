@@ -1,11 +1,10 @@
-"""What Self-RAG decides on, writes and judges: searches, segments, paths of them, and what a path cites."""
+"""What Self-RAG writes and judges: segments, paths of them, and what a path cites."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from askance.core.ports import Run
-from askance.core.trace import Decided, WordSignal
+from askance.core.trace import Decided
 from askance.core.types import Citation, Hit, TokenIds
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.tasks import note_disarmed
@@ -15,7 +14,6 @@ from askance.text.sentences import sentence_spans
 Action = Literal["retrieve", "continue", "none", "lead"]
 """How a segment begins: with a passage, with the one in use, without any, or before any decision."""
 Citing = Literal["each_sentence", "last_sentence"]
-Mode = Literal["adaptive", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +89,11 @@ class Path:
         used = (segment.hit for segment in reversed(self.segments) if segment.action == "retrieve")
         return next(used, None)
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether nothing is missing that its score depends on."""
+        return all(segment.is_judged for segment in self.segments)
+
     def score(self, power: float) -> float:
         """The sum of the scores of n segments over n to some power; 0 without any.
 
@@ -102,58 +105,6 @@ class Path:
     def then(self, segment: Segment, number: int) -> "Path":
         """The path with one more segment, the `number`-th of those tried."""
         return replace(self, segments=(*self.segments, segment), name=f"{self.name}.{number}")
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """The weights of equation 4; what has a weight of 0 need not be judged."""
-
-    relevance: float = 1.0
-    support: float = 1.0
-    utility: float = 0.5
-    sequence: float = 1.0
-
-    def of_segment(self, segment: Segment) -> float:
-        """The score of a segment: equation 4 without the utility, which only whole answers have.
-
-        Support that is not judged yet counts as much as it can: the score is an upper bound then.
-        """
-        backing = segment.support if segment.is_judged else {tokens.FULLY: 1.0}
-        relevance = self.relevance * tokens.relevance_score(segment.relevance)
-        score = self.sequence * segment.sequence_score + relevance
-        return score + self.support * tokens.support_score(backing)
-
-    def of_answer(self, segment: Segment) -> float:
-        """The score of a segment that is a whole answer."""
-        return self.of_segment(segment) + self.of_utility(segment.utility)
-
-    def of_utility(self, utility: Distribution) -> float:
-        """What a whole answer's utility adds to its score."""
-        return self.utility * tokens.utility_score(utility)
-
-
-@dataclass(frozen=True, slots=True)
-class Constraints:
-    """The hard constraints: what is rejected whatever its score."""
-
-    unsupported: bool = False
-    irrelevant: bool = False
-    least_utility: int = 1
-
-    def rejection(self, segment: Segment) -> str:
-        """Why a segment is rejected, or nothing."""
-        if self.unsupported and tokens.UNSUPPORTED in segment.labels:
-            return "its passage does not support it"
-        if self.irrelevant and tokens.IRRELEVANT in segment.labels:
-            return "its passage is irrelevant"
-        return self.uselessness(segment.labels)
-
-    def uselessness(self, labels: Collection[str]) -> str:
-        """Why an answer of that utility is rejected, or nothing."""
-        grades = [grade for grade, label in enumerate(tokens.UTILITIES, start=1) if label in labels]
-        if grades and grades[0] < self.least_utility:
-            return f"its utility is {grades[0]}, less than {self.least_utility}"
-        return ""
 
 
 def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
@@ -177,64 +128,6 @@ def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
             for first, last in spans if which == "each_sentence" else spans[-1:]:
                 citations.append(Citation(number, segment.hit.passage, start + first, start + last))
     return text, tuple(citations)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRule:
-    """When to search: always, never, or as the probabilities of the retrieve tokens have it.
-
-    Attributes:
-        threshold: the share of [Retrieval] above which there is a search; without one, the likeliest token
-            decides.
-    """
-
-    mode: Mode
-    threshold: float | None
-
-    def action(self, onward: Distribution, path: Path) -> Action:
-        """How the next segment of `path` begins."""
-        if self.mode != "adaptive":
-            return "retrieve" if self.mode == "always" else "none"
-        if tokens.wants_to_go_on(onward) and path.in_use is not None:
-            return "continue"
-        return "retrieve" if tokens.wants_search(onward, self.threshold) else "none"
-
-    def decide(self, run: Run, onward: Distribution, action: Action, query: str) -> Decided:
-        """The decision in the trace, with the probabilities it was read from.
-
-        Args:
-            query: empty where the passages are there already.
-        """
-        share = tokens.search_share(onward)
-        has_words = self.mode == "adaptive" and self.threshold is not None and onward
-        outcome = "keep" if action != "retrieve" else "search" if query else "reuse"
-        return run.trace.decide(
-            "retrieve",
-            outcome,
-            self._why(onward, action),
-            signal="share of [Retrieval]",
-            threshold=self.threshold,
-            query=query if action == "retrieve" else "",
-            words=(WordSignal(tokens.SEARCH, share, is_hit=action == "retrieve"),) if has_words else (),
-            numbers={**onward, **({"share": share} if onward else {})},
-        )
-
-    async def found(
-        self, run: Run, onward: Distribution, action: Action, query: str, k: int
-    ) -> tuple[Hit, ...]:
-        """The decision, and what it finds; see `found_for`."""
-        decision = self.decide(run, onward, action, query)
-        return await found_for(run, decision, k) if action == "retrieve" else ()
-
-    def _why(self, onward: Distribution, action: Action) -> str:
-        if self.mode != "adaptive":
-            return f"mode={self.mode}"
-        if action == "continue":
-            return "the model goes on with the passage it has"
-        if self.threshold is None:
-            return f"the likeliest token is {tokens.likeliest(onward) or 'none of the three'}"
-        above = "above" if action == "retrieve" else "not above"
-        return f"the share of [Retrieval] is {tokens.search_share(onward):.2f}, {above} {self.threshold:g}"
 
 
 async def found_for(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:

@@ -3,13 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from askance.core.ports import Run
+from askance.core.trace import Decided, WordSignal
 from askance.core.types import Hit, Question
 from askance.methods.labels import softmax
-from askance.methods.selfrag.segments import Action, Constraints, Path, SearchRule, Segment, Weights, show
+from askance.methods.selfrag import tokens
+from askance.methods.selfrag.knobs import OwnKnobs
+from askance.methods.selfrag.segments import Action, Path, Segment, found_for, show
 from askance.methods.selfrag.tasks import named_option, options_of
+from askance.methods.selfrag.tokens import Distribution
 from askance.methods.selfrag.writing import Writer
 from askance.text.answers import normalise_answer
 
@@ -17,41 +20,57 @@ Scored = tuple[Segment, float]
 """A whole answer and its score."""
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Form:
-    """What either form needs to know to answer one question."""
+    """What both forms have: one question, who writes, and when to search."""
 
+    knobs: OwnKnobs
     question: Question
     run: Run
     writer: Writer
-    rule: SearchRule
-    weights: Weights
-    constraints: Constraints
-    passages: int
 
     async def begin(self) -> Path:
         """What is written before anything is decided, and what the first decision is read from."""
-        if self.rule.mode != "adaptive":
-            return Path()
-        start, onward = await self.writer.begin()
-        return replace(start, onward=onward)
+        return await self.writer.begin() if self.knobs.mode == "adaptive" else Path()
 
     async def found(self, path: Path, action: Action, query: str) -> tuple[Hit, ...]:
-        """The decision behind a path, and the passages that it finds."""
-        return await self.rule.found(self.run, path.onward, action, query, self.passages)
+        """The decision behind a path, and the passages that it finds; see `found_for`."""
+        decision = self.decide(path.onward, action, query)
+        return await found_for(self.run, decision, self.knobs.passages) if action == "retrieve" else ()
+
+    def decide(self, onward: Distribution, action: Action, query: str) -> Decided:
+        """The decision in the trace, with the probabilities it was read from.
+
+        Args:
+            query: empty where the passages are there already.
+        """
+        share, threshold = tokens.search_share(onward), self.knobs.threshold
+        has_words = self.knobs.mode == "adaptive" and threshold is not None and onward
+        outcome = "keep" if action != "retrieve" else "search" if query else "reuse"
+        return self.run.trace.decide(
+            "retrieve",
+            outcome,
+            self._why(onward, action, share),
+            signal="share of [Retrieval]",
+            threshold=threshold,
+            query=query if action == "retrieve" else "",
+            words=(WordSignal(tokens.SEARCH, share, is_hit=action == "retrieve"),) if has_words else (),
+            numbers={**onward, **({"share": share} if onward else {})},
+        )
+
+    def _why(self, onward: Distribution, action: Action, share: float) -> str:
+        if self.knobs.mode != "adaptive":
+            return f"mode={self.knobs.mode}"
+        if action == "continue":
+            return "the model goes on with the passage it has"
+        if self.knobs.threshold is None:
+            return f"the likeliest token is {tokens.likeliest(onward) or 'none of the three'}"
+        above = "above" if action == "retrieve" else "not above"
+        return f"the share of [Retrieval] is {share:.2f}, {above} {self.knobs.threshold:g}"
 
 
-@dataclass(kw_only=True)
 class ShortForm(Form):
-    """How the answer to one question is found among those of all passages.
-
-    Attributes:
-        aggregation: how passages vote for options.
-        dedupe: of equal answers to an open question that of the best passage is taken.
-    """
-
-    aggregation: Literal["score_sum", "option_likelihood"]
-    dedupe: bool
+    """The answer to one question is found among those of all passages."""
 
     async def answer(self) -> tuple[Path, str]:
         """The answer that was taken, and its option where the question has any.
@@ -59,11 +78,11 @@ class ShortForm(Form):
         Without passages, and where hard constraints reject every answer, it is written without retrieval.
         """
         question, start = self.question, await self.begin()
-        hits = await self.found(start, self.rule.action(start.onward, start), question.text)
+        hits = await self.found(start, self.knobs.action(start.onward, start), question.text)
         candidates = await self._candidates(start, hits)
         if not candidates:
             segment = await self.writer.write(start, "none", None, key=("none",), whole=True)
-            show(self.run, f"{start.name}.{len(hits) + 1}", segment, self.weights.of_answer(segment), "")
+            show(self.run, f"{start.name}.{len(hits) + 1}", segment, self.knobs.answer_score(segment), "")
             return start.then(segment, len(hits) + 1), named_option(segment.text, question)
         if options_of(question):
             best, option = await self._voted(start, candidates)
@@ -74,14 +93,14 @@ class ShortForm(Form):
 
     async def _candidates(self, start: Path, hits: Sequence[Hit]) -> list[Scored]:
         """The answers that no hard constraint rejects and that say something, best passage first."""
-        segments = await self.writer.together(
+        segments = await self.knobs.together(
             self.writer.write(start, "retrieve", hit, key=("passage", number), whole=True)
             for number, hit in enumerate(hits, start=1)
         )
         kept = []
         for number, segment in enumerate(segments, start=1):
-            score = self.weights.of_answer(segment)
-            rejected = self.constraints.rejection(segment) if segment.text else "it is empty"
+            score = self.knobs.answer_score(segment)
+            rejected = self.knobs.rejection(segment) if segment.text else "it is empty"
             show(self.run, f"{start.name}.{number}", segment, score, rejected)
             if not rejected:
                 kept.append((segment, score))
@@ -90,12 +109,12 @@ class ShortForm(Form):
         return kept
 
     def _best(self, candidates: Sequence[Scored]) -> Segment:
-        """The greatest score; with `dedupe`, of the first among equal answers. Ties: the better passage.
+        """The greatest score; with `open_dedupe`, of the first among equal answers. Ties: the better passage.
 
         An answer counts once, however many passages give it: scores are not added up.
         """
         best, _ = max(candidates, key=lambda entry: entry[1])
-        if not self.dedupe:
+        if not self.knobs.open_dedupe:
             return best
         same = normalise_answer(best.text)
         return next(segment for segment, _ in candidates if normalise_answer(segment.text) == same)
@@ -108,7 +127,7 @@ class ShortForm(Form):
         likely as it makes them, each weighted by the score as far as that is above 0.
         """
         options = allowed = options_of(self.question)
-        if self.aggregation == "score_sum":
+        if self.knobs.closed_aggregation == "score_sum":
             names = [named_option(segment.text, self.question) for segment, _ in candidates]
             if not any(names):
                 names = [normalise_answer(segment.text) for segment, _ in candidates]
@@ -125,14 +144,14 @@ class ShortForm(Form):
         won = max(allowed, key=votes)
         weights = [weight * share[won] if won in share else -math.inf for weight, share in ballots]
         best = candidates[weights.index(max(weights))][0]
-        if self.aggregation == "option_likelihood":
+        if self.knobs.closed_aggregation == "option_likelihood":
             best = replace(best, written=won)
         return best, won if won in options else ""
 
     async def _likelihoods(self, start: Path, candidates: Sequence[Scored]) -> list[dict[str, float]]:
         """The share of each option by the passage of each candidate; equal ones where nothing tells."""
         options = options_of(self.question)
-        found = await self.writer.together(
+        found = await self.knobs.together(
             self.writer.options(start, segment.hit, options)
             for segment, _ in candidates
             if segment.hit is not None

@@ -6,13 +6,13 @@ others. Section 3.3 of the paper has the options.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from string import ascii_uppercase
-from typing import Literal
+from typing import ClassVar, Literal
 
 from askance.core.trace import Trace
 from askance.core.types import Question, Span, untrusted
+from askance.methods.prompts import content_name
 from askance.methods.selfrag.tokens import disarmed
 from askance.text.answers import short_answer
 from askance.text.options import lettered
@@ -46,9 +46,10 @@ class Instructions:
     dialogue: str = "Here is a conversation. Write the assistant's next turn: informative, and good to read."
     biography: str = ""
 
+    name: ClassVar[str] = "instructions"
+
     def __repr__(self) -> str:
-        content = repr(tuple(getattr(self, each.name) for each in fields(self)))
-        return f"instructions-{blake2b(content.encode(), digest_size=4).hexdigest()}"
+        return content_name(self)
 
     def __str__(self) -> str:
         return "own" if self == OWN_INSTRUCTIONS else repr(self)

@@ -32,6 +32,8 @@ GROUPS: Mapping[Group, tuple[str, ...]] = {
     "support": (FULLY, PARTIALLY, UNSUPPORTED),
     "utility": UTILITIES,
 }
+BEGINS: Mapping[str, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
+"""How a segment begins, by the action."""
 JUDGED = tuple(token for tokens in GROUPS.values() for token in tokens)
 """The thirteen whose probabilities are read."""
 ALL_TOKENS = (*JUDGED, OPENS, CLOSES)
@@ -127,7 +129,9 @@ class Vocabulary:
 
     @classmethod
     def of(cls, model: Model) -> "Vocabulary":
-        """Raises MissingAbility, naming the strings that are not exactly one token of `model`."""
+        """Raises MissingAbility, naming what is missing, unless each string is exactly one token of `model`,
+        which goes on from a text and tells the probabilities of tokens.
+        """
         found = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
         missing = [token for token, ids in found.items() if not _is_one(model, token, ids)]
         if missing:
@@ -136,6 +140,13 @@ class Vocabulary:
                 f"method selfrag, set to scorer=native, needs reflection tokens, each one token of the "
                 f"vocabulary; {model.name} {how}: use a Self-RAG checkpoint "
                 "(hf:selfrag/selfrag_llama2_7b), or scorer=prompted, which asks any model in words."
+            )
+        lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
+        if lacking:
+            raise MissingAbility(
+                f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does "
+                "not give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model "
+                "in words."
             )
         return cls({token: ids[0] for token, ids in found.items()})
 
@@ -158,27 +169,33 @@ class Vocabulary:
         """All fifteen."""
         return frozenset(self.ids.values())
 
+    def names(self, tokens: Sequence[Token]) -> frozenset[str]:
+        """The reflection tokens among those that a model wrote."""
+        written = {token.id for token in tokens}
+        return frozenset(name for name, id in self.ids.items() if id in written)
+
+    def words(self, tokens: Sequence[Token]) -> str:
+        """What stands between control tokens; a passage that the model made up itself does not."""
+        control, opens, closes = self.control, self.ids[OPENS], self.ids[CLOSES]
+        pieces, in_passage = list[str](), False
+        for token in tokens:
+            in_passage = in_passage or token.id == opens
+            if not in_passage:
+                # A token between two words may be all that parts them.
+                pieces.append(" " if token.id in control else token.text)
+            in_passage = in_passage and token.id != closes
+        return "".join(pieces)
+
 
 def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
     # An unknown token is one id, too, but its text is another.
     return len(ids) == 1 and ids[0] not in model.tokenize(token) and model.decode(ids).strip() == token
 
 
-def check_abilities(model: Model) -> None:
-    """Raises MissingAbility unless `model` goes on from a text and tells the probabilities of tokens."""
-    lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
-    if lacking:
-        raise MissingAbility(
-            f"method selfrag, set to scorer=native, needs {', '.join(lacking)}, which {model.name} does not "
-            "give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model in words."
-        )
-
-
 def has_reflection_tokens(model: Model) -> bool:
     """Whether `model` can judge by itself."""
     try:
         Vocabulary.of(model)
-        check_abilities(model)
     except MissingAbility:
         return False
     return True

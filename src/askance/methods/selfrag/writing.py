@@ -7,41 +7,37 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom
 from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Until, Want
-from askance.methods.budget import NoRoom
-from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
-from askance.methods.selfrag.judging import ReflectionScorer, fitting
+from askance.methods.prompts import STOPS, answer_prompt
+from askance.methods.selfrag.judging import Scorer, fitting
+from askance.methods.selfrag.knobs import OwnKnobs
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, Group, likeliest, sequence_score
 from askance.text.answers import AnswerEnd, has_answer
 from askance.text.sentences import SentenceEnd
-from askance.tree.abreast import Together
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Writer(ABC):
     """Writes segments of one answer. What has no room, a segment or a judgement, is empty.
 
     Attributes:
         scorer: who judges them; None where the model does so itself while it writes.
-        read: the judgements that something depends on; no others are asked for.
-        max_tokens: most new tokens of a segment.
-        together: how calls that do not need each other are made: within an L_max in turn, so that what is
-            left out never depends on timing.
         was_short: there was no room for a segment at least once.
     """
 
+    knobs: OwnKnobs
+    question: Question
     run: Run
-    scorer: ReflectionScorer | None
-    read: frozenset[Group]
-    max_tokens: int
-    together: Together
-    was_short: bool = False
-    _relevances: dict[Passage, asyncio.Task[Distribution]] = field(default_factory=dict)
+    scorer: Scorer | None
+    was_short: bool = field(default=False, init=False)
+    _relevances: dict[Passage, Distribution] = field(default_factory=dict, init=False)
+    _locks: dict[Passage, asyncio.Lock] = field(default_factory=dict, init=False)
 
-    async def begin(self) -> tuple[Path, Distribution]:
-        """The empty path, perhaps with what the model wrote before it decided; and the decision's numbers."""
-        return Path(), await self._told("retrieve", key=("decide",))
+    async def begin(self) -> Path:
+        """The empty path, perhaps with what the model wrote before it decided, and the decision's numbers."""
+        return Path(onward=await self._told("retrieve", key=("decide",)))
 
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
         """One more segment of `path`, its support perhaps not judged; with `whole`, all the rest, judged."""
@@ -52,7 +48,7 @@ class Writer(ABC):
             if self.scorer is None:
                 return await writing
             judging = self._relevance(hit, (*key, "relevance"))
-            segment, relevance = await self.together([writing, judging])
+            segment, relevance = await self.knobs.together([writing, judging])
         except NoRoom as why:
             self.was_short = True
             self.run.trace.decide("segment", "no room", str(why))
@@ -63,7 +59,7 @@ class Writer(ABC):
         answer = f"{path.text} {segment.text}".strip()
         utility = self._told("utility", None, "", answer, key=(*key, "utility"))
         supporting = self.supported(path, segment, key=key)
-        segment, useful = await self.together([supporting, utility])
+        segment, useful = await self.knobs.together([supporting, utility])
         return replace(segment, utility=useful, labels=segment.labels | _labels(useful))
 
     def _judged(self, segment: Segment, relevance: Distribution) -> Segment:
@@ -76,7 +72,7 @@ class Writer(ABC):
             utility={},
             labels=_labels(relevance),
             onward={},
-            is_judged=not is_backed or "support" not in self.read,
+            is_judged=not is_backed or "support" not in self.knobs.read,
         )
 
     async def supported(self, path: Path, segment: Segment, *, key: Key) -> Segment:
@@ -118,25 +114,18 @@ class Writer(ABC):
         """Whether a passage helps; asked once for the whole question, since no text counts."""
         if hit is None:
             return {}
-        asked = self._relevances.get(hit.passage)
-        if asked is None or asked.cancelled():
-            asked = asyncio.ensure_future(self._told("relevance", hit, key=key))
-            self._relevances[hit.passage] = asked
-        try:
-            return await asked
-        except asyncio.CancelledError:  # with it, if not with another segment, which asked and had no room
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return await self._relevance(hit, key)
+        async with self._locks.setdefault(hit.passage, asyncio.Lock()):
+            if hit.passage not in self._relevances:
+                self._relevances[hit.passage] = await self._told("relevance", hit, key=key)
+            return self._relevances[hit.passage]
 
     async def _told(
         self, group: Group, hit: Hit | None = None, so_far: str = "", said: str = "", *, key: Key
     ) -> Distribution:
-        if self.scorer is None or group not in self.read:
+        if self.scorer is None or group not in self.knobs.read:
             return {}
         try:
-            return await self.scorer.judge(group, hit, so_far, said, key=key)
+            return await self.scorer(group, hit, so_far, said, key=key)
         except NoRoom:
             return {}
 
@@ -145,14 +134,8 @@ def _labels(distribution: Distribution) -> frozenset[str]:
     return frozenset(filter(None, (likeliest(distribution),)))
 
 
-@dataclass(kw_only=True, eq=False)
 class PromptedWriter(Writer):
     """Writes with the prompt that all methods here share, the passage in use in it."""
-
-    question: Question
-    layout: Layout
-    wording: Wording
-    use_seqscore: bool
 
     async def _written(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
@@ -160,9 +143,9 @@ class PromptedWriter(Writer):
         until: Until = AnswerEnd(path.written) if whole else SentenceEnd()
         (written,) = await self.run.model.generate(
             GenerateRequest(
-                self._prompt(path.written, passage, self.max_tokens),
-                Sampling(self.max_tokens, stop=STOPS),
-                Want(logprob=self.use_seqscore),
+                self._prompt(path.written, passage, self.knobs.max_tokens),
+                Sampling(self.knobs.max_tokens, stop=STOPS),
+                Want(logprob=self.knobs.use_seqscore),
                 until,
                 key=key,
             )
@@ -178,10 +161,11 @@ class PromptedWriter(Writer):
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         spaced = [f" {option}" for option in options]
         longest = max(len(self.run.model.tokenize(option)) for option in spaced)
-        return self._prompt(path.written + self.wording.elicitation, hit, longest), spaced
+        return self._prompt(path.written + self.knobs.wording.elicitation, hit, longest), spaced
 
     def _prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
         def prompt_with(*hits: Hit) -> Prompt:
-            return answer_prompt(self.run.model, self.question, hits, so_far, self.layout, self.wording)
+            layout, wording = self.knobs.layout, self.knobs.wording
+            return answer_prompt(self.run.model, self.question, hits, so_far, layout, wording)
 
         return fitting(self.run, self.run.model, prompt_with, hit, max_tokens)

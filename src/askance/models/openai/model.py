@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from askance.core.abreast import abreast
 from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
@@ -16,7 +17,6 @@ from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.options import BOLDEST, Options
 from askance.models.openai.reading import Reading
-from askance.tree.abreast import abreast
 
 _ROOM = "Use fewer passages (--set passages=N), or start the server with a larger window"
 _COUNTS_KEPT = 1024

@@ -8,11 +8,12 @@ tree that comes out never depends on which of them was done first. State is kept
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from askance.tree.abreast import Together, abreast
+from askance.core.abreast import abreast
+from askance.methods.airrag.knobs import AirragKnobs
 
 S = TypeVar("S")
 
@@ -82,9 +83,43 @@ class Node(Generic[S]):
             yield from child.below()
 
 
-@dataclass(slots=True)
+class Rules(Protocol[S]):
+    """What a search needs to know.
+
+    - actions: those legal in a state where some were tried in vain, the first preferred; none where it is a
+      dead end. Asked again when one was in vain.
+    - draw: the outcomes of an action at a node in a rollout, each different from the others; none where it
+      gives nothing; None where the rollout can't draw for it, but a later one perhaps can.
+    - is_terminal: whether a rollout ends in a state.
+    - choose: the action that a rollout takes at a node while it goes on, out of those untried.
+    - rewards: of terminals, in the order in which they were first reached; all are asked for after each
+      rollout, since those found later may change what the earlier are worth.
+    - may_start: whether there is still room for a rollout; asked right before one starts.
+    - ended: told of each rollout that is over, in the order of their numbers.
+    - is_settled: whether no further rollouts are wanted; asked before each wave but the first.
+    """
+
+    def actions(self, state: S, dead: frozenset[str], /) -> Sequence[str]: ...
+    async def draw(self, node: Node[S], action: str, rollout: int, /) -> Sequence[Outcome[S]] | None: ...
+    def is_terminal(self, state: S, /) -> bool: ...
+    def choose(self, node: Node[S], untried: Sequence[str], rollout: int, /) -> str: ...
+    def rewards(self, terminals: Sequence[Node[S]], /) -> Sequence[float]: ...
+    def may_start(self, rollout: int, /) -> bool: ...
+    def ended(self, rollout: int, /) -> None: ...
+    def is_settled(self, tree: "Tree[S]", /) -> bool: ...
+
+
+Way = tuple[list[Node[S]], str]
+"""A path from the root, and the action to draw for at its end; empty where the rollout chooses."""
+
+
 class Tree(Generic[S]):
-    """What a search found.
+    """One search, and what it found.
+
+    Args:
+        seed: of what is random.
+        beside: actions at the root that lead to terminals only. They are drawn for once, beside the first
+            rollouts, and what they give is rewarded as if a rollout had come to each. No rollout takes them.
 
     Attributes:
         terminals: reached by rollouts, in the order of the first time.
@@ -92,140 +127,60 @@ class Tree(Generic[S]):
         num_failed: of them, those that ended nowhere.
     """
 
-    root: Node[S]
-    terminals: list[Node[S]] = field(default_factory=list)
-    num_rollouts: int = 0
-    num_failed: int = 0
+    def __init__(
+        self, start: S, rules: Rules[S], knobs: AirragKnobs, seed: str = "", beside: Sequence[str] = ()
+    ) -> None:
+        self._rules, self._knobs, self._seed, self._beside = rules, knobs, seed, beside
+        self.root = Node(start, is_terminal=rules.is_terminal(start))
+        self.terminals = list[Node[S]]()
+        self.num_rollouts = self.num_failed = 0
 
-
-@dataclass(frozen=True, slots=True)
-class Rules(Generic[S]):
-    """What a search needs to know.
-
-    Attributes:
-        actions: those legal in a state where some were tried in vain, the first preferred; none where it is
-            a dead end. Asked again when one was in vain.
-        draw: the outcomes of an action at a node in a rollout, each different from the others; none where it
-            gives nothing; None where the rollout can't draw for it, but a later one perhaps can.
-        is_terminal: whether a rollout ends in a state.
-        choose: the action that a rollout takes at a node while it goes on, out of those untried.
-        rewards: of terminals, in the order in which they were first reached; all are asked for after each
-            rollout, since those found later may change what the earlier are worth.
-        may_start: whether there is still room for a rollout; asked right before one starts.
-        ended: told of each rollout that is over, in the order of their numbers.
-        is_settled: whether no further rollouts are wanted; asked before each wave but the first.
-        beside: actions at the root that lead to terminals only. They are drawn for once, beside the first
-            rollouts, and what they give is rewarded as if a rollout had come to each. No rollout takes them.
-        together: how an eager expansion draws for the actions of a node.
-    """
-
-    actions: Callable[[S, frozenset[str]], Sequence[str]]
-    draw: Callable[[Node[S], str, int], Awaitable[Sequence[Outcome[S]] | None]]
-    is_terminal: Callable[[S], bool]
-    choose: Callable[[Node[S], Sequence[str], int], str]
-    rewards: Callable[[Sequence[Node[S]]], Sequence[float]]
-    may_start: Callable[[int], bool] = lambda rollout: True
-    ended: Callable[[int], None] = lambda rollout: None
-    is_settled: Callable[[Tree[S]], bool] = lambda tree: False
-    beside: Sequence[str] = ()
-    together: Together = abreast
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a search goes about it.
-
-    Attributes:
-        rollouts: how many, at most.
-        wave: how many of them run side by side.
-        exploration: the weight of the bonus in UCT.
-        schedule: how that weight falls from the first rollout to the last.
-        expansion: "lazy" draws for an action when a rollout takes it, "eager" for all when a node is reached.
-        revisits: whether a terminal may be visited again, and is rewarded again.
-        unexplored: which of several nodes that nobody visited comes first.
-        seed: of what is random.
-    """
-
-    rollouts: int
-    wave: int = 4
-    exploration: float = 2.0
-    schedule: Literal["constant", "linear", "exponential"] = "constant"
-    expansion: Literal["lazy", "eager"] = "lazy"
-    revisits: bool = False
-    unexplored: Literal["first", "random"] = "first"
-    seed: str = ""
-
-    def weight(self, rollout: int) -> float:
-        """The weight of the bonus in a rollout."""
-        done = rollout / self.rollouts
-        factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
-        return self.exploration * factors[self.schedule]
-
-
-Way = tuple[list[Node[S]], str]
-"""A path from the root, and the action to draw for at its end; empty where the rollout chooses."""
-
-
-async def search(start: S, rules: Rules[S], settings: Settings) -> Tree[S]:
-    """Search from `start`; ends early once nothing new can be found, or where no rollout may start."""
-    return await _Search(start, rules, settings).run()
-
-
-class _Search(Generic[S]):
-    """One search while it runs."""
-
-    def __init__(self, start: S, rules: Rules[S], settings: Settings) -> None:
-        self._rules, self._settings = rules, settings
-        self._tree = Tree(Node(start, is_terminal=rules.is_terminal(start)))
-        self._postponing: list[Node[S]] = []
-
-    async def run(self) -> Tree[S]:
-        tree, beside = self._tree, self._rules.beside
+    async def grow(self) -> None:
+        """Search from the root; ends early once nothing new can be found, or where no rollout may start."""
+        beside = self._beside
         while wave := list(self._wave()):
-            first = tree.num_rollouts - len(wave)
+            first = self.num_rollouts - len(wave)
             work: list[Awaitable[list[Any]]] = [
                 abreast(self._go_on(*way, rollout) for rollout, way in enumerate(wave, start=first)),
-                abreast(self._rules.draw(tree.root, action, 0) for action in beside),
+                abreast(self._rules.draw(self.root, action, 0) for action in beside),
             ]
             ends, drawn = await abreast(work)
             for rollout, ((path, _), end) in enumerate(zip(wave, ends, strict=True), start=first):
                 self._rules.ended(rollout)
                 self._pay(path, end)
             for action, outcomes in zip(beside, drawn, strict=True):
-                for node in self._add(tree.root, action, outcomes):
-                    self._pay(self._visit([tree.root, node]), node)
+                for node in self._add(self.root, action, outcomes):
+                    self._pay(self._visit([self.root, node]), node)
             beside = ()
-            for node in self._postponing:
+            for node in self.root.below():
                 node.postponed.clear()
-            self._postponing.clear()
-        return tree
 
     def _wave(self) -> Iterator[Way[S]]:
         """Where the rollouts that start now go on from."""
-        num_begun = self._tree.num_rollouts
-        if 0 < num_begun < self._settings.rollouts and self._rules.is_settled(self._tree):
+        num_begun = self.num_rollouts
+        if 0 < num_begun < self._knobs.rollouts and self._rules.is_settled(self):
             return
-        for _ in range(self._settings.wave):
-            rollout = self._tree.num_rollouts
-            if rollout >= self._settings.rollouts or not self._rules.may_start(rollout):
+        for _ in range(self._knobs.wave):
+            rollout = self.num_rollouts
+            if rollout >= self._knobs.rollouts or not self._rules.may_start(rollout):
                 return
-            way = self._select(self._tree.root, rollout)
+            way = self._select(self.root, rollout)
             if way is None:
                 return
-            self._tree.num_rollouts += 1
+            self.num_rollouts += 1
             self._visit(way[0])[-1].is_taken = True
             yield way
 
     def _select(self, node: Node[S], rollout: int) -> Way[S] | None:
         """The way to the next place to go on from; None where all is exhausted or being drawn for."""
         if node.is_terminal:
-            return ([node], "") if self._settings.revisits or not node.visits else None
+            return ([node], "") if not self._knobs.skip_exhausted or not node.visits else None
         untried = [] if node.is_taken else self._untried(node)
         if untried and node.parent and not node.visits:
             return [node], ""
         order = list(self._rules.actions(node.state, frozenset(node.dead)))
         fresh: list[tuple[str, int, Way[S]]] = [(action, 0, ([node], action)) for action in untried]
-        weight = self._settings.weight(rollout)
+        weight = self._knobs.weight(rollout)
         for child in sorted(node.children, key=lambda each: each.uct(weight), reverse=True):
             if fresh and child.visits:
                 break
@@ -238,21 +193,21 @@ class _Search(Generic[S]):
             fresh.append((child.action, child.number, below))
         if not fresh:
             return None
-        if self._settings.unexplored == "random":
-            return random.Random(f"{self._settings.seed} select {rollout} {node.name}").choice(fresh)[2]
+        if self._knobs.unexplored == "random":
+            return random.Random(f"{self._seed} select {rollout} {node.name}").choice(fresh)[2]
         return min(fresh, key=lambda each: ((*order, each[0]).index(each[0]), each[1]))[2]
 
     def _untried(self, node: Node[S]) -> list[str]:
         """What may be drawn for; where an action was in vain, another may have become legal."""
         in_vain = node.dead | node.postponed
         tried = in_vain | {child.action for child in node.children}
-        if node is self._tree.root:
-            tried |= set(self._rules.beside)
+        if node is self.root:
+            tried |= set(self._beside)
         legal = () if node.is_terminal else self._rules.actions(node.state, frozenset(in_vain))
         return [action for action in legal if action not in tried]
 
     def _is_beside(self, node: Node[S]) -> bool:
-        return node.parent is self._tree.root and node.action in self._rules.beside
+        return node.parent is self.root and node.action in self._beside
 
     async def _go_on(self, path: list[Node[S]], action: str, rollout: int) -> Node[S] | None:
         """The terminal that a rollout reaches from the end of `path`, which grows with it, or None."""
@@ -274,22 +229,21 @@ class _Search(Generic[S]):
         Where `action` itself gave nothing, the rollout takes another one of those that gave something.
         """
         actions = [action]
-        if self._settings.expansion == "eager":
+        if self._knobs.expansion == "eager":
             actions += [each for each in self._untried(node) if each != action]
-        found = await self._rules.together(self._rules.draw(node, each, rollout) for each in actions)
+        found = await self._knobs.together(self._rules.draw(node, each, rollout) for each in actions)
         added = {each: self._add(node, each, outcomes) for each, outcomes in zip(actions, found, strict=True)}
         live = [each for each in actions if added[each]]
         if not live:
             return None
         children = added[action if action in live else self._rules.choose(node, live, rollout)]
-        if len(children) > 1 and self._settings.unexplored == "random":
-            return random.Random(f"{self._settings.seed} enter {rollout} {node.name}").choice(children)
+        if len(children) > 1 and self._knobs.unexplored == "random":
+            return random.Random(f"{self._seed} enter {rollout} {node.name}").choice(children)
         return children[0]
 
     def _add(self, node: Node[S], action: str, outcomes: Sequence[Outcome[S]] | None) -> list[Node[S]]:
         if outcomes is None:
             node.postponed.add(action)
-            self._postponing.append(node)
         elif not outcomes:
             node.dead.add(action)
         children = [
@@ -306,17 +260,16 @@ class _Search(Generic[S]):
 
     def _pay(self, path: Sequence[Node[S]], end: Node[S] | None) -> None:
         """Count a rollout's end, and bring every reward that it changes up to date, up to the root."""
-        tree = self._tree
         if end is None:
-            tree.num_failed += 1
+            self.num_failed += 1
             for node in path:
                 node.visits -= 1
             return
         if not end.num_paid:
-            tree.terminals.append(end)
+            self.terminals.append(end)
         end.num_paid += 1
         _add_value(end, end.reward)
-        for terminal, reward in zip(tree.terminals, self._rules.rewards(tree.terminals), strict=True):
+        for terminal, reward in zip(self.terminals, self._rules.rewards(self.terminals), strict=True):
             _add_value(terminal, terminal.num_paid * (reward - terminal.reward))
             terminal.reward = reward
 

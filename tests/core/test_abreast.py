@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from askance.tree.abreast import abreast
+from askance.core.abreast import abreast
 
 
 def test_results_come_in_the_order_of_the_work():

@@ -1,61 +1,66 @@
-"""Beam search over strings: a state grows by the letters that a table gives it; "." ends it."""
+"""The beam of the long form over strings: a path grows by the letters that a table gives it; "." ends it."""
 
 import asyncio
 import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.tree.beam import Rules, beam_search
+from askance.methods.selfrag.long import LongForm
+from askance.methods.selfrag.method import Selfrag
+from askance.methods.selfrag.segments import Path, Segment
+from tests.methods.reflecting import QUESTION
 
 
-class Grown(list):
-    """States in the order in which they were grown."""
+class Table(LongForm):
+    """Paths whose text is all that counts; what was grown, settled and dropped is kept."""
 
-    def __init__(self):
-        super().__init__()
-        self.settled, self.dropped = [], []
+    def __init__(self, table, scores, bounds, identity, delays, **knobs):
+        super().__init__(Selfrag(form="long", **knobs), QUESTION, None, None)
+        self.table, self.scores, self.bounds, self.delays = table, scores, bounds, delays
+        self.identity = lambda path: identity(path.text)
+        self.grown, self.settled, self.dropped = [], [], []
+
+    def path(self, text):
+        segment = Segment(text, "none", is_judged=text not in self.bounds)
+        return Path((segment,) if text else (), is_finished=text.endswith("."))
+
+    async def wait(self):
+        if self.delays:
+            await asyncio.sleep(self.delays.random() / 1000)
+
+    async def grow(self, path):
+        self.grown.append(path.text)
+        await self.wait()
+        return [self.path(path.text + letter) for letter in self.table.get(path.text, "")]
+
+    async def settle(self, path):
+        await self.wait()
+        assert path.text not in self.settled
+        self.settled.append(path.text)
+        return replace(path, segments=(replace(path.segments[0], is_judged=True),))
+
+    def drop(self, path):
+        self.dropped.append(path.text)
+
+    def score(self, path):
+        return self.scores.get(path.text, 0) + (0 if path.is_judged else self.bounds[path.text])
 
 
 def search(table, scores, *, width=2, max_steps=5, identity=str, delays=None, start="", bounds=None):
-    """Letters by state, scores by state (0 where there is none), and how far above them bounds are.
+    """Letters by text, scores by text (0 where there is none), and how far above them bounds are.
 
-    States with a bound are not settled. What was grown, settled and dropped is kept in `grown`, a list.
+    What has a bound is not judged.
     """
-    grown, bounds = Grown(), bounds or {}
-
-    async def grow(state):
-        grown.append(state)
-        if delays:
-            await asyncio.sleep(delays.random() / 1000)
-        return [state + letter for letter in table.get(state, "")]
-
-    async def settle(state):
-        if delays:
-            await asyncio.sleep(delays.random() / 1000)
-        assert state not in grown.settled
-        grown.settled.append(state)
-        return state
-
-    def score(state):
-        above = bounds.get(state, 0) if state not in grown.settled else 0
-        return scores.get(state, 0) + above
-
-    rules = Rules(
-        grow=grow,
-        score=score,
-        is_settled=lambda state: state not in bounds or state in grown.settled,
-        settle=settle,
-        drop=grown.dropped.append,
-        is_finished=lambda state: state.endswith("."),
-        identity=identity,
-    )
-    return asyncio.run(beam_search(start, rules, width=width, max_steps=max_steps)), grown
+    form = Table(table, scores, bounds or {}, identity, delays, beam_width=width, max_segments=max_steps)
+    finished, beam = asyncio.run(form.beam(form.path(start)))
+    return ([path.text for path in finished], [path.text for path in beam]), form
 
 
 def test_the_best_of_each_step_go_on():
     found, grown = search({"": "abc", "a": "x", "b": "y", "c": "z"}, {"a": 1, "b": 3, "c": 2}, max_steps=2)
-    assert grown == ["", "b", "c"]
+    assert grown.grown == ["", "b", "c"]
     assert found == ([], ["by", "cz"])
 
 
@@ -76,7 +81,7 @@ def test_states_stay_in_the_order_in_which_they_came_about():
 
 def test_finished_states_are_kept_beside_the_beam():
     found, grown = search({"": ".ab", "a": "c", "b": "d"}, {".": -5, "a": 1, "b": 1}, max_steps=2)
-    assert grown == ["", "a", "b"], "a finished state grows no more and takes no place"
+    assert grown.grown == ["", "a", "b"], "a finished state grows no more and takes no place"
     assert found == (["."], ["ac", "bd"])
 
 
@@ -85,19 +90,20 @@ def test_it_ends_when_enough_are_finished_and_none_left_is_better():
     ends_early, _ = search(table, {"a.": 2, "b.": 1, "ac": 2, "bd": 1})
     assert ends_early == (["a.", "b."], ["ac", "bd"])
     _, grown = search(table, {"a.": 2, "b.": 1, "ac": 2.5, "bd": 1})
-    assert "ac" in grown, "one left is better than the best finished"
+    assert "ac" in grown.grown, "one left is better than the best finished"
     _, grown = search(table, {"a.": 2, "b.": 1, "ac": 2, "bd": 1}, width=3)
-    assert "ace" in grown, "fewer are finished than the beam is wide"
+    assert "ace" in grown.grown, "fewer are finished than the beam is wide"
 
 
 def test_it_ends_when_nothing_grows():
     assert search({"": "a"}, {})[0] == ([], [])
-    assert search({}, {}, start="over.") == ((["over."], []), [])
+    found, grown = search({}, {}, start="over.")
+    assert (found, grown.grown) == ((["over."], []), [])
 
 
 def test_no_more_steps_than_allowed():
     found, grown = search({"a" * number: "a" for number in range(9)}, {}, max_steps=3)
-    assert (found, len(grown)) == (([], ["aaa"]), 3)
+    assert (found, len(grown.grown)) == (([], ["aaa"]), 3)
 
 
 def test_of_two_that_are_one_the_better_is_kept():

@@ -3,16 +3,33 @@
 import asyncio
 import math
 import random
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.tree.mcts import Node, Outcome, Rules, Settings, search
+from askance.methods.airrag.mcts import Node, Outcome, Tree
+from askance.methods.airrag.method import Airrag
 from tests.tolerances import near
 
 LENGTH = 3
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a game, one by one."""
+
+    actions: Callable
+    draw: Callable
+    is_terminal: Callable
+    choose: Callable
+    rewards: Callable
+    may_start: Callable = lambda rollout: True
+    ended: Callable = lambda rollout: None
+    is_settled: Callable = lambda tree: False
+    beside: Sequence[str] = ()
 
 
 def worth(state):
@@ -44,8 +61,10 @@ def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewa
     return rules, drawn
 
 
-def run(rules, **kwargs):
-    return asyncio.run(search("", rules, Settings(**kwargs)))
+def run(rules, *, seed="", revisits=False, **knobs):
+    tree = Tree("", rules, Airrag(skip_exhausted=not revisits, **knobs), seed, rules.beside)
+    asyncio.run(tree.grow())
+    return tree
 
 
 def shape(tree):
@@ -211,9 +230,9 @@ def test_no_rollout_starts_without_room():
 
 
 def test_the_weight_of_the_bonus_falls_as_the_schedule_says():
-    assert Settings(10).weight(5) == 2.0
-    assert Settings(10, schedule="linear").weight(5) == near(2 * 0.55)
-    assert Settings(10, schedule="exponential").weight(10) == near(0.2)
+    assert Airrag(rollouts=10).weight(5) == 2.0
+    assert Airrag(rollouts=10, schedule="linear").weight(5) == near(2 * 0.55)
+    assert Airrag(rollouts=10, schedule="exponential").weight(10) == near(0.2)
 
 
 def test_a_failure_ends_the_search_and_all_of_its_wave():

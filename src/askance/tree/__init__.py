@@ -1,1 +1,0 @@
-"""Search over states that grow: generic, one call a search, nothing kept between calls."""
