@@ -28,7 +28,7 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.prompts import Wording
-from askance.methods.rind import QueryMode
+from askance.methods.searching import QueryMode
 from askance.models.bundled import load_plain
 from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.baselines import (

@@ -11,7 +11,8 @@ import pytest
 from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
-from askance.methods.dragin import Dragin, DraginPaper
+from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
 from askance.methods.looking import Look
 from askance.methods.prompts import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel

@@ -24,9 +24,8 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.budget import NoRoom, has_room, most_that_fit
-from askance.methods.finishing import cited
-from askance.methods.plain_trace import settled, without_markers
+from askance.methods.budget import NoRoom, has_room
+from askance.methods.finishing import cited, settled, without_markers
 from askance.methods.prompts import EXAMPLES as WORKED
 from askance.methods.prompts import (
     Layout,
@@ -37,7 +36,7 @@ from askance.methods.prompts import (
     passage_text,
     question_spans,
 )
-from askance.methods.searching import num_in_room, search_as_fits, search_for
+from askance.methods.searching import num_in_room, num_shown, search_as_fits, search_for
 from askance.text.answers import normalise_answer, short_answer
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
@@ -214,11 +213,8 @@ class Iterdrag(Bounded):
         def prompt_with(num_hits: int) -> Prompt:
             return self._prompt(lines, [lines.hits[at] for at in sorted(by_rank[:num_hits])], FINAL)
 
-        num_hits = most_that_fit(most, lambda num: has_room(run.model, prompt_with(num), self.answer_tokens))
-        if num_hits != most:
-            why = f"the final answer has room for {num_hits or 0} of {most}"
-            run.trace.decide("passages", "fewer", why, numbers={"passages": float(num_hits or 0)})
-        _, said = await _written(lines, prompt_with(num_hits or 0), self.answer_tokens, ("final",))
+        num_hits = num_shown(run, most, prompt_with, self.answer_tokens)
+        _, said = await _written(lines, prompt_with(num_hits), self.answer_tokens, ("final",))
         lines.keep(FINAL, said)
 
     def prompt(self, model: Model, question: Question, hits: Sequence[Hit], so_far: str) -> Prompt:

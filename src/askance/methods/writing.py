@@ -20,8 +20,7 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import as_answer, obstacle_to
-from askance.methods.plain_trace import plain_of, settled, without_markers
+from askance.methods.finishing import as_answer, obstacle_to, plain_of, settled, without_markers
 from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
 from askance.text.answers import answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain

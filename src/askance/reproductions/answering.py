@@ -25,9 +25,8 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import cited_as_written, obstacle_to
+from askance.methods.finishing import cited_as_written, obstacle_to, without_markers
 from askance.methods.looking import is_control
-from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import OWN, Wording, example_spans, numbered
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 from askance.text.linguistics import OWN as OWN_LINGUISTICS

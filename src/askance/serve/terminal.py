@@ -25,7 +25,7 @@ from askance.core.trace import (
     WordSignal,
 )
 from askance.core.types import Answer, Passage, Question, Usage
-from askance.methods.plain_trace import quotable
+from askance.methods.finishing import quotable
 from askance.serve.legend import ACTIONS, Legend
 from askance.text.markers import Plain, plain
 from askance.text.printable import printable_record

@@ -14,8 +14,8 @@ from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag.wording import REFUSAL
 from askance.methods.budget import Allowance, NoRoom, has_room, most_that_fit
+from askance.methods.finishing import quotable
 from askance.methods.members import answer_of
-from askance.methods.plain_trace import quotable
 from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits

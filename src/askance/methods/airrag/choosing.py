@@ -15,7 +15,7 @@ from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, Prompts, is_refusal, parse_final
 from askance.methods.airrag.state import State, each_once
 from askance.methods.budget import NoRoom, has_room, most_that_fit
-from askance.methods.plain_trace import without_markers
+from askance.methods.finishing import without_markers
 from askance.methods.prompts import STOPS
 from askance.text.answers import normalise_answer
 
