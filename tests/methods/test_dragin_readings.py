@@ -17,8 +17,8 @@ from askance.methods.looking import Look
 from askance.methods.prompts import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
-from askance.text.sentences import sentences
 from askance.train.calibrate import calibrate
 from askance.wire import load_linguistics, make_method
 from tests.methods.readings import dragin

@@ -12,8 +12,7 @@ from askance.core.types import Answer, Hit, Prompt, Question
 from askance.methods.prompts import answer_prompt, layout_needs
 from askance.methods.searching import last_tokens, num_in_room, num_shown, search_as_fits, search_for
 from askance.methods.writing import WritesAnswer
-from askance.text.answers import AnswerEnd
-from askance.text.sentences import SentenceEnd
+from askance.text.answers import AnswerEnd, SentenceEnd
 
 
 @dataclass(frozen=True, slots=True)

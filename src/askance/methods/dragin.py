@@ -21,9 +21,8 @@ from askance.methods.looking import Heads, Look, look_back, weightiest
 from askance.methods.prompts import layout_needs
 from askance.methods.searching import QueryMode, TriggerMode, last_tokens, query_in_words
 from askance.methods.writing import WritesAnswer, Writing
-from askance.text.answers import AnswerEnd
+from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
 from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
-from askance.text.sentences import SentenceEnd, SentenceFollowed
 
 
 @dataclass(frozen=True, slots=True)

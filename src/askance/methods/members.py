@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import Any, Protocol, Self, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import changed_knobs, name_of
@@ -17,14 +17,10 @@ Named = tuple[tuple[str, Method], ...]
 
 @runtime_checkable
 class HoldsMethods(Protocol):
-    """A knob that holds methods, each of which has a name and knobs of its own."""
+    """A knob that holds methods, each of which has a name and knobs of its own; `named` is its field."""
 
     @property
     def named(self) -> Named: ...
-
-    def having(self, named: Named) -> Self:
-        """The same with these methods."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,10 +50,6 @@ class Members:
 
     def __str__(self) -> str:
         return ",".join(told(*each) for each in self.named)
-
-    def having(self, named: Named) -> "Members":
-        """These methods instead."""
-        return Members(named)
 
 
 def told(name: str, method: Method) -> str:
@@ -108,7 +100,7 @@ def with_settings(
         members = (
             (name, with_settings(each, of_members.get(name, {}), in_profile)) for name, each in held.named
         )
-        own[knob] = held.having(tuple(members))
+        own[knob] = replace(cast(Any, held), named=tuple(members))
     return cast(Method, replace(method, **own) if own else method)
 
 
@@ -133,15 +125,11 @@ async def answer_of(name: str, method: Method, question: Question, run: Run, all
         BudgetTooSmall, NoRoom: there is no room for an answer.
     """
     models = {role: AllowedModel(model, allowance, scope=(name,)) for role, model in run.models.items()}
-    return await answer_within(_within(method, allowance.left), question, replace(run, models=models))
-
-
-def _within(method: Method, l_max: int | None) -> Method:
-    """The method with an L_max of at most that, if it can have one; 0 is as good as 1."""
-    if l_max is None or not hasattr(method, "l_max"):
-        return method
-    own = cast(Any, method)
-    return cast(Method, replace(own, l_max=max(1, l_max if own.l_max is None else min(own.l_max, l_max))))
+    own: Any = method
+    if allowance.left is not None and hasattr(method, "l_max"):
+        l_max = allowance.left if own.l_max is None else min(own.l_max, allowance.left)
+        own = replace(own, l_max=max(1, l_max))  # 0 is as good as 1
+    return await answer_within(own, question, replace(run, models=models))
 
 
 def joined_needs(needs: Sequence[Needs]) -> Needs:

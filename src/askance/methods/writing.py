@@ -22,9 +22,8 @@ from askance.core.types import (
 from askance.methods.bounded import Bounded
 from askance.methods.finishing import as_answer, obstacle_to, plain_of, settled, without_markers
 from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
-from askance.text.answers import answer_end, awaits_answer, has_answer, short_answer
+from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain
-from askance.text.sentences import SentenceEnd
 
 _SHORTEST_ANSWER = 3
 """Characters: " no." is a sentence, a lone full stop is not."""

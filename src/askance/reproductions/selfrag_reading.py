@@ -31,8 +31,8 @@ from askance.methods.selfrag.method import SelfragKnobs
 from askance.methods.selfrag.segments import found_for
 from askance.methods.selfrag.tasks import Separator, Task, asked_text, prompt_head, shown_options, task_of
 from askance.methods.selfrag.tokens import NO_SEARCH, SEARCH, WANT, Distribution, Group, Vocabulary
+from askance.text.answers import sentence_spans
 from askance.text.options import lettered
-from askance.text.sentences import sentence_spans
 
 Judgements = Mapping[Group, Distribution]
 

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from askance.core.types import Answer, Passage
+from askance.text.answers import sentence_spans
 from askance.text.markers import plain
-from askance.text.sentences import sentence_spans
 
 _CLOSING = re.compile(r"[.!?…]+[\"'”’)]*\Z")
 

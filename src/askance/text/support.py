@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from askance.core.types import Citation, Hit, Passage
-from askance.text.answers import is_yes_or_no, statement_of
+from askance.text.answers import is_yes_or_no, sentence_spans, statement_of
 from askance.text.linguistics import content_words, entity_spans
-from askance.text.sentences import sentence_spans
 
 LEAST_SHARE = 0.5
 """Of the words with content of a sentence, which a passage that supports it holds."""

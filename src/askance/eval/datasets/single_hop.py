@@ -16,7 +16,7 @@ from askance.eval.datasets.fields import Field, unique
 from askance.eval.datasets.flashrag import read_either
 from askance.eval.datasets.grounds import Grounds, Paragraph, whole
 from askance.eval.datasets.records import rows
-from askance.text.sentences import sentence_spans
+from askance.text.answers import sentence_spans
 
 NQ_SHAPE = (
     'A record of NQ-open is {"question": "…", "answer": ["…"]}; the full Natural Questions and the splits '

@@ -1,7 +1,7 @@
 """The actions that AirRAG may take, its own and other methods that answer at the root, and in which order."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from askance.core.errors import KnobError, UnknownName
 from askance.core.ports import Method
@@ -55,10 +55,6 @@ class Actions:
     def names(self) -> tuple[str, ...]:
         """The names of the other methods."""
         return tuple(name for name, _ in self.named)
-
-    def having(self, named: Named) -> "Actions":
-        """The same with these other methods."""
-        return replace(self, named=named)
 
     def __repr__(self) -> str:
         return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.named)])

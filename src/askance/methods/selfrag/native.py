@@ -37,7 +37,7 @@ from askance.methods.selfrag.tokens import (
     sequence_score,
 )
 from askance.methods.selfrag.writing import Writer
-from askance.text.sentences import sentence_spans
+from askance.text.answers import sentence_spans
 
 _BEGINS: Mapping[Action, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
 _WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")

@@ -13,8 +13,7 @@ from askance.methods.prompts import STOPS, Layout, Wording, answer_prompt
 from askance.methods.selfrag.judging import ReflectionScorer, fitting
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, Group, likeliest, sequence_score
-from askance.text.answers import AnswerEnd, has_answer
-from askance.text.sentences import SentenceEnd
+from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
 from askance.tree.abreast import Together
 
 
