@@ -69,12 +69,9 @@ class Single(WritesAnswer):
         def count(hits: Sequence[Hit]) -> int:
             return model.count(prompt(hits))
 
-        if self.passages:
-            hits = await search(self.passages)
-        else:
-            room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - count(())
-            fitting = partial(num_in_room, room=room, count=count)
-            hits = await search_as_fits(search, fitting, self.most_passages)
+        room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - count(())
+        fitting = partial(num_in_room, room=room, count=count)
+        hits = await search_as_fits(search, fitting, self.passages, self.most_passages)
         if not self.passages or self.l_max is not None:
             hits = hits[: num_shown(run, len(hits), lambda num: prompt(hits[:num]), self.max_tokens)]
         writing.show(hits)

@@ -5,8 +5,8 @@ its citations.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from askance.core.ports import Model, Run
-from askance.core.trace import Event, Searched, Trace, Uncited
+from askance.core.ports import Run
+from askance.core.trace import Decided, Event, Searched, Trace, Uncited
 from askance.core.types import Answer, Chat, Citation, Passage, Prompt, Question
 from askance.methods.budget import has_room
 from askance.text.answers import says, short_answer
@@ -179,12 +179,20 @@ def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     return Answer(text, short, moved)
 
 
-def obstacle_to(model: Model, prompt: Prompt, num_tokens: int) -> str:
-    """Why a model can't go on from a prompt with so many new tokens, or nothing."""
+def decide_to_elicit(run: Run, prompt: Prompt, num_tokens: int, why: str) -> Decided | None:
+    """The decision to have an answer stated in so many new tokens; None where the trace says why not.
+
+    Args:
+        why: what the text lacks.
+    """
+    model, obstacle = run.model, ""
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
-        return f"{model.name} can't go on from a text of its own"
-    if has_room(model, prompt, num_tokens):
-        return ""
-    if model.count(prompt) + num_tokens <= model.context_tokens:
-        return "l_max has no room to ask for it"
-    return f"the window of {model.context_tokens} tokens has no room to ask for it"
+        obstacle = f"{model.name} can't go on from a text of its own"
+    elif not has_room(model, prompt, num_tokens):
+        is_small = model.count(prompt) + num_tokens > model.context_tokens
+        short = f"the window of {model.context_tokens} tokens" if is_small else "l_max"
+        obstacle = f"{short} has no room to ask for it"
+    if not obstacle:
+        return run.trace.decide("end", "elicit", why)
+    run.trace.decide("end", "unstated", f"{why}, and {obstacle}")
+    return None

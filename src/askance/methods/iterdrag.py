@@ -178,11 +178,8 @@ class Iterdrag(Bounded):
         """Add what is found for a query to the passages, the best of it last."""
         query = without_markers(query, lines.question, lines.run.trace)
         search, affordable = partial(search_for, query, lines.run, why=why), partial(self._affordable, lines)
-        if lines.num_passages:
-            found = await search(lines.num_passages)
-        else:
-            found = await search_as_fits(search, affordable, self.most_passages)
-            lines.num_passages = min(affordable(found), len(found))
+        found = await search_as_fits(search, affordable, lines.num_passages, self.most_passages)
+        lines.num_passages = lines.num_passages or min(affordable(found), len(found))
         known = {hit.passage.id for hit in lines.hits}
         fresh = [hit for hit in found[: lines.num_passages] if hit.passage.id not in known]
         lines.hits = (*lines.hits, *reversed(fresh))

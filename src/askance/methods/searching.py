@@ -26,9 +26,10 @@ _MORE = 1.25
 async def search_as_fits(
     search: Callable[[int], Awaitable[tuple[Hit, ...]]],
     num_fitting: Callable[[Sequence[Hit]], int],
+    passages: int,
     most: int | None,
 ) -> tuple[Hit, ...]:
-    """At least as many passages as there is room for, as far as there are so many.
+    """So many passages or, where that is 0, at least as many as there is room for, as far as there are.
 
     How long passages are shows only once some are found. So the first search is for 100; where it finds as
     many and there is room for more, a second one follows.
@@ -36,8 +37,10 @@ async def search_as_fits(
     Args:
         search: finds so many passages.
         num_fitting: how many there is room for, if all are as long as those found.
-        most: of them; None is no limit.
+        most: of those that fit; None is no limit.
     """
+    if passages:
+        return await search(passages)
     first = FIRST if most is None else min(FIRST, most)
     hits = await search(first)
     wanted = num_fitting(hits)

@@ -20,7 +20,7 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import as_answer, obstacle_to, plain_of, settled, without_markers
+from askance.methods.finishing import as_answer, decide_to_elicit, plain_of, settled, without_markers
 from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain
@@ -213,12 +213,12 @@ class Writing:
         begun = "" if awaits_answer(text) else _not_yet_begun(so_far, self.wording.elicitation)
         so_far += begun
         prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.wording)
-        obstacle = obstacle_to(model, prompt, self.elicit_tokens)
-        if obstacle:
-            trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
+        why = "the text does not state its answer"
+        decision = decide_to_elicit(self.run, prompt, self.elicit_tokens, why)
+        if decision is None:
             return ""
         sampling, until = Sampling(self.elicit_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
-        with trace.because(trace.decide("end", "elicit", "the text does not state its answer")):
+        with trace.because(decision):
             (written,) = await model.generate(
                 GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=trace.draft)
             )

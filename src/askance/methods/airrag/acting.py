@@ -153,10 +153,8 @@ class Acting:
             ]
             return found[0] if len(found) == 1 else fuse_hits(found)[:k]
 
-        if airrag.passages:
-            return await search(airrag.passages)
         return await search_as_fits(
-            search, lambda hits: self._num_passages(state, hits, 1), airrag.most_passages
+            search, lambda hits: self._num_passages(state, hits, 1), airrag.passages, airrag.most_passages
         )
 
     async def _said(self, action: str, state: State, prompt: Prompt, node: str, about: Said = ()) -> Replies:
