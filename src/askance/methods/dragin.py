@@ -16,7 +16,7 @@ from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Until, Want
-from askance.methods.finishing import without_markers
+from askance.methods.finishing import plain_of
 from askance.methods.looking import Heads, Look, look_back, weightiest
 from askance.methods.prompts import layout_needs
 from askance.methods.searching import QueryMode, TriggerMode, last_tokens, query_in_words
@@ -58,8 +58,7 @@ class DraginKnobs(WritesAnswer):
     query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
     heads: Heads = knob("max", "how heads are summed up for the trigger rind")
     query_heads: Heads | None = knob(
-        None,
-        "how heads are summed up for the query real_words; none: as for the trigger; paper: mean",
+        None, "how heads are summed up for the query real_words; none: as for the trigger; paper: mean"
     )
     every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
     max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
@@ -147,7 +146,7 @@ class DraginKnobs(WritesAnswer):
     def _query_in_words(self, writing: Writing, judged: Judged) -> str:
         """The query of every mode but real_words."""
         asked, trace = writing.question, writing.run.trace
-        parts = (without_markers(part, asked, trace).strip() for part in (writing.text, judged.kept.strip()))
+        parts = (plain_of(each, asked, trace).text.strip() for each in (writing.text, judged.kept.strip()))
         context = " ".join(filter(None, (asked.text, *parts)))
         if self.query == "last_n_tokens":
             return last_tokens(context, self.query_top, writing.run.model)

@@ -68,11 +68,6 @@ def quotable(question: Question, events: Iterable[Event]) -> Sequence[str]:
     return ("\n".join((question.text, *question.options)), *found)
 
 
-def without_markers(text: str, question: Question, trace: Trace) -> str:
-    """What a model wrote, without its markers."""
-    return plain_of(text, question, trace).text
-
-
 def plain_of(text: str, question: Question, trace: Trace) -> Plain:
     """What a model wrote, and which markers stand in it."""
     return plain(text, lambda: quotable(question, trace.events))

@@ -25,7 +25,7 @@ from askance.core.types import (
 )
 from askance.methods.bounded import Bounded
 from askance.methods.budget import NoRoom, has_room
-from askance.methods.finishing import cited, settled, without_markers
+from askance.methods.finishing import cited, plain_of, settled
 from askance.methods.prompts import EXAMPLES as WORKED
 from askance.methods.prompts import (
     Layout,
@@ -100,7 +100,7 @@ class Lines:
         numbers = {"follow-ups": float(len(self.asked)), "repeated follow-ups": float(num_repeats)}
         trace.decide("end", "stop", reason, numbers=numbers)
         written = settled(trace)
-        final = without_markers(f"{FINAL} {self.final}", question, trace)
+        final = plain_of(f"{FINAL} {self.final}", question, trace).text
         short = short_answer(final, question) if self.final else ""
         asked, due = list[tuple[int, str]](), question.text
         for line in re.finditer(r"^.*$", written.text, re.MULTILINE):
@@ -176,7 +176,7 @@ class Iterdrag(Bounded):
 
     async def _search(self, lines: Lines, query: str, why: str) -> None:
         """Add what is found for a query to the passages, the best of it last."""
-        query = without_markers(query, lines.question, lines.run.trace)
+        query = plain_of(query, lines.question, lines.run.trace).text
         search, affordable = partial(search_for, query, lines.run, why=why), partial(self._affordable, lines)
         found = await search_as_fits(search, affordable, lines.num_passages, self.most_passages)
         lines.num_passages = lines.num_passages or min(affordable(found), len(found))

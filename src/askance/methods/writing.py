@@ -20,7 +20,7 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import as_answer, decide_to_elicit, plain_of, settled, without_markers
+from askance.methods.finishing import as_answer, decide_to_elicit, plain_of, settled
 from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain
@@ -206,7 +206,7 @@ class Writing:
         """
         question, trace, model = self.question, self.run.trace, self.run.model
         settled(trace)
-        text = without_markers(self.text, question, trace)
+        text = self.plain().text
         if not self.elicit_tokens or has_answer(text):
             return ""
         so_far = text.rstrip()
@@ -222,13 +222,13 @@ class Writing:
             (written,) = await model.generate(
                 GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=trace.draft)
             )
-        whole = without_markers(so_far + written.text, question, trace)
+        whole = plain_of(so_far + written.text, question, trace).text
         if not has_answer(whole) or not short_answer(whole, question):
             return ""
         added = begun + written.text
         added = added.lstrip() if text[-1:].isspace() else added
         trace.commit(added)
-        return without_markers(added, question, trace)
+        return plain_of(added, question, trace).text
 
 
 def _not_yet_begun(text: str, phrase: str) -> str:

@@ -25,7 +25,7 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import cited_as_written, decide_to_elicit, without_markers
+from askance.methods.finishing import cited_as_written, decide_to_elicit, plain_of
 from askance.methods.looking import is_control
 from askance.methods.prompts import OWN, Wording, example_spans, numbered
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
@@ -179,8 +179,8 @@ class Answering:
                 more = await self.write(f" {begun} ", self.elicit_tokens, ("elicit",))
                 text = f"{begun} {before_invention(more.text, least_at=0)}"
         stated = text[max(0, text.find(AUTHORS_MARKER)) :]
-        said = without_markers(self._said(stated), self.question, self.run.trace)
-        return short_answer(said, self.question)
+        said = plain_of(self._said(stated), self.question, self.run.trace)
+        return short_answer(said.text, self.question)
 
     def _end_reason(self, chars_before: int, max_tokens: int) -> str:
         if AUTHORS_MARKER in self.text:

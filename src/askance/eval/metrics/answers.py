@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from askance.eval.datasets import Example
 from askance.text.answers import normalise_answer, sentences
-from askance.text.citing import unmarked
 from askance.text.options import named_option
+from askance.text.support import unmarked
 
 WordForm = Literal["dragin", "airrag"]
 """Normalisations that leave words to compare."""

@@ -15,7 +15,7 @@ from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, Prompts, is_refusal, parse_final
 from askance.methods.airrag.state import State, each_once
 from askance.methods.budget import NoRoom, has_room, most_that_fit
-from askance.methods.finishing import without_markers
+from askance.methods.finishing import plain_of
 from askance.methods.prompts import STOPS
 from askance.text.answers import normalise_answer
 
@@ -206,7 +206,7 @@ async def _verified(
     except NoRoom:
         run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
         return _best(endings, jcd)
-    answer = parse_final(without_markers(written.text, prompts.question, run.trace))
+    answer = parse_final(plain_of(written.text, prompts.question, run.trace).text)
     if not answer or is_refusal(answer):
         return _best(endings, jcd)
     likeness = [_jaccard(_words(answer), _words(each.answer)) for each in endings]
