@@ -107,11 +107,10 @@ class Look:
         the one at `at`, or else of the last one before. Without any row, no words.
         """
         place, _ = self._covering(self.sentence + at, self.sentence + at + 1)
-        known = self._first_known((place - 1, place, *range(place - 2, -1, -1)))
+        known = self._first_known((place - 1, place, *range(place - 2, -1, -1)), heads)
         if known is None:
             return []
-        weights = over_heads(known[1], heads)
-        found = []
+        found, (_, weights) = [], known
         for begin, end in self._asked_before(self.sentence + at):
             for word in linguistics.content_words(self.text[begin:end]):
                 start, stop = (begin + offset for offset in word)
@@ -131,10 +130,10 @@ class Look:
             whole: every token before it is a candidate, those of examples, passages and instructions, too,
                 rather than those of question and answer alone.
         """
-        known = self._first_known(range(token, -1, -1))
+        known = self._first_known(range(token, -1, -1), heads)
         if known is None:
             return ""
-        token, weights = known[0], over_heads(known[1], heads)
+        token, weights = known
         place = self.offsets[token][0]
         regions = ((0, place),) if whole else self._asked_before(place)
         spans = [word.span() for region in regions for word in _SPACED.finditer(self.text, *region)]
@@ -153,10 +152,10 @@ class Look:
         question, (start, _) = self.asked
         return question, (start, place)
 
-    def _first_known(self, tokens: Iterable[int]) -> tuple[int, Row] | None:
-        """The first of some tokens whose row is known, and that row."""
+    def _first_known(self, tokens: Iterable[int], heads: Heads) -> tuple[int, Row] | None:
+        """The first of some tokens whose row is known, and that row, summed up over heads."""
         inside = ((at, self.rows[at]) for at in tokens if 0 <= at < len(self.rows))
-        return next(((at, row) for at, row in inside if row is not None), None)
+        return next(((at, over_heads(row, heads)) for at, row in inside if row is not None), None)
 
     def _covering(self, start: int, end: int) -> tuple[int, int]:
         """The range of tokens that write a character of `start` to `end`, or a part of one."""
