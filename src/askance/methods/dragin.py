@@ -195,11 +195,12 @@ class Dragin(DraginKnobs):
         return Needs(frozenset(signals), one_of=goes_on, attention=self.attention is not None, retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        writing, want = self.begin(question, run), replace(self.want(run), logprob=bool(self.signal))
+        writing = self.begin(question, run)
         sentences, begun, is_searched = set[str](), "", False
         if self.search_first:
             await writing.search_first(self.passages)
         for step in writing.rounds(self.max_rounds):
+            want = replace(self.want(run), logprob=bool(self.signal))
             written = await self.next_sentence(writing, want, step)
             ended, look = writing.end_reason(written), await self.look(writing, written)
             judged = self._judged(writing.judgeable(written), look, is_over=bool(ended))

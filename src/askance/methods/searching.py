@@ -9,6 +9,19 @@ from askance.core.types import Hit, Prompt
 from askance.methods.budget import has_room, most_that_fit
 from askance.text.linguistics import Linguistics
 
+TriggerMode = Literal["rind", "token_probability", "every_sentence", "every_tokens"]
+QueryMode = Literal[
+    "real_words",
+    "question",
+    "last_n_tokens",
+    "last_sentence",
+    "masked",
+    "current",
+    "current_wo_wrong",
+    "forward_all",
+]
+"""``real_words`` is QFS, for which each reading has a computation of its own."""
+
 
 async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:
     """The `k` best passages for `query`; `why` is the decision in the trace."""
@@ -72,20 +85,6 @@ def num_shown(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tok
         numbers = {"passages": float(fitting or 0)}
         run.trace.decide("passages", "fewer", f"there is room for {fitting or 0} of {most}", numbers=numbers)
     return fitting or 0
-
-
-TriggerMode = Literal["rind", "token_probability", "every_sentence", "every_tokens"]
-QueryMode = Literal[
-    "real_words",
-    "question",
-    "last_n_tokens",
-    "last_sentence",
-    "masked",
-    "current",
-    "current_wo_wrong",
-    "forward_all",
-]
-"""``real_words`` is QFS, for which each reading has a computation of its own."""
 
 
 def query_in_words(
