@@ -28,7 +28,7 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.prompts import Wording
-from askance.methods.rind import QueryMode
+from askance.methods.searching import QueryMode
 from askance.models.bundled import PLAIN, torch_folder
 from askance.models.hf import load_hf
 from askance.reproductions.answering import Answering, Doubt

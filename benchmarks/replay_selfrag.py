@@ -24,8 +24,8 @@ from askance.reproductions.selfrag_reading import (
     Asked,
     bare,
     kept_segments,
-    says_nothing,
     segment,
+    whole_text,
     without_sign,
 )
 from askance.retrieval.scripted import ScriptedRetriever
@@ -185,7 +185,7 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     whole = [" ".join(["", *(text for text, _ in path)]) for path in told]
     if whole != [path["final_prediction"] for path in expected["paths"]]:
         found.append(f"paths: ours {whole}")
-    if case.get("task") in ("asqa", "eli5") and says_nothing(told[0]):
+    if case.get("task") in ("asqa", "eli5") and not whole_text(told[0]):
         told[0:1] = told[1:2]  # Theirs overwrites the record of the first path.
     for ours_told, path in zip(told, expected["paths"], strict=False):
         texts, ids = [text for text, _ in ours_told], [passage.id for _, passage in ours_told]
@@ -217,9 +217,7 @@ async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     hits: Sequence[Hit | None] = _hits(case) if case["row"]["docs"] is not None else [None]
     for at, hit in enumerate(hits):
         key = ("segment", at)
-        written = await (
-            asked.write_with(hit, behind=behind, key=key) if hit else asked.write(*behind, key=key)
-        )
+        written = await asked.write(*behind, hit=hit, key=key)
         judged = asked.judgements(written)
         numbers = asked.segment_scores(written, judged)
         if "raises" in expected:

@@ -36,9 +36,10 @@ def test_the_way_to_an_answer_does_not_grow():
 
 
 def test_functions_are_told_with_the_files_that_they_hand_on_to():
-    found = walk(lambda: short_answer("So the answer is Pisa.", Question("q", "Where?")))
+    asked = Question("q", "Where?", task="choice", options=("Pisa", "Bonn"))
+    found = walk(lambda: short_answer("So the answer is Pisa.", asked))
     assert found.files[0] == "text/answers.py"
     assert found.stops[0].name == "short_answer"
-    assert "text/sentences.py" in found.files
+    assert "text/options.py" in found.files
     assert {turn.file for turn in found.turns} >= {"text/answers.py"}
     assert str(found).endswith(found.summary)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph
-from askance.text.sentences import sentences
+from askance.text.answers import sentences
 
 MOST_PER_BRIDGE = 5
 """Questions about one thing: the name of an article is in half of its questions."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from askance.core.types import Question
 from askance.eval.datasets import Example
 from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.text.sentences import sentence_spans
+from askance.text.answers import sentence_spans
 from recipes.reader.relations import questions, same
 
 NUM_DISTRACTORS = 3

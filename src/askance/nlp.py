@@ -29,66 +29,45 @@ def load_spacy(name: str) -> Linguistics:
         MissingExtra: spaCy is not installed.
         ModelSpecError: no such pipeline, one that can't be read, or one that finds no sentences.
     """
+    spec = f"spacy:{name}"
     if not name:
         raise ModelSpecError(
-            "linguistics 'spacy:' names no pipeline: write spacy:en_core_web_sm or spacy:FOLDER."
+            f"linguistics {spec!r} names no pipeline: write spacy:en_core_web_sm or spacy:FOLDER."
         )
     if find_spec("spacy") is None:
-        raise MissingExtra("spacy", "nlp", f"linguistics 'spacy:{name}'")
-    pipeline = _Pipeline(name)
-    return Linguistics(pipeline.version, pipeline.sentences, pipeline.content_spans, pipeline.entities)
+        raise MissingExtra("spacy", "nlp", f"linguistics {spec!r}")
+    try:
+        import spacy
 
+        read: Any = spacy.load(str(Path(name).expanduser()))
+        probe = read(_PROBE)
+    except Exception as error:  # loaders of files that may hold anything raise anything
+        remedy = f"python -m spacy download {name}" if name.isidentifier() else "check the path"
+        raise ModelSpecError(f"linguistics {spec!r} can't be loaded: {remedy}. {error}") from error
 
-class _Pipeline:
-    def __init__(self, name: str) -> None:
-        self._spec = f"spacy:{name}"
-        try:
-            self._read = _load(name)
-            probe = self._read(_PROBE)
-        except ModelSpecError:
-            raise
-        except Exception as error:  # loaders of files that may hold anything raise anything
-            raise ModelSpecError(f"linguistics {self._spec!r} can't be loaded: {error}") from error
-        self.version = f"{self._spec} {self._read.meta['version']}"
-        self._lacking = [mark for mark in _MARKERS if not probe.has_annotation(mark)]
-        self._annotated("", "SENT_START", ModelSpecError)
-
-    def sentences(self, text: str) -> tuple[str, ...]:
-        stripped = (sentence.text.strip() for sentence in self._read(text).sents)
-        return tuple(sentence for sentence in stripped if sentence)
-
-    def content_spans(self, text: str) -> Spans:
-        real = (token for token in self._annotated(text, "POS") if token.pos_ in REAL_WORD_TAGS)
-        return tuple((token.idx, token.idx + len(token)) for token in real)
-
-    def entities(self, text: str) -> Spans:
-        return tuple((each.start_char, each.end_char) for each in self._annotated(text, "ENT_IOB").ents)
-
-    def _annotated(self, text: str, mark: str, error: type[InputError] = InputError) -> Any:
-        """The text as the pipeline reads it, which must be able to annotate it so."""
-        if mark not in self._lacking:
-            return self._read(text)
+    def annotated(text: str, mark: str, error: type[InputError] = InputError) -> Any:
+        if probe.has_annotation(mark):
+            return read(text)
         what, component = _MARKERS[mark]
-        there = ", ".join(self._read.pipe_names) or "nothing"
+        there = ", ".join(read.pipe_names) or "nothing"
         raise error(
-            f"linguistics {self._spec!r} finds no {what}: the pipeline holds {there}. Name one with "
+            f"linguistics {spec!r} finds no {what}: the pipeline holds {there}. Name one with "
             f"{component}, such as spacy:en_core_web_sm, or use linguistics=own."
         )
 
+    def sentences(text: str) -> tuple[str, ...]:
+        stripped = (sentence.text.strip() for sentence in read(text).sents)
+        return tuple(filter(None, stripped))
 
-def _load(name: str) -> Any:
-    import spacy
-    from spacy.util import is_package
+    def content_spans(text: str) -> Spans:
+        real = (token for token in annotated(text, "POS") if token.pos_ in REAL_WORD_TAGS)
+        return tuple((token.idx, token.idx + len(token)) for token in real)
 
-    if is_package(name):
-        return spacy.load(name)
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return spacy.load(folder)
-    remedy = f"python -m spacy download {name}" if name.isidentifier() else "check the path"
-    raise ModelSpecError(
-        f"linguistics 'spacy:{name}': there is no pipeline or folder of this name here: {remedy}."
-    )
+    def entities(text: str) -> Spans:
+        return tuple((each.start_char, each.end_char) for each in annotated(text, "ENT_IOB").ents)
+
+    annotated("", "SENT_START", ModelSpecError)
+    return Linguistics(f"{spec} {read.meta['version']}", sentences, content_spans, entities)
 
 
 def load_linguistics(spec: str) -> Linguistics:

@@ -51,7 +51,7 @@ READINGS = {
     "single_authors": "askance.reproductions.baselines:SingleAuthors",
     "fixed_length_authors": "askance.reproductions.baselines:FixedLengthAuthors",
     "fixed_sentence_authors": "askance.reproductions.baselines:FixedSentenceAuthors",
-    "dragin_paper": "askance.methods.dragin:DraginPaper",
+    "dragin_paper": "askance.methods.dragin_paper:DraginPaper",
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from askance.methods.dragin import Dragin, DraginPaper
+from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
 from askance.reproductions.dragin import DraginAuthors
 
 READINGS = {"default": Dragin, "paper": DraginPaper, "code": DraginAuthors}

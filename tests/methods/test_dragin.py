@@ -10,7 +10,8 @@ from askance.core.errors import MissingAbility
 from askance.core.ports import Run, WrappedModel
 from askance.core.trace import Attended, Decided, Generated, Searched, Trace, WordSignal
 from askance.core.types import Demo, Passage, Question, Span
-from askance.methods.dragin import Dragin, DraginPaper
+from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
 from askance.methods.flare import Flare
 from askance.methods.prompts import OWN as WORDING
 from askance.methods.prompts import Wording

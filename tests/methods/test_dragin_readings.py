@@ -11,13 +11,14 @@ import pytest
 from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
-from askance.methods.dragin import Dragin, DraginPaper
+from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
 from askance.methods.looking import Look
 from askance.methods.prompts import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
-from askance.text.sentences import sentences
 from askance.train.calibrate import calibrate
 from askance.wire import load_linguistics, make_method
 from tests.methods.readings import dragin

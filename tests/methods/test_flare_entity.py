@@ -14,8 +14,8 @@ from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.answering import Answering
 from askance.reproductions.baselines import FlareEntity
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.answers import sentences
 from askance.text.linguistics import Linguistics
-from askance.text.sentences import sentences
 from tests.text.pieces import tokens_of
 from tests.tolerances import near
 

@@ -9,7 +9,7 @@ from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Hit, Passage, Raw, Sampling, Span, Want
 from askance.models.scripted import ScriptedModel
 from askance.runtime.cache import CachedModel, CachedRetriever, Store
-from askance.text.sentences import SentenceEnd
+from askance.text.answers import SentenceEnd
 
 ALL = Want(logprob=True, top_logprobs=2, entropy=True, token_probs=("the",), attention="heads")
 PROMPT = Raw((Span("Where does the Arno end?"),))

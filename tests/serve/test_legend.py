@@ -8,7 +8,8 @@ from rich.console import Console
 from askance.core.trace import Answered, Asked, Drafted, Searched, Trace, WordSignal
 from askance.core.types import Answer, Hit, Passage, Usage
 from askance.methods.airrag.knobs import FULL as AIRRAG_ACTIONS
-from askance.methods.dragin import Dragin, DraginPaper
+from askance.methods.dragin import Dragin
+from askance.methods.dragin_paper import DraginPaper
 from askance.methods.selfrag.method import Selfrag
 from askance.serve.legend import ACTIONS, Legend
 from askance.serve.live_view import LiveView

@@ -3,15 +3,15 @@ import doctest
 import pytest
 
 from askance.core.types import Answer, Citation, Passage
-from askance.text import citing
-from askance.text.citing import CitedSentence, cited_passages, cited_sentences, marked, unmarked
+from askance.text import support
+from askance.text.support import CitedSentence, cited_passages, cited_sentences, marked, unmarked
 
 BONN, RHINE, TOSCA = (Passage(name, name.title(), f"{name}.") for name in ("bonn", "rhine", "tosca"))
 TEXT = "Bonn is old. It lies on the Rhine! Who knows why"
 
 
 def test_worked_example():
-    results = doctest.testmod(citing)
+    results = doctest.testmod(support)
     assert (results.attempted, results.failed) == (1, 0)
 
 

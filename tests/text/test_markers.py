@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.text.markers import Unmarking, plain
+from askance.text.markers import Plain, plain
 
 QUESTION = "What does row[3] hold in [7], and who was Ruth Kane?"
 PASSAGES = ("The cell matrix[2] holds it, in the range [1, 10].", "Ruth Kane [1] was a painter.")
@@ -18,7 +18,7 @@ def sources():
 
 def told(text):
     """What is told of a text that comes one character at a time."""
-    growing = Unmarking(sources)
+    growing = Plain(sources)
     return [*map(growing.add, text), growing.end()]
 
 
@@ -97,17 +97,17 @@ def test_nothing_is_told_before_it_is_decided():
 
 
 def test_white_space_at_the_end_comes_with_what_follows():
-    growing = Unmarking(sources)
+    growing = Plain(sources)
     assert [growing.add("Kane. "), growing.end(), growing.add("So")] == ["Kane.", "", " So"]
 
 
 @pytest.mark.parametrize("piece", [" ", "[1]", "[1, ", "(", "`[1]", "[1", "(["])
 def test_long_texts_take_no_longer_than_they_are_long(piece):
     """A pattern that goes back and forth would take hours."""
-    growing = Unmarking(sources)
+    growing = Plain(sources)
     growing.add(piece * 30_000 + "x")
     growing.end()
-    assert growing.told == len(growing.text)
+    assert growing.told == len(growing.written)
 
 
 PIECES = st.lists(
@@ -123,12 +123,12 @@ PIECES = st.lists(
 @given(PIECES)
 def test_a_text_that_grows_tells_what_the_whole_one_does(pieces):
     text = "".join(pieces)
-    growing = Unmarking(sources)
+    growing = Plain(sources)
     parts = [*map(growing.add, pieces), growing.end()]
     whole = plain(text, sources)
     assert "".join(parts).rstrip() == whole.text.rstrip()
-    assert tuple(growing.markers) == whole.markers
-    assert growing.text == text
+    assert growing.markers == whole.markers
+    assert growing.written == text
 
 
 @given(PIECES)

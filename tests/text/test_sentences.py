@@ -5,8 +5,8 @@ import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.text import sentences as module
-from askance.text.sentences import SentenceEnd, first_sentence_end, sentence_spans, sentences
+from askance.text import answers as module
+from askance.text.answers import SentenceEnd, first_sentence_end, sentence_spans, sentences
 from tests.text.pieces import tokens_of
 
 

@@ -17,7 +17,7 @@ from askance.eval.datasets.long_form import asqa_rows
 from askance.eval.judging.judge_run import check_cites, topic_of
 from askance.eval.record import Record, differing_field
 from askance.eval.recorded_run import RecordedRun, last_answer
-from askance.text.citing import cited_passages, marked, unmarked
+from askance.text.support import cited_passages, marked, unmarked
 
 
 def alce(run: RecordedRun, dataset: str) -> str:

@@ -8,14 +8,11 @@ from typing import ClassVar, Literal
 
 from askance.core.knobs import knob
 from askance.core.ports import Needs, Run
-from askance.core.token_ledger import has_room, most_that_fit
 from askance.core.types import Answer, Hit, Prompt, Question
 from askance.methods.prompts import answer_prompt, layout_needs
-from askance.methods.rind import last_tokens
-from askance.methods.searching import num_in_room, search_as_fits, search_for
+from askance.methods.searching import last_tokens, num_in_room, num_shown, search_as_fits, search_for
 from askance.methods.writing import WritesAnswer
-from askance.text.answers import AnswerEnd
-from askance.text.sentences import SentenceEnd
+from askance.text.answers import AnswerEnd, SentenceEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +69,11 @@ class Single(WritesAnswer):
         def count(hits: Sequence[Hit]) -> int:
             return model.count(prompt(hits))
 
-        if self.passages:
-            hits = await search(self.passages)
-        else:
-            room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - count(())
-            fitting = partial(num_in_room, room=room, count=count)
-            hits = await search_as_fits(search, fitting, self.most_passages)
+        room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - count(())
+        fitting = partial(num_in_room, room=room, count=count)
+        hits = await search_as_fits(search, fitting, self.passages, self.most_passages)
         if not self.passages or self.l_max is not None:
-            most = most_that_fit(len(hits), lambda num: has_room(model, prompt(hits[:num]), self.max_tokens))
-            if most != len(hits):
-                why = f"there is room for {most or 0} of {len(hits)}"
-                run.trace.decide("passages", "fewer", why, numbers={"passages": float(most or 0)})
-            hits = hits[: most or 0]
+            hits = hits[: num_shown(run, len(hits), lambda num: prompt(hits[:num]), self.max_tokens)]
         writing.show(hits)
         await writing.write_all()
         return await writing.finish()

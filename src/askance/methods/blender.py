@@ -38,18 +38,6 @@ class Told:
     hits: tuple[Hit, ...] = ()
     error: Exception | None = None
 
-    @property
-    def bare(self) -> str:
-        """The short answer, or all that was written where none can be read from it."""
-        return (self.answer.short or self.answer.text).strip()
-
-    @property
-    def before(self) -> tuple[Demo, ...]:
-        """What was written besides, for the last call to see."""
-        written = self.answer.text.strip()
-        is_more = normalise_answer(written) != normalise_answer(self.bare)
-        return (Demo("", written),) if is_more else ()
-
 
 async def ask_member(name: str, method: Method, question: Question, run: Run, allowance: TokenLedger) -> Told:
     """What a method answers within `allowance`. Where it fails, the trace says so, and so does `Told`.
@@ -77,6 +65,9 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
 def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[Told, Ending]]:
     """The answers of those that came to an end, with the passages that most methods found early.
 
+    An answer is the short one, or all that was written where none can be read from it. What was written
+    besides stands before it, for the last call to see.
+
     Args:
         most_passages: None for all that were found.
     """
@@ -85,7 +76,10 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
     places, endings = {hit.passage.id: hit.rank for hit in ranked[:most_passages]}, []
     for each in ended:
         hits = (replace(hit, rank=places.get(hit.passage.id, 0)) for hit in each.hits)
-        state = State(history=each.before, found=(tuple(hit for hit in hits if hit.rank),), answer=each.bare)
+        written = each.answer.text.strip()
+        bare = (each.answer.short or written).strip()
+        before = (Demo("", written),) if normalise_answer(written) != normalise_answer(bare) else ()
+        state = State(history=before, found=(tuple(hit for hit in hits if hit.rank),), answer=bare)
         endings.append((each, Ending(state, is_grounded=bool(each.hits))))
     return endings
 

@@ -8,8 +8,7 @@ from askance.core.ports import Method, Retriever, Run, WrappedRetriever
 from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Hit, Question
-from askance.methods.finishing import as_answer
-from askance.methods.plain_trace import PlainTrace, num_written, settled
+from askance.methods.finishing import PlainTrace, as_answer, num_written, settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,77 @@
-"""The last step of an answer: its text as it was committed, its short answer, and its citations."""
+"""An answer as it is told: its text without the markers that the model wrote, also while it is written, and
+its citations.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from askance.core.ports import Model, Run
+from askance.core.ports import Run
 from askance.core.token_ledger import has_room
-from askance.core.trace import Trace, Uncited
+from askance.core.trace import Decided, Event, Searched, Trace, Uncited
 from askance.core.types import Answer, Chat, Citation, Passage, Prompt, Question
-from askance.methods.plain_trace import plain_of, settled
 from askance.text.answers import says, short_answer
-from askance.text.markers import Plain
+from askance.text.markers import Plain, plain
 from askance.text.support import Asked, Finding, Mark, Shown, best_support, citations_of, claim_of, findings
+
+
+class PlainTrace(Trace):
+    """A trace whose method commits and drafts text as the model wrote it, and which tells it without markers.
+
+    Text that may become a marker is held back until it is decided, so that nothing told is taken back.
+    `committed` is what has been told, `written` all that the method has committed, and the markers in it.
+    """
+
+    def __init__(self, of: Trace, question: Question) -> None:
+        self.events, self._listener, self._started = of.events, of._listener, of._started
+        self._of = of
+        self.written = Plain(lambda: quotable(question, of.events))
+        self._draft, self._draft_since = self.written, -1
+
+    @property
+    def committed(self) -> str:
+        return self._of.committed
+
+    def settle(self) -> None:
+        """Tell what was held back: what follows, if anything, is the beginning of something else."""
+        self._of.commit(self.written.end())
+
+    def commit(self, text: str) -> None:
+        self._draft_since = -1
+        self._of.commit(self.written.add(text))
+
+    def draft(self, text: str) -> None:
+        # A draft goes on from what is kept; after any other event another one begins.
+        if self._draft_since != len(self.events):
+            self._draft, self._draft_since = replace(self.written), len(self.events)
+        piece = self._draft.add(text)
+        if piece:
+            self._of.draft(piece)
+
+
+def settled(trace: Trace) -> Plain:
+    """All that was committed to a trace, where nothing follows for now."""
+    if not isinstance(trace, PlainTrace):
+        return Plain(lambda: ("",), trace.committed)
+    trace.settle()
+    return trace.written
+
+
+def num_written(trace: Trace) -> int:
+    """How many characters were committed to a trace, markers included."""
+    return len(trace.written.written if isinstance(trace, PlainTrace) else trace.committed)
+
+
+def quotable(question: Question, events: Iterable[Event]) -> Sequence[str]:
+    """What an answer may quote: the question with its options, then the passages found so far."""
+    hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
+    found = dict.fromkeys(f"{hit.passage.title}\n{hit.passage.text}" for hit in hits)
+    return ("\n".join((question.text, *question.options)), *found)
+
+
+def plain_of(text: str, question: Question, trace: Trace) -> Plain:
+    """What a model wrote, and which markers stand in it."""
+    return plain(text, lambda: quotable(question, trace.events))
+
 
 Evidence = tuple[str, Sequence[Passage]]
 """A question, and passages that its answer was written from."""
@@ -113,12 +174,20 @@ def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
     return Answer(text, short, moved)
 
 
-def obstacle_to(model: Model, prompt: Prompt, num_tokens: int) -> str:
-    """Why a model can't go on from a prompt with so many new tokens, or nothing."""
+def decide_to_elicit(run: Run, prompt: Prompt, num_tokens: int, why: str) -> Decided | None:
+    """The decision to have an answer stated in so many new tokens; None where the trace says why not.
+
+    Args:
+        why: what the text lacks.
+    """
+    model, obstacle = run.model, ""
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
-        return f"{model.name} can't go on from a text of its own"
-    if has_room(model, prompt, num_tokens):
-        return ""
-    if model.count(prompt) + num_tokens <= model.context_tokens:
-        return "l_max has no room to ask for it"
-    return f"the window of {model.context_tokens} tokens has no room to ask for it"
+        obstacle = f"{model.name} can't go on from a text of its own"
+    elif not has_room(model, prompt, num_tokens):
+        is_small = model.count(prompt) + num_tokens > model.context_tokens
+        short = f"the window of {model.context_tokens} tokens" if is_small else "l_max"
+        obstacle = f"{short} has no room to ask for it"
+    if not obstacle:
+        return run.trace.decide("end", "elicit", why)
+    run.trace.decide("end", "unstated", f"{why}, and {obstacle}")
+    return None

@@ -10,8 +10,8 @@ from askance.core.ports import Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Want
 from askance.methods.writing import WritesAnswer
+from askance.text.answers import SentenceEnd
 from askance.text.linguistics import token_words
-from askance.text.sentences import SentenceEnd
 
 
 @dataclass(frozen=True, slots=True)

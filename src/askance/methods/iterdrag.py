@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from askance.core.knobs import knob
 from askance.core.ports import Model, Needs, Run
-from askance.core.token_ledger import NoRoom, has_room, most_that_fit
+from askance.core.token_ledger import NoRoom, has_room
 from askance.core.types import (
     Answer,
     GenerateRequest,
@@ -25,8 +25,7 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import cited
-from askance.methods.plain_trace import settled, without_markers
+from askance.methods.finishing import cited, plain_of, settled
 from askance.methods.prompts import EXAMPLES as WORKED
 from askance.methods.prompts import (
     Layout,
@@ -37,7 +36,7 @@ from askance.methods.prompts import (
     passage_text,
     question_spans,
 )
-from askance.methods.searching import num_in_room, search_as_fits, search_for
+from askance.methods.searching import num_in_room, num_shown, search_as_fits, search_for
 from askance.text.answers import normalise_answer, short_answer
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
@@ -101,7 +100,7 @@ class Lines:
         numbers = {"follow-ups": float(len(self.asked)), "repeated follow-ups": float(num_repeats)}
         trace.decide("end", "stop", reason, numbers=numbers)
         written = settled(trace)
-        final = without_markers(f"{FINAL} {self.final}", question, trace)
+        final = plain_of(f"{FINAL} {self.final}", question, trace).text
         short = short_answer(final, question) if self.final else ""
         asked, due = list[tuple[int, str]](), question.text
         for line in re.finditer(r"^.*$", written.text, re.MULTILINE):
@@ -177,13 +176,10 @@ class Iterdrag(Bounded):
 
     async def _search(self, lines: Lines, query: str, why: str) -> None:
         """Add what is found for a query to the passages, the best of it last."""
-        query = without_markers(query, lines.question, lines.run.trace)
+        query = plain_of(query, lines.question, lines.run.trace).text
         search, affordable = partial(search_for, query, lines.run, why=why), partial(self._affordable, lines)
-        if lines.num_passages:
-            found = await search(lines.num_passages)
-        else:
-            found = await search_as_fits(search, affordable, self.most_passages)
-            lines.num_passages = min(affordable(found), len(found))
+        found = await search_as_fits(search, affordable, lines.num_passages, self.most_passages)
+        lines.num_passages = lines.num_passages or min(affordable(found), len(found))
         known = {hit.passage.id for hit in lines.hits}
         fresh = [hit for hit in found[: lines.num_passages] if hit.passage.id not in known]
         lines.hits = (*lines.hits, *reversed(fresh))
@@ -214,11 +210,8 @@ class Iterdrag(Bounded):
         def prompt_with(num_hits: int) -> Prompt:
             return self._prompt(lines, [lines.hits[at] for at in sorted(by_rank[:num_hits])], FINAL)
 
-        num_hits = most_that_fit(most, lambda num: has_room(run.model, prompt_with(num), self.answer_tokens))
-        if num_hits != most:
-            why = f"the final answer has room for {num_hits or 0} of {most}"
-            run.trace.decide("passages", "fewer", why, numbers={"passages": float(num_hits or 0)})
-        _, said = await _written(lines, prompt_with(num_hits or 0), self.answer_tokens, ("final",))
+        num_hits = num_shown(run, most, prompt_with, self.answer_tokens)
+        _, said = await _written(lines, prompt_with(num_hits), self.answer_tokens, ("final",))
         lines.keep(FINAL, said)
 
     def prompt(self, model: Model, question: Question, hits: Sequence[Hit], so_far: str) -> Prompt:

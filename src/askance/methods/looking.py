@@ -6,8 +6,7 @@ join spaces, fold letter case or take a ligature apart. `token_offsets` finds th
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
@@ -17,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.ports import Model
+from askance.core.ports import Model, Run
 from askance.core.types import Generation, Span, TokenIds
 from askance.text.linguistics import Linguistics
 
@@ -93,16 +92,12 @@ class Look:
 
     def influence(self, start: int, end: int, heads: Heads) -> float:
         """The greatest attention that a token behind `end` pays to one in the sentence's `start` to `end`."""
-        first, last = self._covering(self.sentence + start, self.sentence + end)
-        behind = [
-            row
-            for (begin, _), row in zip(self.offsets[last:], self.rows[last:], strict=True)
-            if row is not None and begin >= self.sentence + end
-        ]
-        if first == last:
-            return 0.0
-        paid = (over_heads(row[..., first:last], heads) for row in behind)
-        return max((float(each.max()) for each in paid), default=0.0)
+        return self.most_paid_to(*self._covering(self.sentence + start, self.sentence + end), heads)
+
+    def most_paid_to(self, first: int, last: int, heads: Heads) -> float:
+        """The greatest attention that a later token pays to one of the tokens `first` to `last`."""
+        later = (row[..., first:last] for row in self.rows[last:] if row is not None)
+        return max((float(over_heads(row, heads).max(initial=0.0)) for row in later), default=0.0)
 
     def words_before(self, at: int, linguistics: Linguistics, heads: Heads) -> list[tuple[str, float]]:
         """The words with content of question and answer before offset `at` of the sentence, each with the
@@ -111,11 +106,11 @@ class Look:
         That is the row of the token before `at`, which predicted what stands there; where it is not known, of
         the one at `at`, or else of the last one before. Without any row, no words.
         """
-        row = self._row(self.sentence + at)
-        if row is None:
+        place, _ = self._covering(self.sentence + at, self.sentence + at + 1)
+        known = self._first_known((place - 1, place, *range(place - 2, -1, -1)), heads)
+        if known is None:
             return []
-        weights = over_heads(row, heads)
-        found = []
+        found, (_, weights) = [], known
         for begin, end in self._asked_before(self.sentence + at):
             for word in linguistics.content_words(self.text[begin:end]):
                 start, stop = (begin + offset for offset in word)
@@ -131,13 +126,15 @@ class Look:
         breaks and dashes stand for nothing that could be asked.
 
         Args:
-            token: its place among all tokens; it must have a row.
+            token: its place among all tokens. Where it has no row, the last one before it that has counts.
             whole: every token before it is a candidate, those of examples, passages and instructions, too,
                 rather than those of question and answer alone.
         """
-        row = self.rows[token]
-        assert row is not None, "the token has not been fed"
-        place, weights = self.offsets[token][0], over_heads(row, heads)
+        known = self._first_known(range(token, -1, -1), heads)
+        if known is None:
+            return ""
+        token, weights = known
+        place = self.offsets[token][0]
         regions = ((0, place),) if whole else self._asked_before(place)
         spans = [word.span() for region in regions for word in _SPACED.finditer(self.text, *region)]
         words = [span for span in spans if any(map(str.isalnum, self.text[slice(*span)]))]
@@ -155,11 +152,10 @@ class Look:
         question, (start, _) = self.asked
         return question, (start, place)
 
-    def _row(self, place: int) -> Row | None:
-        at, _ = self._covering(place, place + 1)
-        before = self.rows[:at]
-        rows = (*before[-1:], *self.rows[at : at + 1], *reversed(before[:-1]))
-        return next((row for row in rows if row is not None), None)
+    def _first_known(self, tokens: Iterable[int], heads: Heads) -> tuple[int, Row] | None:
+        """The first of some tokens whose row is known, and that row, summed up over heads."""
+        inside = ((at, self.rows[at]) for at in tokens if 0 <= at < len(self.rows))
+        return next(((at, over_heads(row, heads)) for at, row in inside if row is not None), None)
 
     def _covering(self, start: int, end: int) -> tuple[int, int]:
         """The range of tokens that write a character of `start` to `end`, or a part of one."""
@@ -167,6 +163,13 @@ class Look:
         # A token without text is the first part of the character where it stands.
         first = min(bisect_right(self.offsets, start, key=ends), bisect_left(self.offsets, start, key=begins))
         return first, max(first, bisect_left(self.offsets, end, key=begins))
+
+
+async def look_back(written: Generation, question: str, so_far: str, run: Run) -> Look:
+    """The attention of the model in the role attend, if there is one, or else of the one that wrote."""
+    if "attend" in run.models:
+        return await proxy_look(written, question, so_far, run.models["attend"])
+    return own_look(written, question, so_far, run.model)
 
 
 def own_look(written: Generation, question: str, so_far: str, model: Model) -> Look:
@@ -191,8 +194,8 @@ def place_of(asked: str, text: str, end: int) -> Offsets:
     if begin >= 0:
         return begin, begin + len(asked)
     form = r"\s*".join(map(re.escape, asked.split()))
-    found = deque(re.compile(form, re.IGNORECASE).finditer(text, 0, end), maxlen=1)
-    return found[0].span() if found else (0, end)
+    found = list(re.finditer(form, text[:end], re.IGNORECASE))
+    return found[-1].span() if found else (0, end)
 
 
 async def proxy_look(written: Generation, question: str, so_far: str, proxy: Model) -> Look:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import changed_knobs, name_of
@@ -31,10 +31,6 @@ class HoldsMethods:
     def names(self) -> tuple[str, ...]:
         """The names of the methods, in order."""
         return tuple(name for name, _ in self.named)
-
-    def having(self, named: Named) -> Self:
-        """The same with these methods."""
-        return cast(Self, replace(cast(Any, self), named=named))
 
     def check_names(self, knob: str) -> None:
         """Raise KnobError, naming the knob, where one name is there twice."""
@@ -113,7 +109,7 @@ def with_settings(
         members = (
             (name, with_settings(each, of_members.get(name, {}), in_profile)) for name, each in held.named
         )
-        own[knob] = held.having(tuple(members))
+        own[knob] = replace(cast(Any, held), named=tuple(members))
     return cast(Method, replace(method, **own) if own else method)
 
 
@@ -138,15 +134,11 @@ async def answer_of(name: str, method: Method, question: Question, run: Run, led
         BudgetTooSmall, NoRoom: there is no room for an answer.
     """
     models = {role: ChargedModel(model, ledger, scope=(name,)) for role, model in run.models.items()}
-    return await answer_within(_within(method, ledger.left), question, replace(run, models=models))
-
-
-def _within(method: Method, l_max: int | None) -> Method:
-    """The method with an L_max of at most that, if it can have one; 0 is as good as 1."""
-    if l_max is None or not hasattr(method, "l_max"):
-        return method
-    own = cast(Any, method)
-    return cast(Method, replace(own, l_max=max(1, l_max if own.l_max is None else min(own.l_max, l_max))))
+    own: Any = method
+    if ledger.left is not None and hasattr(method, "l_max"):
+        l_max = ledger.left if own.l_max is None else min(own.l_max, ledger.left)
+        own = replace(own, l_max=max(1, l_max))  # 0 is as good as 1
+    return await answer_within(own, question, replace(run, models=models))
 
 
 def joined_needs(needs: Sequence[Needs]) -> Needs:

@@ -20,12 +20,10 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import as_answer, obstacle_to
-from askance.methods.plain_trace import plain_of, settled, without_markers
+from askance.methods.finishing import as_answer, decide_to_elicit, plain_of, settled
 from askance.methods.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
-from askance.text.answers import answer_end, awaits_answer, has_answer, short_answer
+from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain
-from askance.text.sentences import SentenceEnd
 
 _SHORTEST_ANSWER = 3
 """Characters: " no." is a sentence, a lone full stop is not."""
@@ -208,29 +206,29 @@ class Writing:
         """
         question, trace, model = self.question, self.run.trace, self.run.model
         settled(trace)
-        text = without_markers(self.text, question, trace)
+        text = self.plain().text
         if not self.elicit_tokens or has_answer(text):
             return ""
         so_far = text.rstrip()
         begun = "" if awaits_answer(text) else _not_yet_begun(so_far, self.wording.elicitation)
         so_far += begun
         prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.wording)
-        obstacle = obstacle_to(model, prompt, self.elicit_tokens)
-        if obstacle:
-            trace.decide("end", "unstated", f"the text does not state its answer, and {obstacle}")
+        why = "the text does not state its answer"
+        decision = decide_to_elicit(self.run, prompt, self.elicit_tokens, why)
+        if decision is None:
             return ""
         sampling, until = Sampling(self.elicit_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
-        with trace.because(trace.decide("end", "elicit", "the text does not state its answer")):
+        with trace.because(decision):
             (written,) = await model.generate(
                 GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=trace.draft)
             )
-        whole = without_markers(so_far + written.text, question, trace)
+        whole = plain_of(so_far + written.text, question, trace).text
         if not has_answer(whole) or not short_answer(whole, question):
             return ""
         added = begun + written.text
         added = added.lstrip() if text[-1:].isspace() else added
         trace.commit(added)
-        return without_markers(added, question, trace)
+        return plain_of(added, question, trace).text
 
 
 def _not_yet_begun(text: str, phrase: str) -> str:

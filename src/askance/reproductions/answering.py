@@ -25,9 +25,8 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.bounded import Bounded
-from askance.methods.finishing import cited_as_written, obstacle_to
+from askance.methods.finishing import cited_as_written, decide_to_elicit, plain_of
 from askance.methods.looking import is_control
-from askance.methods.plain_trace import without_markers
 from askance.methods.prompts import OWN, Wording, example_spans, numbered
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
@@ -175,17 +174,13 @@ class Answering:
         text = before_invention(self.text.strip(), least_at=1)
         if self.elicit_tokens and AUTHORS_MARKER not in text:
             begun = f"{text}{self.wording.elicitation}".lstrip()
-            obstacle = obstacle_to(self.run.model, self._prompt(f" {begun} "), self.elicit_tokens)
             why = f"the text does not hold {AUTHORS_MARKER!r}"
-            if obstacle:
-                self.run.trace.decide("end", "unstated", f"{why}, and {obstacle}")
-            else:
-                self.run.trace.decide("end", "elicit", why)
+            if decide_to_elicit(self.run, self._prompt(f" {begun} "), self.elicit_tokens, why):
                 more = await self.write(f" {begun} ", self.elicit_tokens, ("elicit",))
                 text = f"{begun} {before_invention(more.text, least_at=0)}"
         stated = text[max(0, text.find(AUTHORS_MARKER)) :]
-        said = without_markers(self._said(stated), self.question, self.run.trace)
-        return short_answer(said, self.question)
+        said = plain_of(self._said(stated), self.question, self.run.trace)
+        return short_answer(said.text, self.question)
 
     def _end_reason(self, chars_before: int, max_tokens: int) -> str:
         if AUTHORS_MARKER in self.text:
@@ -278,19 +273,16 @@ class AuthorsDrafts(AuthorsRounds, ABC):
             passages = await so_far.search(decision, self.passages, self.query_tokens)
             with run.trace.because(decision):
                 new = await self.again(self._behind(before, kept), so_far, passages, step)
-            so_far.replace(self._joined(before.strip(), kept, new.strip()))
+            so_far.replace(joined(before.strip(), kept, new.strip(), keeps_empty=self.joins_empty))
         return await so_far.finish()
 
     async def again(self, text: str, so_far: Answering, passages: Sequence[str], step: int) -> str:
         """What replaces the doubtful part behind `text`, and all that follows it."""
         return (await so_far.write(text, self.max_tokens, ("again", step), passages)).text
 
-    def _joined(self, *parts: str) -> str:
-        return " ".join(part for part in parts if part or self.joins_empty)
-
     def _behind(self, *parts: str) -> str:
         """The parts as they stand behind "Answer:"."""
-        text = self._joined(*parts)
+        text = joined(*parts, keeps_empty=self.joins_empty)
         return f" {text}" if text or self.joins_empty else ""
 
 
@@ -301,6 +293,6 @@ def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
     return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)
 
 
-def joined(*parts: str) -> str:
-    """The parts that are not empty, with single spaces between them."""
-    return " ".join(part for part in parts if part)
+def joined(*parts: str, keeps_empty: bool = False) -> str:
+    """The parts with single spaces between them, without the empty ones unless it `keeps_empty`."""
+    return " ".join(part for part in parts if part or keeps_empty)

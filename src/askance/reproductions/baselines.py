@@ -143,10 +143,8 @@ class AuthorsFlare(AuthorsDrafts):
             if values and summed_up(values, self.over_sentence) > self.threshold:
                 kept, masked = " ".join(before), mask(sentence, texts, values, self.threshold)
                 forward = joined(so_far.question.text, so_far.text, kept)
-                words = tuple(
-                    WordSignal(text, value, value > self.threshold)
-                    for text, value in zip(texts, values, strict=True)
-                )
+                doubted = zip(texts, values, strict=True)
+                words = tuple(WordSignal(text, value, value > self.threshold) for text, value in doubted)
                 query = forward if self.query == "forward_all" else masked.replace(MASK, "")
                 return Doubt(kept, words, query, "1 − probability", self.threshold)
             before.append(sentence)

@@ -15,7 +15,7 @@ from askance.core.ports import Model, Needs, ShowsPieces
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
 from askance.methods.looking import weightiest
-from askance.methods.rind import QueryMode, TriggerMode, query_in_words
+from askance.methods.searching import QueryMode, TriggerMode, query_in_words
 from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
 
 _LLAMA2_NEWLINE_ID = 13

@@ -13,30 +13,12 @@ from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
+from askance.methods.selfrag import tokens
 from askance.methods.selfrag.knobs import SelfragKnobs
 from askance.methods.selfrag.tasks import named_option, options_of
-from askance.methods.selfrag.tokens import (
-    SEARCH,
-    UNSUPPORTED,
-    first_distribution,
-    has_reflection_tokens,
-    search_share,
-)
-from askance.reproductions.selfrag_reading import (
-    Asked,
-    Read,
-    Told,
-    bare,
-    cited_text,
-    closed_text,
-    inverted_share,
-    says_nothing,
-    segment,
-    segment_text,
-    spaced,
-    whole_text,
-    without_sign,
-)
+from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens, search_share
+from askance.reproductions import selfrag_reading as reading
+from askance.reproductions.selfrag_reading import Asked, Read, Told
 
 _Candidate = tuple[float, str, Hit]
 """Score, text and passage of an answer."""
@@ -89,9 +71,9 @@ async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     """An answer for each passage, and the best of them; ties go to the better passage."""
     hits = await _found_by_draft(asked)
     if not hits:
-        return _told(closed_text(await asked.write_alone())), ()
+        return _told(reading.closed_text(await asked.write_alone())), ()
     written = await abreast(
-        asked.write_with(hit, key=("passage", number)) for number, hit in enumerate(hits, start=1)
+        asked.write(hit=hit, key=("passage", number)) for number, hit in enumerate(hits, start=1)
     )
     answers = enumerate(zip(hits, written, strict=True), start=1)
     candidates = [_candidate(asked, number, hit, each) for number, (hit, each) in answers]
@@ -113,20 +95,20 @@ async def _found_by_draft(asked: Asked) -> tuple[Hit, ...]:
         return await asked.found(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
     probs = first_distribution(draft, "retrieve")
     kind = f"share of {SEARCH} in logarithms"
-    return await asked.found_by_share(inverted_share(probs), knobs.threshold, kind, probs)
+    return await asked.found_by_share(reading.inverted_share(probs), knobs.threshold, kind, probs)
 
 
 def _candidate(asked: Asked, number: int, hit: Hit, written: Generation) -> _Candidate:
     judged = asked.judgements(written)
     numbers = asked.answer_scores(written, judged)
     text = asked.text(written)
-    asked.show(f"0.{number}", closed_text(text).strip(), hit, numbers, judged)
-    return numbers["score"], closed_text(text) if options_of(asked.question) else text, hit
+    asked.show(f"0.{number}", reading.closed_text(text).strip(), hit, numbers, judged)
+    return numbers["score"], reading.closed_text(text) if options_of(asked.question) else text, hit
 
 
 def _told(text: str) -> str:
     """An answer as it is given: less one sign that begins it, then less tokens."""
-    return bare(without_sign(text))
+    return reading.bare(reading.without_sign(text))
 
 
 def _greatest_sum(asked: Asked, candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -172,15 +154,15 @@ async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     is_biography = asked.task == "biography"
     hits = await _found_by_probe(asked)
     if not hits:
-        text = segment_text(_first_paragraph(await asked.write_alone()))
-        return (spaced(text) if is_biography else text), ()
+        text = reading.segment_text(_first_paragraph(await asked.write_alone()))
+        return (reading.spaced(text) if is_biography else text), ()
     *_, deepest = await kept_levels(asked, hits)
     scores = {node.name: node.score for node in deepest}
     asked.run.trace.decide("choose", deepest[0].name, "the best of the deepest level", numbers=scores)
     paths = [supported_path(node, rejects=asked.knobs.reject_unsupported) for node in deepest]
     if is_biography:
-        return spaced(whole_text(paths[0])), ()
-    return cited_text(paths[1] if len(paths) > 1 and says_nothing(paths[0]) else paths[0])
+        return reading.spaced(reading.whole_text(paths[0])), ()
+    return reading.cited_text(paths[1] if len(paths) > 1 and not reading.whole_text(paths[0]) else paths[0])
 
 
 async def kept_levels(asked: Asked, hits: Sequence[Hit]) -> list[list[Node]]:
@@ -203,7 +185,7 @@ async def kept_levels(asked: Asked, hits: Sequence[Hit]) -> list[list[Node]]:
 
 def supported_path(node: Node, *, rejects: bool) -> list[Told]:
     """What leads to a node, and the node; segments without support go only now, if it `rejects` them."""
-    return [(text, passage) for text, passage in node.path if not (rejects and UNSUPPORTED in text)]
+    return [(text, passage) for text, passage in node.path if not (rejects and tokens.UNSUPPORTED in text)]
 
 
 async def _found_by_probe(asked: Asked) -> tuple[Hit, ...]:
@@ -227,17 +209,17 @@ async def children_of(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[N
     """
     behind = (*parent.before, *parent.read.behind)
     written = await abreast(
-        asked.write_with(hit, behind=behind, key=("segment", *parent.name.split("."), number))
+        asked.write(*behind, hit=hit, key=("segment", *parent.name.split("."), number))
         for number, hit in enumerate(hits, start=1)
     )
     children = list[Node]()
     for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1):
         name, judged = f"{parent.name}.{number}", asked.judgements(each)
-        read = segment(each, asked.shows_end(each), asked.vocabulary, asked.knobs.threshold)
+        read = reading.segment(each, asked.shows_end(each), asked.vocabulary, asked.knobs.threshold)
         numbers = asked.segment_scores(each, judged)
         score = parent.score * numbers["score"]
         numbers |= {"score": score, "step": numbers["score"]}
-        asked.show(name, segment_text(read.text).strip(), hit, numbers, judged)
+        asked.show(name, reading.segment_text(read.text).strip(), hit, numbers, judged)
         overwritten = children[-1].read.behind if children else parent.read.behind
         children.append(Node(name, read, (*parent.before, *overwritten), score, hit, parent))
     return children

@@ -25,31 +25,14 @@ from askance.core.types import (
     Token,
     untrusted,
 )
+from askance.methods.selfrag import tokens
 from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.knobs import SelfragKnobs
 from askance.methods.selfrag.segments import found_for
 from askance.methods.selfrag.tasks import Separator, Task, asked_text, prompt_head, shown_options, task_of
-from askance.methods.selfrag.tokens import (
-    ALL_TOKENS,
-    GROUPS,
-    IRRELEVANT,
-    KEEP_USING,
-    NO_SEARCH,
-    RELEVANT,
-    SEARCH,
-    WANT,
-    Distribution,
-    Group,
-    Vocabulary,
-    distribution,
-    first_distribution,
-    relevance_score,
-    sequence_score,
-    support_score,
-    utility_score,
-)
+from askance.methods.selfrag.tokens import NO_SEARCH, SEARCH, WANT, Distribution, Group, Vocabulary
+from askance.text.answers import sentence_spans
 from askance.text.options import lettered
-from askance.text.sentences import sentence_spans
 
 Judgements = Mapping[Group, Distribution]
 
@@ -71,23 +54,17 @@ class Asked:
         asked, separator = asked_with(question, self.task, knobs.separator, knobs.form)
         self._before = prompt_head(asked, self.task, knobs.instructions, separator, run.trace)
 
-    async def write(self, *behind: Part, key: Key, max_tokens: int = 0) -> Generation:
-        """All that follows `behind`, as long as an answer may be where no other length is given."""
-        sampling = Sampling(max_tokens or self.knobs.max_tokens)
-        (written,) = await self.run.model.generate(
-            GenerateRequest(Raw(self._before, behind), sampling, WANT, key=key)
-        )
-        return written
+    async def write(self, *behind: Part, hit: Hit | None = None, key: Key, max_tokens: int = 0) -> Generation:
+        """All that follows `behind` and a passage, as long as an answer may be unless a length is given."""
+        max_tokens = max_tokens or self.knobs.max_tokens
 
-    async def write_with(self, hit: Hit, *, behind: tuple[Part, ...] = (), key: Key) -> Generation:
-        """All that follows a passage, which follows `behind`."""
-        run, max_tokens = self.run, self.knobs.max_tokens
+        def prompt_with(*shown: Hit) -> Raw:
+            passages = (part for each in shown for part in (Span(SEARCH), *passage_parts(each)))
+            return Raw(self._before, (*behind, *passages))
 
-        def prompt_with(shown: Hit) -> Raw:
-            return Raw(self._before, (*behind, Span(SEARCH), *passage_parts(shown)))
-
-        prompt = fitting(run, run.model, prompt_with, hit, max_tokens)
-        (written,) = await run.model.generate(GenerateRequest(prompt, Sampling(max_tokens), WANT, key=key))
+        prompt = fitting(self.run, self.run.model, prompt_with, hit, max_tokens)
+        request = GenerateRequest(prompt, Sampling(max_tokens), WANT, key=key)
+        (written,) = await self.run.model.generate(request)
         return written
 
     async def write_alone(self) -> str:
@@ -132,15 +109,16 @@ class Asked:
     def judgements(self, written: Generation) -> Judgements:
         """Relevance where a continuation begins, support and utility at their first tokens, or empty."""
         return {
-            "relevance": first_distribution(written, "relevance"),
+            "relevance": tokens.first_distribution(written, "relevance"),
             "support": self.vocabulary.judged(written.tokens, "support"),
             "utility": self.vocabulary.judged(written.tokens, "utility"),
         }
 
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
         """The score of a whole answer, and its parts (short form)."""
-        relevance, is_read = relevance_score(_filled("relevance", judged["relevance"])), judged["utility"]
-        utility = utility_score(_filled("utility", is_read)) if is_read and self.knobs.use_utility else 0.0
+        relevance = tokens.relevance_score(_filled("relevance", judged["relevance"]))
+        read = self.knobs.use_utility and judged["utility"]
+        utility = tokens.utility_score(_filled("utility", read)) if read else 0.0
         return self._scored(written, relevance, judged, utility)
 
     def segment_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
@@ -151,8 +129,8 @@ class Asked:
         stands for a missing probability of relevance rather than for its logarithm, which makes a segment
         best that [Relevant] is missing from.
         """
-        probs = judged["relevance"]
-        relevant, irrelevant = (probs.get(token, 0.0) or _MISSING for token in (RELEVANT, IRRELEVANT))
+        relevance = judged["relevance"]
+        relevant, irrelevant = (relevance.get(each, 0.0) or _MISSING for each in tokens.GROUPS["relevance"])
         scores = self._scored(written, relevant / (relevant + irrelevant), judged, 0.0)
         fixed = {"score": scores["relevance"] + scores["support"]}
         return {**scores, **fixed} if self.fixed_weights else scores
@@ -160,9 +138,10 @@ class Asked:
     def _scored(
         self, written: Generation, relevance: float, judged: Judgements, utility: float
     ) -> dict[str, float]:
-        knobs, tokens = self.knobs, (*written.tokens, *written.dropped)  # the end token included
-        sequence, is_read = sequence_score(tokens) if tokens else 1.0, judged["support"]
-        support = support_score(_filled("support", is_read)) if is_read and knobs.use_groundness else 0.0
+        knobs, computed = self.knobs, (*written.tokens, *written.dropped)  # the end token included
+        sequence = tokens.sequence_score(computed) if computed else 1.0
+        read = knobs.use_groundness and judged["support"]
+        support = tokens.support_score(_filled("support", read)) if read else 0.0
         score = knobs.w_rel * relevance + knobs.w_sup * support + knobs.w_use * utility
         parts = {"sequence": sequence, "relevance": relevance, "support": support, "utility": utility}
         return {"score": score + (sequence if knobs.use_seqscore else 0.0), **parts}
@@ -174,7 +153,8 @@ def inverted_share(probs: Distribution) -> float:
     The more probable it is, the smaller its share: above 0.2 means a probability below 0.7245, where the two
     tokens are all there is. Ours: a missing token counts -100, as meant; the code fails on one.
     """
-    search, none = (_surprise(probs.get(token, 0.0)) for token in (SEARCH, NO_SEARCH))
+    filled = _filled("retrieve", probs)
+    search, none = (abs(math.log(filled[token])) for token in (SEARCH, NO_SEARCH))
     return search / (search + none) if search + none else 0.0
 
 
@@ -189,7 +169,7 @@ def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
     if threshold is None or threshold >= 1:
         return False
     filled = _filled("retrieve", probs)
-    return (filled[SEARCH] + filled[KEEP_USING]) / (filled[SEARCH] + filled[NO_SEARCH]) > threshold
+    return (filled[SEARCH] + filled[tokens.KEEP_USING]) / (filled[SEARCH] + filled[NO_SEARCH]) > threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,32 +211,26 @@ def segment(written: Generation, shows_end: bool, vocabulary: Vocabulary, thresh
     return Read(told if at < 0 else told[:at], (ids,), searches=at >= 0, is_end=told == END)
 
 
-def _rewritten(text: str, tokens: Sequence[Token], no_search: int, threshold: float | None) -> str:
+def _rewritten(text: str, written: Sequence[Token], no_search: int, threshold: float | None) -> str:
     if NO_SEARCH not in text:
         return text
-    turned = [
-        is_rewritten(distribution(token, "retrieve"), threshold) for token in tokens if token.id == no_search
-    ]
+    decided = (tokens.distribution(token, "retrieve") for token in written if token.id == no_search)
+    turned = [is_rewritten(probs, threshold) for probs in decided]
     pieces = text.split(NO_SEARCH)
     return "".join(
         piece + (SEARCH if turned[at : at + 1] == [True] else NO_SEARCH) for at, piece in enumerate(pieces)
     )
 
 
-def _parts(tokens: Sequence[Token], num_chars: int) -> tuple[Part, ...]:
+def _parts(written: Sequence[Token], num_chars: int) -> tuple[Part, ...]:
     """The tokens of the first `num_chars` characters; of one that they cut, its text."""
-    whole = tuple(token.id for token in tokens if token.end <= num_chars and token.start < num_chars)
-    cut = [token for token in tokens if token.start < num_chars < token.end]
-    rest = [untrusted(token.text[: num_chars - token.start]) for token in cut]
-    return (whole, *rest)
-
-
-def _surprise(probability: float) -> float:
-    return abs(math.log(probability)) if probability > 0 else -_MISSING
+    whole = tuple(each.id for each in written if each.end <= num_chars and each.start < num_chars)
+    cut = [each for each in written if each.start < num_chars < each.end]
+    return (whole, *(untrusted(each.text[: num_chars - each.start]) for each in cut))
 
 
 def _filled(group: Group, probs: Distribution) -> Distribution:
-    return {token: probs.get(token, 0.0) or math.exp(_MISSING) for token in GROUPS[group]}
+    return {token: probs.get(token, 0.0) or math.exp(_MISSING) for token in tokens.GROUPS[group]}
 
 
 Told = tuple[str, Passage]
@@ -265,8 +239,8 @@ Told = tuple[str, Passage]
 END = "</s>"
 """How a text of theirs shows the end token, where it shows it."""
 
-_STRIPPED = [token for token in ALL_TOKENS if token != KEEP_USING]
-_GOES_ON = f".{KEEP_USING}"
+_STRIPPED = [token for token in tokens.ALL_TOKENS if token != tokens.KEEP_USING]
+_GOES_ON = f".{tokens.KEEP_USING}"
 _UNSPACED = re.compile(r"(?<=\w)([.!?])(?=\w)")
 
 
@@ -319,16 +293,11 @@ def spaced(text: str) -> str:
     return _UNSPACED.sub(r"\1 ", text)
 
 
-def says_nothing(path: Sequence[Told]) -> bool:
-    """Whether the script for ALCE's data sets takes the second path in place of this one.
-
-    Its segments are joined by blanks; so two of nothing but control tokens are something.
-    """
-    return not whole_text(path)
-
-
 def whole_text(path: Sequence[Told]) -> str:
-    """The segments joined by blanks, the root's empty text before them."""
+    """The segments joined by blanks, the root's empty text before them.
+
+    So two segments of nothing but control tokens are something.
+    """
     return segment_text(" ".join(["", *(text for text, _ in path)]))
 
 
@@ -350,25 +319,18 @@ def cited_text(path: Sequence[Told]) -> tuple[str, tuple[Citation, ...]]:
     The last character of each becomes a full stop, whatever it was. In front of that stands the segment's
     place in the path: a text that stood before is left out, but counts; of a segment of nothing but control
     tokens the full stop is left. Where a sentence ends in front of "continue to use evidence", it cites [1],
-    the first passage of all.
+    the first passage of all. The last sentence of each piece cites, since the number stands at its end.
 
     Differs from theirs: the numbers are not in the text; and each stands for its segment's passage, where in
     their list of passages it may, behind a text left out, be another's or nobody's.
     """
-    pieces, kept = list[tuple[str, int, Passage]](), kept_segments(path)
-    for number, segment, passage in kept:
-        *earlier, last = spaced(segment[:-1]).split(_GOES_ON)
-        pieces += [(f"{piece}.", 1, kept[0][2]) for piece in earlier]
-        pieces.append((f"{last}.", number, passage))
-    return _joined(pieces)
-
-
-def _joined(pieces: Sequence[tuple[str, int, Passage]]) -> tuple[str, tuple[Citation, ...]]:
-    """The pieces behind each other; the last sentence of each cites, since the number stands at its end."""
-    text, citations = "", list[Citation]()
-    for piece, number, passage in pieces:
-        text += (" " if text else "") + piece
-        start = len(text) - len(piece)
-        spans = sentence_spans(piece)[-1:] or [(0, len(piece))]
-        citations.append(Citation(number, passage, start + spans[0][0], len(text)))
+    text, citations, kept = "", list[Citation](), kept_segments(path)
+    for place, segment, own in kept:
+        pieces = spaced(segment[:-1]).split(_GOES_ON)
+        for at, piece in enumerate(pieces, start=1):
+            number, passage = (place, own) if at == len(pieces) else (1, kept[0][2])
+            start = len(text) + bool(text)
+            text += f"{' ' if text else ''}{piece}."
+            spans = sentence_spans(text[start:])[-1:] or [(0, 0)]
+            citations.append(Citation(number, passage, start + spans[0][0], len(text)))
     return text, tuple(citations)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from askance.core.types import Token
-from askance.text.sentences import sentence_spans, sentences
+from askance.text.answers import sentence_spans, sentences
 
 WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
 """Letters and digits, with inner hyphens, apostrophes and points."""

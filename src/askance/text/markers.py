@@ -12,8 +12,8 @@ word, "matrix[2]", or as the same list. A list stays where no passage was shown,
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 _SPACE = r"[^\S\n]"
 _OPEN, _CLOSE = r"[\[【［]", r"[\]】］]"
@@ -50,62 +50,56 @@ class Marker:
 
 
 @dataclass(slots=True)
-class Unmarking:
-    """A text that grows, and what of it can be told without markers.
+class Plain:
+    """A text that a model wrote, which may grow, and what is left of it without its markers.
 
-    Nothing is told of which the next characters may make a marker: what was told stays.
+    While it grows, nothing is told of which the next characters may make a marker: what was told stays.
 
     Attributes:
-        text: all of it so far, as it was written.
+        written: all of it so far, as it was written.
         told: how many of its characters are decided.
         markers: in what is decided, in order.
     """
 
     sources: Sources
-    text: str = ""
+    written: str = ""
     told: int = 0
-    markers: list[Marker] = field(default_factory=list)
+    markers: tuple[Marker, ...] = ()
 
     def add(self, piece: str) -> str:
         """Take more text; what may be told of it now."""
-        self.text += piece
-        held = _undecided(self.text, self.told)
-        return self._tell(_chains(self.text, self.told, held, self.sources), held)
+        self.written += piece
+        held = _undecided(self.written, self.told)
+        return self._tell(_chains(self.written, self.told, held, self.sources), held)
 
     def end(self) -> str:
         """What is left when nothing more follows, without white space and a marker cut off at its end.
 
         More may be added later all the same: that white space then comes first.
         """
-        end = len(self.text)
-        found = _chains(self.text, self.told, end, self.sources)
+        end = len(self.written)
+        found = _chains(self.written, self.told, end, self.sources)
         behind = max(self.told, found[-1].end if found else 0)
-        cut_off = _CUT_OFF.search(self.text, behind)
+        cut_off = _CUT_OFF.search(self.written, behind)
         if cut_off is None:
-            return self._tell(found, max(behind, len(self.text.rstrip())))
+            return self._tell(found, max(behind, len(self.written.rstrip())))
         return self._tell([*found, Marker(cut_off.start(), end, ())], end)
 
-    def _tell(self, markers: Iterable[Marker], until: int) -> str:
-        found = list(markers)
+    def _tell(self, found: Sequence[Marker], until: int) -> str:
         # White space behind a marker at the start of a line goes with it, and is decided with it.
-        until = max([until, *(each.end for each in found)])
-        piece = "".join(self.text[start:end] for start, end in _between(found, self.told, until))
-        self.markers += found
-        self.told = until
-        return piece
+        start, self.told = self.told, max([until, *(each.end for each in found)])
+        self.markers += tuple(found)
+        return self._without(found, start, self.told)
 
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """`written` without its markers."""
-
-    written: str
-    markers: tuple[Marker, ...]
+    def _without(self, markers: Sequence[Marker], start: int, end: int) -> str:
+        starts = (start, *(each.end for each in markers))
+        ends = (*(each.start for each in markers), end)
+        return "".join(self.written[slice(*span)] for span in zip(starts, ends, strict=True))
 
     @property
     def text(self) -> str:
         """What is left."""
-        return "".join(self.written[start:end] for start, end in _between(self.markers, 0, len(self.written)))
+        return self._without(self.markers, 0, len(self.written))
 
     @property
     def blanked(self) -> str:
@@ -131,18 +125,10 @@ class Plain:
 
 def plain(text: str, sources: Sources) -> Plain:
     """A whole `text`, and which markers stand in it."""
-    growing = Unmarking(sources)
-    growing.add(text)
-    growing.end()
-    return Plain(text, tuple(growing.markers))
-
-
-def _between(markers: Iterable[Marker], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """What stands between markers, as ranges."""
-    for each in markers:
-        yield start, each.start
-        start = each.end
-    yield start, end
+    found = Plain(sources)
+    found.add(text)
+    found.end()
+    return found
 
 
 def _undecided(text: str, start: int) -> int:

@@ -12,7 +12,7 @@ from askance.core.records import Field, rows, unique
 from askance.core.types import Question
 from askance.eval.datasets.flashrag import read_either
 from askance.eval.datasets.grounds import Example, Grounds, Paragraph, whole
-from askance.text.sentences import sentence_spans
+from askance.text.answers import sentence_spans
 
 NO_ANSWER = "noanswer"
 UNANSWERABLE = "unanswerable"

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from askance.core.ports import Entailment
 from askance.core.types import Answer, Passage
 from askance.eval.judging.judge_run import Finding, Judge
-from askance.text.citing import cited_sentences
+from askance.text.support import cited_sentences
 
 
 def citation_judge(entailment: Entailment, spec: str) -> Judge:

@@ -41,8 +41,8 @@ from askance.core.types import (
 )
 from askance.eval.judging.judge_run import Finding, Judge
 from askance.methods.prompts import numbered_passages
-from askance.text.citing import unmarked
-from askance.text.sentences import sentences
+from askance.text.answers import sentences
+from askance.text.support import unmarked
 
 MOST_SPLIT_TOKENS, MOST_VERDICT_TOKENS = 256, 16
 _BULLET = re.compile(r"^[ \t]*(?:[-*•–]|\d{1,2}[.)])[ \t]+(\S.*)$", re.MULTILINE)

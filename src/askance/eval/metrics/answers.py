@@ -18,10 +18,9 @@ from functools import cache
 from typing import Any, Literal
 
 from askance.eval.datasets import Example
-from askance.text.answers import normalise_answer
-from askance.text.citing import unmarked
+from askance.text.answers import normalise_answer, sentences
 from askance.text.options import named_option
-from askance.text.sentences import sentences
+from askance.text.support import unmarked
 
 WordForm = Literal["dragin", "airrag"]
 """Normalisations that leave words to compare."""

@@ -15,8 +15,8 @@ from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final, par
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
 from askance.methods.airrag.wording import REFUSAL
+from askance.methods.finishing import quotable
 from askance.methods.members import answer_of
-from askance.methods.plain_trace import quotable
 from askance.methods.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
@@ -152,10 +152,8 @@ class Acting:
             ]
             return found[0] if len(found) == 1 else fuse_hits(found)[:k]
 
-        if airrag.passages:
-            return await search(airrag.passages)
         return await search_as_fits(
-            search, lambda hits: self._num_passages(state, hits, 1), airrag.most_passages
+            search, lambda hits: self._num_passages(state, hits, 1), airrag.passages, airrag.most_passages
         )
 
     async def _said(self, action: str, state: State, prompt: Prompt, node: str, about: Said = ()) -> Replies:

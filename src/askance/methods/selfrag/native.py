@@ -33,7 +33,7 @@ from askance.methods.selfrag.tokens import (
     sequence_score,
 )
 from askance.methods.selfrag.writing import Writer
-from askance.text.sentences import sentence_spans
+from askance.text.answers import sentence_spans
 
 _WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 

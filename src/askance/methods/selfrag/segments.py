@@ -9,7 +9,7 @@ from askance.core.types import Citation, Hit, TokenIds
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.tasks import note_disarmed
 from askance.methods.selfrag.tokens import Distribution
-from askance.text.sentences import sentence_spans
+from askance.text.answers import sentence_spans
 
 Action = Literal["retrieve", "continue", "none", "lead"]
 """How a segment begins: with a passage, with the one in use, without any, or before any decision."""

@@ -14,8 +14,7 @@ from askance.methods.selfrag.judging import Scorer, fitting
 from askance.methods.selfrag.knobs import OwnKnobs
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, Group, likeliest, sequence_score
-from askance.text.answers import AnswerEnd, has_answer
-from askance.text.sentences import SentenceEnd
+from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
 
 
 @dataclass(eq=False)

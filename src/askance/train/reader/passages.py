@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from askance.core.types import Hit, Passage
 from askance.eval.datasets.grounds import Paragraph
-from askance.text.sentences import sentence_spans
+from askance.text.answers import sentence_spans
 
 Span = tuple[int, int]
 

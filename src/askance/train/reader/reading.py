@@ -18,7 +18,7 @@ from askance.eval.datasets.single_hop import UNANSWERABLE
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.wording import READER, REFUSAL
 from askance.methods.prompts import PLAIN, Layout, answer_prompt
-from askance.text.sentences import sentences
+from askance.text.answers import sentences
 from askance.train.reader.lesson import Lesson, reply
 from askance.train.reader.passages import Showing, among_distractors, as_hits, fitted
 
