@@ -151,8 +151,8 @@ def read_manifest(folder: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BadIndex(
             f"the index {folder} can't be opened, since it holds no index ({MANIFEST}: {error.strerror}): "
-            "name the folder that `askance index` wrote, or make one of documents with `askance index DOCS --out "
-            f"{folder}-index`."
+            "name the folder that `askance index` wrote, or make one of documents with `askance index DOCS "
+            f"--out {folder}-index`."
         ) from error
     except OSError as error:
         raise BadIndex(
