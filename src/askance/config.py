@@ -91,6 +91,7 @@ class EngineConfig:
         index: Folder made by `askance index`. For eval, @gold finds the dataset's own supporting texts.
         retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both); or what to search,
             without --index: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.
+            With ?rerank=cross-encoder:NAME behind it, what is found is reranked.
         encoder: What turns texts into vectors, for methods that need it: bundled, hf:NAME or hf:DIRECTORY.
             Vectors are searched with the encoder that the index names, unless one is given.
         method: See `askance methods`; without one, dragin or, for ask, the best that the model can.

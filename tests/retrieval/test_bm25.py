@@ -8,6 +8,7 @@ from tests.contracts.retriever_contract import PASSAGES, RetrieverContract
 from tests.tolerances import near, tolerance
 
 from askance.core.errors import RetrieverFailure
+from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
 from askance.retrieval.draft import open_draft
@@ -37,6 +38,12 @@ class TestContract(RetrieverContract):
     @pytest.fixture
     def retriever(self, contract_index):
         return contract_index
+
+
+class TestContractInThreads(TestContract):
+    @pytest.fixture(autouse=True)
+    def always_in_threads(self, monkeypatch):
+        monkeypatch.setattr(ranking, "_MIN_STEPS_FOR_THREAD", 0)
 
 
 @pytest.fixture

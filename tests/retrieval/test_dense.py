@@ -13,6 +13,7 @@ from tests.tolerances import near
 
 from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFailure
 from askance.models.scripted import ScriptedEncoder
+from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.build import build_index
 from askance.retrieval.dense import HybridRetriever, open_dense, open_hybrid
@@ -36,6 +37,12 @@ class TestDense(RetrieverContract):
     @pytest.fixture
     def retriever(self, contract_index):
         return open_dense(contract_index, ScriptedEncoder())
+
+
+class TestDenseInThreads(TestDense):
+    @pytest.fixture(autouse=True)
+    def always_in_threads(self, monkeypatch):
+        monkeypatch.setattr(ranking, "_MIN_STEPS_FOR_THREAD", 0)
 
 
 class TestHybrid(RetrieverContract):

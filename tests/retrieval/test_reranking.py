@@ -199,8 +199,9 @@ def test_a_class_of_one_s_own_by_name(sample_index):
     ],
 )
 def test_rerankers_that_can_not_be_used(sample_index, folder, told, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as caught:
         open_retriever(sample_index, f"bm25?{told.format(folder)}")
+    assert caught.value.setting == ("retriever" if "rerank=" in told and "k=9" not in told else "")
 
 
 def test_models_that_are_no_cross_encoders(tmp_path):

@@ -46,13 +46,19 @@ def test_the_manifest_says_what_the_index_holds(index):
 
 
 def test_a_missing_folder(tmp_path):
-    with pytest.raises(BadIndex, match=r"nowhere holds no index \(.*No such file .*: name the folder"):
+    with pytest.raises(
+        BadIndex,
+        match=r"nowhere can't be .* holds no index \(.*No such file .*: name the folder",
+    ):
         open_store(tmp_path / "nowhere")
 
 
 def test_a_file(tmp_path):
     (tmp_path / "index").write_text("x")
-    with pytest.raises(BadIndex, match=r"index holds no index \(.*Not a directory\): name the folder"):
+    with pytest.raises(
+        BadIndex,
+        match=r"index can't be .* holds no index \(.*Not a directory\): name the folder",
+    ):
         open_store(tmp_path / "index")
 
 

@@ -1,6 +1,5 @@
 """Search by words: BM25 over an index folder."""
 
-import asyncio
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,9 +44,9 @@ class Bm25Retriever:
         lexical, terms = self.store.lexical, self.store.manifest.analysis.terms(query)
         if not terms:
             return ()
-        find = partial(lexical.best, any_of(terms))
         try:
-            return await asyncio.to_thread(best_hits, find, lexical.passage, k, exclude, lexical.num_passages)
+            find = partial(lexical.best, any_of(terms))
+            return await best_hits(find, lexical.passage, k, exclude, lexical.num_passages, len(terms))
         except (ValueError, OSError) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 

@@ -55,9 +55,8 @@ class DenseRetriever:
         try:
             found = await self.encoder.embed([query], "query")
             (vector,) = checked(found, 1, vectors.dimensions, self.encoder.name)
-            return await asyncio.to_thread(
-                best_hits, partial(vectors.best, vector), self._passage, k, exclude, vectors.num_vectors
-            )
+            find, num_all = partial(vectors.best, vector), vectors.num_vectors
+            return await best_hits(find, self._passage, k, exclude, num_all, vectors.dimensions)
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 

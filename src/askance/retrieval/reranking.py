@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-from askance.core.errors import InputError, ModelFailure, RetrieverFailure, UnknownName
+from askance.core.errors import InputError, ModelFailure, RetrieverFailure, UnknownName, about
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.ports import Reranker, Retriever
 from askance.core.types import Hit
@@ -90,9 +90,10 @@ def reranked(retriever: Retriever, told: Mapping[str, str]) -> RerankedRetriever
         UnknownName, InputError: as for `load_reranker`; or `candidates` is no number above 0.
     """
     candidates = told.get("candidates", str(CANDIDATES))
-    if not candidates.isdecimal() or int(candidates) < 1:
-        raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
-    return RerankedRetriever(retriever, load_reranker(told["rerank"]), int(candidates))
+    with about("retriever"):
+        if not candidates.isdecimal() or int(candidates) < 1:
+            raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
+        return RerankedRetriever(retriever, load_reranker(told["rerank"]), int(candidates))
 
 
 def load_reranker(spec: str) -> Reranker:

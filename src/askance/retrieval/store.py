@@ -150,8 +150,9 @@ def read_manifest(folder: Path) -> Manifest:
         return Manifest(**content, analysis=analysis, encoder=encoder and EncoderNote(**encoder))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BadIndex(
-            f"{folder} holds no index ({MANIFEST}: {error.strerror}): name the folder that `askance index` "
-            f"wrote, or make one of documents with `askance index DOCS --out {folder}-index`."
+            f"the index {folder} can't be opened, since it holds no index ({MANIFEST}: {error.strerror}): "
+            "name the folder that `askance index` wrote, or make one of documents with `askance index DOCS "
+            f"--out {folder}-index`."
         ) from error
     except OSError as error:
         raise BadIndex(
