@@ -28,16 +28,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from askance.cli import exit_codes
+from askance.cli.main import exit_codes
 from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.core.version import VERSION
 from askance.models.openai.options import Options
 from askance.models.openai.requests import body_of, path_of
 from askance.models.scripted import ScriptedModel
-from askance.runtime.durable import write_atomically
-from askance.runtime.many import many
-from askance.wire import load_model
+from askance.storage.durable_files import write_atomically
+from askance.core.map_concurrent_tmp import many
+from askance.registry import load_model
 from benchmarks.grids import markdown
 from benchmarks.scripted_server import ScriptedServer
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Result, ask
-from askance.cli import exit_codes
+from askance.cli.main import exit_codes
 from askance.core.ports import Method
 from askance.core.trace import Generated
 from askance.core.types import Hit, Passage, Question
@@ -23,7 +23,7 @@ from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.baselines import Single
 from askance.methods.blender import Blender
 from askance.methods.iterdrag import Iterdrag
-from askance.methods.members import Members
+from askance.methods.common.members import Members
 from askance.models.scripted import ScriptedModel
 from benchmarks.grids import markdown
 

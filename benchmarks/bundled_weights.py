@@ -27,17 +27,17 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from askance.cli import exit_codes
+from askance.cli.main import exit_codes
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
-from askance.eval.compare import mean_interval, paired_difference
-from askance.eval.datasets import Example, read_dataset
-from askance.eval.gold import GoldRetriever
-from askance.eval.metrics.answers import f1
-from askance.runtime.durable import write_atomically
-from askance.runtime.many import many
-from askance.wire import Engine, load_model, open_retriever, ready_method
+from askance.evaluation.statistics.compare import mean_interval, paired_difference
+from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.run.gold_retriever import GoldRetriever
+from askance.evaluation.metrics.answers import f1
+from askance.storage.durable_files import write_atomically
+from askance.core.map_concurrent_tmp import many
+from askance.registry import Engine, load_model, open_retriever, ready_method
 from benchmarks.grids import markdown
 from benchmarks.judging_quality import of_articles
 from benchmarks.kept_rows import KeptRows, Row, kept_rows

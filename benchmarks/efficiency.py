@@ -27,8 +27,8 @@ from askance.core.types import Cut, GenerateRequest, Question, Raw, Sampling, To
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import num_threads
 from askance.models.llama_cpp.library import SOURCE
-from askance.runtime.many import many
-from askance.wire import Engine
+from askance.core.map_concurrent_tmp import many
+from askance.registry import Engine
 from benchmarks.calls import ASKED, Calls
 from benchmarks.first_use import contention, demo, install
 from benchmarks.llama_server import LlamaServer, serving

@@ -15,10 +15,10 @@ from askance.core.trace import AnyEvent, Decided
 from askance.core.types import Question, Role
 from askance.models.bundled import PLAIN, torch_folder
 from askance.models.hf.load import load_hf, load_parts
-from askance.retrieval.build import build_index
-from askance.runtime.many import many
+from askance.retrieval.index.build import build_index
+from askance.core.map_concurrent_tmp import many
 from askance.sample import CORPUS, QUESTIONS
-from askance.wire import METHODS, Engine, make_method, open_retriever, with_preset
+from askance.registry import METHODS, Engine, make_method, open_retriever, with_preset
 from benchmarks.needed import Noted
 from benchmarks.reference_model import ReferenceModel
 from benchmarks.row import Row

@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from askance.cli import exit_codes
+from askance.cli.main import exit_codes
 from askance.core.errors import UnknownName
-from askance.runtime.durable import write_atomically
+from askance.storage.durable_files import write_atomically
 
 ROOT = Path(__file__).parent.parent
 EMPTY_HOME = "an empty folder"

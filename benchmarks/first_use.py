@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from askance.wire import DEFAULT_METHOD, Engine, make_method, open_retriever, with_preset
+from askance.registry import DEFAULT_METHOD, Engine, make_method, open_retriever, with_preset
 from benchmarks.row import Row, row, timed
 from benchmarks.setup import Setup, loaded
 
@@ -24,7 +24,7 @@ _REPOSITORY = Path(__file__).parent.parent
 
 def demo(setup: Setup) -> Iterator[Row]:
     """The question of the demo: a process for it, and within one that is warm; and what that one holds."""
-    words = ("-m", "askance.cli", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
+    words = ("-m", "askance.cli.main", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
     seconds = [timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
     yield row("question of the demo, whole process", seconds, "s", at_most=2.5)
     with _apart() as asked:

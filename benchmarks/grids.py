@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from askance.cli_eval import MAX_FAILURES
-from askance.cli_runs import compare, report
+from askance.cli.evaluate import MAX_FAILURES
+from askance.cli.runs import compare, report
 from askance.core.errors import AskanceError, InputError
 from askance.core.ports import Model
 from askance.core.types import Role
-from askance.eval.cell import PROMPTS_OF_DATASET, Cell
-from askance.eval.grid import Grid, Table, look_up_all, run_grid
-from askance.eval.harness import Terms
-from askance.eval.recorded_run import RecordedRun
-from askance.serve.console import err
-from askance.serve.progress import EvaluationProgress
-from askance.wire import DEFAULT_MODEL, load_models
+from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Cell
+from askance.evaluation.run.grid import Grid, Table, look_up_all, run_grid
+from askance.evaluation.run.runner import Terms
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.terminal.console import err
+from askance.terminal.progress import EvaluationProgress
+from askance.registry import DEFAULT_MODEL, load_models
 
 Setting = str | int | float | bool
 """Of a knob."""

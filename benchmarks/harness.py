@@ -29,12 +29,12 @@ from rich.table import Table
 
 from askance.core.types import GenerateRequest, Generation
 from askance.core.version import VERSION
-from askance.eval.cell import Cell, look_up
-from askance.eval.harness import Standing, evaluate
+from askance.evaluation.run.experiment import Cell, look_up
+from askance.evaluation.run.runner import Standing, evaluate
 from askance.models.scripted import ScriptedModel
-from askance.retrieval.build import build_index
+from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS
-from askance.wire import Engine
+from askance.registry import Engine
 
 METHODS = ("closed_book", "single")
 IN_FLIGHT = 16
@@ -188,7 +188,7 @@ def _resident_mb() -> float:
 def _command_seconds(place: Path, method: str, name: str) -> float:
     cell = _cell(place, method)
     words = ["--dataset", cell.dataset, "--method", method, "--model", "scripted", "--index", str(cell.index)]
-    command = [sys.executable, "-m", "askance.cli", "eval", *words, "--out", str(place / name)]
+    command = [sys.executable, "-m", "askance.cli.main", "eval", *words, "--out", str(place / name)]
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - began

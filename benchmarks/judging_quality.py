@@ -26,19 +26,19 @@ from typing import Any
 
 import numpy as np
 
-from askance.cli import exit_codes
+from askance.cli.main import exit_codes
 from askance.core.errors import ModelFailure
 from askance.core.ports import Model
 from askance.core.types import GenerateRequest, Hit, Passage, Sampling
-from askance.eval.compare import mean_interval
-from askance.eval.datasets import Example, read_dataset
-from askance.eval.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.statistics.compare import mean_interval
+from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final
-from askance.methods.labels import label_options
+from askance.methods.common.labels import label_options
 from askance.methods.selfrag.judging import LABELS, judgement_prompt
-from askance.runtime.durable import write_atomically
-from askance.runtime.many import many
-from askance.wire import load_model
+from askance.storage.durable_files import write_atomically
+from askance.core.map_concurrent_tmp import many
+from askance.registry import load_model
 from benchmarks.grids import folder_name
 from benchmarks.kept_rows import KeptRows, Row, kept_rows
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import InputError
-from askance.runtime.durable import AppendOnlyFile, locked_folder, whole_lines
+from askance.storage.durable_files import AppendOnlyFile, locked_folder, whole_lines
 
 Row = dict[str, Any]
 

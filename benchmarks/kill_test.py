@@ -29,13 +29,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from askance.cli import exit_codes
+from askance.cli.main import exit_codes
 from askance.core.errors import InputError
 from askance.core.version import VERSION
-from askance.eval.record import Record
-from askance.eval.recorded_run import RECORDS, TRACES, RecordedRun, read_records, read_run
-from askance.eval.summaries import costs_of
-from askance.runtime.durable import write_atomically
+from askance.evaluation.run.record import Record
+from askance.evaluation.run.recorded_run import RECORDS, TRACES, RecordedRun, read_records, read_run
+from askance.evaluation.statistics.summaries import costs_of
+from askance.storage.durable_files import write_atomically
 from benchmarks.run_differences import RunDifferences, repeated, run_differences
 
 _POLL_SECONDS = 0.002
@@ -98,7 +98,7 @@ def _test(options: argparse.Namespace) -> None:
 
 
 def _command(options: argparse.Namespace, folder: Path) -> list[str]:
-    words = [sys.executable, "-m", "askance.cli", "eval", "--out", str(folder)]
+    words = [sys.executable, "-m", "askance.cli.main", "eval", "--out", str(folder)]
     for name in ("dataset", "index", "method", "model", "sample", "in_flight"):
         value = getattr(options, name)
         words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]

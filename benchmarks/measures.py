@@ -16,9 +16,9 @@ from typing import Any
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.models.bundled import torch_folder
 from askance.models.hf.load import as_model, load_hf, load_parts
-from askance.retrieval.build import build_index
+from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS, QUESTIONS
-from askance.wire import METHODS, Engine, load_model, make_method, open_retriever
+from askance.registry import METHODS, Engine, load_model, make_method, open_retriever
 from benchmarks.row import Row
 
 PASSAGES = 15_000
@@ -44,7 +44,7 @@ def indexing() -> Iterator[Row]:
         docs, index = Path(folder) / "docs.jsonl", Path(folder) / "index"
         queries = _synthetic(docs)
         code = (
-            "import resource, sys, pathlib; from askance.retrieval.build import build_index; "
+            "import resource, sys, pathlib; from askance.retrieval.index.build import build_index; "
             f"report = build_index([pathlib.Path({str(docs)!r})], pathlib.Path({str(index)!r})); "
             "print(report.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
         )

@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from askance.cli import exit_codes
-from askance.eval.compare import mean_interval, paired_difference
-from askance.eval.gold import GOLD
-from askance.eval.grid import Grid
-from askance.eval.record import Record
-from askance.eval.recorded_run import RecordedRun
-from askance.runtime.durable import write_atomically
+from askance.cli.main import exit_codes
+from askance.evaluation.statistics.compare import mean_interval, paired_difference
+from askance.evaluation.run.gold_retriever import GOLD
+from askance.evaluation.run.grid import Grid
+from askance.evaluation.run.record import Record
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.storage.durable_files import write_atomically
 from benchmarks.grids import folder_name, run_cells
 
 SEARCHED = {

@@ -27,8 +27,8 @@ from askance.core.types import (
     Want,
 )
 from askance.models.hf import HfModel
-from askance.models.local.decode import Writing
-from askance.models.local.vocabulary import Detokeniser
+from askance.inference.decoding import Writing
+from askance.inference.vocabulary import Detokeniser
 from benchmarks.needed import Needed
 
 T = TypeVar("T")

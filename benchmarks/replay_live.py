@@ -29,7 +29,7 @@ from askance.core.types import (
     Question,
     TokenIds,
 )
-from askance.methods.prompts import Wording
+from askance.methods.common.prompts import Wording
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import Record, passage_block, split_demo
 

@@ -27,8 +27,8 @@ from askance.core.types import (
     Span,
     Want,
 )
-from askance.methods.prompts import Wording
-from askance.methods.searching import QueryMode
+from askance.methods.common.prompts import Wording
+from askance.methods.common.searching import QueryMode
 from askance.models.bundled import PLAIN, torch_folder
 from askance.models.hf import load_hf
 from askance.reproductions.answering import Answering, Doubt

@@ -18,7 +18,7 @@ from askance.ask import Result, ask
 from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
-from askance.eval.metrics.answers import match
+from askance.evaluation.metrics.answers import match
 from askance.reproductions.selfrag import Node, children_of, kept_levels, supported_path
 from askance.reproductions.selfrag_reading import (
     Asked,

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from askance.core.version import VERSION
-from askance.runtime.durable import write_atomically
+from askance.storage.durable_files import write_atomically
 from benchmarks.row import Row
 
 _HEAD = ("what", "value", "unit", "ratio", "against", "goal")

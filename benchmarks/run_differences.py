@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from askance.eval.record import Record
-from askance.eval.recorded_run import RecordedRun
+from askance.evaluation.run.record import Record
+from askance.evaluation.run.recorded_run import RecordedRun
 
 TOLERANCE = 1e-3
 """Of the numbers in traces: logarithms of probabilities, entropies, attention."""

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from askance.core.types import Answer, Passage, Question
-from askance.eval.metrics.answers import exact_match, f1, match
+from askance.evaluation.metrics.answers import exact_match, f1, match
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Separator, Task, prompt_head
 from askance.methods.selfrag.tokens import KEEP_USING
 from askance.reproductions.selfrag_reading import asked_with, cited_text, closed_text, segment_text, spaced

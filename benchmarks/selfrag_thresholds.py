@@ -22,16 +22,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from askance.cli import exit_codes
-from askance.cli_options import knobs_by_name
+from askance.cli.main import exit_codes
+from askance.cli.options import knobs_by_name
 from askance.core.errors import InputError
 from askance.core.trace import Decided
-from askance.eval.compare import MeanInterval, mean_interval
-from askance.eval.grid import Table
-from askance.eval.recorded_run import RecordedRun
-from askance.eval.summaries import main_metrics, scores_of
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval
+from askance.evaluation.run.grid import Table
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.statistics.summaries import main_metrics, scores_of
 from askance.methods.selfrag.tokens import GROUPS, Distribution, search_share, wants_search
-from askance.runtime.durable import write_atomically
+from askance.storage.durable_files import write_atomically
 from benchmarks.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
 from benchmarks.threshold_picture import Curve, picture
 

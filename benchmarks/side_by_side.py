@@ -12,11 +12,11 @@ again, it goes on where it was stopped; more cells and a greater sample may be a
 from collections.abc import Sequence
 from dataclasses import fields
 
-from askance.cli import exit_codes
-from askance.cli_options import knobs_by_name
+from askance.cli.main import exit_codes
+from askance.cli.options import knobs_by_name
 from askance.core.errors import InputError, UnknownName
-from askance.eval.grid import Table
-from askance.wire import method_class
+from askance.evaluation.run.grid import Table
+from askance.registry import method_class
 from benchmarks.grids import folder_name, grid_options, make_grid, run_and_show
 
 BASE = "single"

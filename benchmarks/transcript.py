@@ -14,8 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from askance.runtime.trace_file import read_trace
-from askance.serve.terminal import print_trace
+from askance.storage.trace_file import read_trace
+from askance.terminal.trace_view import print_trace
 
 
 def main() -> None:

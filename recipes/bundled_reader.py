@@ -13,10 +13,10 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from askance.cli import exit_codes
-from askance.cli_train import train_shown
-from askance.eval.datasets import Example, read_dataset
-from askance.serve.console import err
+from askance.cli.main import exit_codes
+from askance.cli.train import train_shown
+from askance.evaluation.datasets import Example, read_dataset
+from askance.terminal.console import err
 from recipes.reader.mixture import RecipeBuilder, RecipeSettings
 
 BASE = "bundled:base"

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 import askance
-from askance.retrieval.build import build_index
+from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS
 
 PACKAGE = Path(askance.__file__).parent

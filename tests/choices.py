@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from askance.models.local.decode import Chooser
+from askance.inference.decoding import Chooser
 from tests.tolerances import tolerance
 
 

@@ -164,7 +164,7 @@ def bundled_by_name(load_once, monkeypatch):
 @pytest.fixture(scope="session")
 def sample_index(tmp_path_factory):
     """An index over the corpus that ships with the package."""
-    from askance.retrieval.build import build_index
+    from askance.retrieval.index.build import build_index
     from askance.sample import CORPUS
 
     folder = tmp_path_factory.mktemp("sample") / "index"
@@ -176,7 +176,7 @@ def sample_index(tmp_path_factory):
 def run(capsys, monkeypatch):
     """Runs a command; gives exit code, standard output and standard error."""
 
-    from askance.cli import main
+    from askance.cli.main import main
 
     def run(*words, columns=100):
         monkeypatch.setattr(sys, "argv", ["askance", *map(str, words)])

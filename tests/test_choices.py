@@ -7,7 +7,7 @@ import torch
 
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.models.hf.network import rows_of
-from askance.models.local.decode import Chooser
+from askance.inference.decoding import Chooser
 from tests.choices import watched_choices
 from tests.tolerances import tolerance
 

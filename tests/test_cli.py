@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from askance.runtime.trace_file import read_trace
+from askance.storage.trace_file import read_trace
 
 REPLIES = [
     {"text": " Fanny and Alexander was directed by Ingmar Bergman. Then", "doubts": {"Bergman": 0.3}},
@@ -176,7 +176,7 @@ def test_an_infinite_threshold_is_no_break_of_json(run, script, sample_index, tm
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_a_pipe_of_another_encoding_gets_utf_8(sample_index, encoding):
     def printed(*words):
-        command = [sys.executable, "-m", "askance.cli", *map(str, words)]
+        command = [sys.executable, "-m", "askance.cli.main", *map(str, words)]
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
         return subprocess.run(command, capture_output=True, env=environment, check=True).stdout.decode()
 
@@ -327,7 +327,7 @@ def interrupted(words, is_ready):
     """Starts a command, waits for `is_ready`, presses Ctrl-C; gives exit code and standard error."""
     # A shell that runs the tests in the background has them ignore interrupts, and their children too.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heed}; from askance.cli import main; main()"
+    code = f"{heed}; from askance.cli.main import main; main()"
     command = [sys.executable, "-c", code, *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

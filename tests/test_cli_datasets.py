@@ -5,8 +5,8 @@ import json
 import pytest
 from rich.console import Console
 
-from askance import cli_lists
-from askance.eval.datasets import DATASETS
+from askance.cli import lists
+from askance.evaluation.datasets import DATASETS
 
 
 def test_every_dataset_is_listed_with_files_licence_and_source(run):

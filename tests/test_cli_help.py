@@ -5,15 +5,15 @@ import shlex
 import pytest
 from typer.main import get_command
 
-from askance.cli import app
-from askance.cli_options import knobs_by_name, models_by_role
+from askance.cli.main import app
+from askance.cli.options import knobs_by_name, models_by_role
 from askance.core.knobs import described
-from askance.eval.datasets import DATASETS
-from askance.loading import RETRIEVERS
-from askance.models.kinds import parse_spec
+from askance.evaluation.datasets import DATASETS
+from askance.loaders import RETRIEVERS
+from askance.models.registry import parse_spec
 from askance.presets import open_preset
-from askance.train.reader.settings import ReaderSettings
-from askance.wire import DEFAULT_METHOD, METHODS, make_method
+from askance.training.reader.settings import ReaderSettings
+from askance.registry import DEFAULT_METHOD, METHODS, make_method
 
 
 def commands(group, path=()):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from askance.core.types import Answer, Citation, Passage
-from askance.eval.datasets import read_dataset
+from askance.evaluation.datasets import read_dataset
 from askance.models.scripted import Reply, ScriptedModel
 from tests.eval.datasets.test_files import FILES
 from tests.eval.hand_made import answered, record, written

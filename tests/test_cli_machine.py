@@ -15,7 +15,7 @@ ASK = ("ask", "Where?", "--method", "closed_book", "--model", "scripted")
 
 
 def askance(*words, before=None, **streams):
-    command = [sys.executable, "-m", "askance.cli", *map(str, words)]
+    command = [sys.executable, "-m", "askance.cli.main", *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
     return subprocess.run(command, text=True, env=environment, preexec_fn=before, check=False, **piped)

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from askance.cli_lists import NEEDS
-from askance.wire import METHODS, method_class
+from askance.cli.lists import NEEDS
+from askance.registry import METHODS, method_class
 
 
 @pytest.fixture

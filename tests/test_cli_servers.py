@@ -6,7 +6,7 @@ import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.models.scripted import Reply, ScriptedModel
-from askance.runtime.trace_file import read_trace
+from askance.storage.trace_file import read_trace
 
 ANSWER = " So the answer is the Rhine."
 TOWNS = ("Bonn", "Cairo", "Rome", "Paris")

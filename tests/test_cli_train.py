@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from askance.train.reader.training import Training
+from askance.training.reader.training import Training
 
 SOURCES = str(Path(__file__).parent.parent / "src")
 TINY = ["--set", "rank=4", "--set", "max_tokens=400", "--set", "rows_per_step=2"]
@@ -206,7 +206,7 @@ def test_killed_and_gone_on_with_it_ends_with_the_same_weights(run, dataset, qwe
         [
             sys.executable,
             "-m",
-            "askance.cli",
+            "askance.cli.main",
             *words,
             "--set",
             "checkpoint_minutes=0",

@@ -14,8 +14,8 @@ from askance.core.ports import Needs
 from askance.core.types import Answer
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.runtime.session import Budget
-from askance.runtime.trace_file import read_trace
+from askance.middleware.session import Budget
+from askance.storage.trace_file import read_trace
 
 
 @pytest.fixture
@@ -413,7 +413,7 @@ def test_objects_stand_wherever_names_do(tmp_path):
 
 
 def test_what_was_an_object_without_a_name_is_told_where_it_is_repeated(tmp_path):
-    from askance.runtime.trace_file import write_trace
+    from askance.storage.trace_file import write_trace
 
     given = {"models": ScriptedModel(), "retriever": ScriptedRetriever([])}
     result = EngineConfig(method=Echo(2), **given).open().ask("Who?")

@@ -11,22 +11,22 @@ import pytest
 from recipes.reader.mixture import RecipeSettings
 from typer.main import get_command
 
-from askance.cli import app
+from askance.cli.main import app
 from askance.core.trace import EVENT_TYPES
-from askance.eval.datasets import DATASETS, read_dataset
-from askance.eval.grid import read_grid
-from askance.eval.judging.citations import citation_scores
-from askance.eval.judging.facts import fact_scores
-from askance.eval.metrics import METRICS
-from askance.eval.metrics.answers import exact_match
-from askance.eval.summaries import Costs
-from askance.methods.airrag.wording import AirragWording
-from askance.methods.prompts import Wording
-from askance.models.kinds import MODEL_KINDS, parse_spec
+from askance.evaluation.datasets import DATASETS, read_dataset
+from askance.evaluation.run.grid import read_grid
+from askance.evaluation.judging.citations import citation_scores
+from askance.evaluation.judging.facts import fact_scores
+from askance.evaluation.metrics import METRICS
+from askance.evaluation.metrics.answers import exact_match
+from askance.evaluation.statistics.summaries import Costs
+from askance.methods.airrag.prompt_template import AirragWording
+from askance.methods.common.prompts import Wording
+from askance.models.registry import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
-from askance.train.reader.settings import ReaderSettings
-from askance.wire import METHODS, make_method, method_class, profiles_of
-from askance.wordings import AIRRAG_WORDINGS, WORDINGS, open_wording
+from askance.training.reader.settings import ReaderSettings
+from askance.registry import METHODS, make_method, method_class, profiles_of
+from askance.prompts import AIRRAG_WORDINGS, WORDINGS, open_wording
 from tests.eval.hand_made import record, written
 from tests.recipes.test_mixture import TASKS
 

@@ -13,12 +13,12 @@ import askance
 from askance.config import EngineConfig, open_engine
 from askance.core import extensions
 from askance.core.errors import InputError, UnknownName
-from askance.eval.datasets import read_dataset
-from askance.eval.metrics import open_metrics
-from askance.loading import load_encoder, load_model, open_retriever
-from askance.train.calibrate import calibrated_methods
-from askance.wire import make_method, plain_method
-from askance.wordings import open_wording
+from askance.evaluation.datasets import read_dataset
+from askance.evaluation.metrics import open_metrics
+from askance.loaders import load_encoder, load_model, open_retriever
+from askance.training.calibration.calibrate import calibrated_methods
+from askance.registry import make_method, plain_method
+from askance.prompts import open_wording
 
 MODULE = '''
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from askance.core.knobs import Knobs, SearchKnob, knob
 from askance.core.ports import Needs
 from askance.core.types import Answer, Question
-from askance.eval.datasets import Example
-from askance.methods.prompts import Wording
+from askance.evaluation.datasets import Example
+from askance.methods.common.prompts import Wording
 from askance.models.scripted import ScriptedModel
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.scripted import ScriptedRetriever
@@ -368,7 +368,7 @@ def test_the_example_package_runs_everywhere(installed, tmp_path):
 
     def run(*words):
         paths = os.pathsep.join([str(installed), *filter(None, sys.path)])
-        command = [sys.executable, "-m", "askance.cli", *map(str, words)]
+        command = [sys.executable, "-m", "askance.cli.main", *map(str, words)]
         environment = os.environ | {"PYTHONPATH": paths}
         ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr

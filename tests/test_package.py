@@ -48,7 +48,7 @@ def test_the_engine_can_be_wired_without_torch():
 
 def test_a_command_that_makes_no_engine_imports_neither_pydantic_nor_numpy():
     code = (
-        "import sys; from askance.cli import main\n"
+        "import sys; from askance.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "loaded = {'pydantic', 'numpy', 'asyncio', 'askance.config'} & set(sys.modules)\n"

@@ -6,8 +6,8 @@ from askance.config import open_engine
 from askance.core.errors import AskanceError, KnobError, PresetError, UnknownName
 from askance.methods.flare import Flare
 from askance.presets import OF_MODELS, open_preset, preset_text, shipped
-from askance.wire import make_method, read_settings, with_preset
-from askance.wordings import open_wording
+from askance.registry import make_method, read_settings, with_preset
+from askance.prompts import open_wording
 from tests.models.tiny import save_adapter
 
 AIRRAG = {

@@ -8,7 +8,7 @@ import pytest
 from askance.config import open_engine
 from askance.core.errors import BudgetTooSmall
 from askance.models.scripted import ScriptedModel
-from askance.wire import Engine, make_method, open_retriever
+from askance.registry import Engine, make_method, open_retriever
 
 REPLIES = [
     {"text": " Fanny and Alexander was directed by Ingmar Bergman. Then", "doubts": {"Bergman": 0.3}},

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from askance.core.types import Question
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Paragraph
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Grounds, Paragraph
 from askance.text.answers import sentences
 
 MOST_PER_BRIDGE = 5

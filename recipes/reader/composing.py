@@ -15,12 +15,12 @@ from math import sqrt
 
 from askance.core.ports import Model
 from askance.core.types import Hit, Question
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.methods.airrag.wording import REFUSAL
-from askance.methods.prompts import Layout
-from askance.train.reader.lesson import Lesson
-from askance.train.reader.reading import Reasoning, retrieval_answer, worked_answer
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
+from askance.methods.airrag.prompt_template import REFUSAL
+from askance.methods.common.prompts import Layout
+from askance.training.reader.lesson import Lesson
+from askance.training.reader.reading import Reasoning, retrieval_answer, worked_answer
 from recipes.reader.relations import (
     RELATIONS,
     comparison,

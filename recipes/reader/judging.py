@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from askance.core.ports import Model
 from askance.core.types import Passage, Prompt
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Paragraph, Triple
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Paragraph, Triple
 from askance.methods.selfrag.judging import LABELS, judgement_prompt
-from askance.train.reader.lesson import Lesson, reply
-from askance.train.reader.passages import Showing, as_hits, fitted
-from askance.train.reader.reading import reasoning
+from askance.training.reader.lesson import Lesson, reply
+from askance.training.reader.passages import Showing, as_hits, fitted
+from askance.training.reader.reading import reasoning
 from recipes.reader.composing import told_by
 from recipes.reader.relations import in_order, plain, same, statement
 

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from askance.core.knobs import knob
 from askance.core.types import Hit
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Triple
-from askance.methods.prompts import Layout
-from askance.train.reader.lesson import Lesson
-from askance.train.reader.mixture import Builder, grouped_by_paragraph
-from askance.train.reader.reading import to_the_end
-from askance.train.reader.settings import ReaderSettings
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Triple
+from askance.methods.common.prompts import Layout
+from askance.training.reader.lesson import Lesson
+from askance.training.reader.mixture import Builder, grouped_by_paragraph
+from askance.training.reader.reading import to_the_end
+from askance.training.reader.settings import ReaderSettings
 from recipes.reader import judging
 from recipes.reader.bridging import bridged
 from recipes.reader.composing import comparisons, on_parts, worded

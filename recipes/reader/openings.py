@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from askance.core.types import Question
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
 from askance.text.answers import sentence_spans
 from recipes.reader.relations import questions, same
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from askance.core.ports import Model
 from askance.core.types import Demo
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Triple
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Triple
 from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.wording import READER
-from askance.train.reader.lesson import Lesson, reply
-from askance.train.reader.passages import Showing, among_distractors
+from askance.methods.airrag.prompt_template import READER
+from askance.training.reader.lesson import Lesson, reply
+from askance.training.reader.passages import Showing, among_distractors
 from recipes.reader.relations import in_order, questions, role, same
 
 NOTHING = "None"

@@ -16,8 +16,8 @@ from askance.core.panics import panics_as
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
-from askance.methods.bounded import answer_within
-from askance.runtime.session import Budget, Session, SessionModel, SessionRetriever
+from askance.methods.common.token_limit import answer_within
+from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from askance import loading
+from askance import loaders
 from askance.ask import Engine, check_can_search
 from askance.core.errors import InputError, UnknownName, about
 from askance.core.extensions import check_port, spec_of
@@ -24,11 +24,11 @@ from askance.core.knobs import changed_knobs, parse_knobs
 from askance.core.notes import note
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
-from askance.models.kinds import suits_in_flight
+from askance.models.registry import suits_in_flight
 from askance.retrieval.reranking import split_reranker
-from askance.runtime.cache import CachedModel, CachedRetriever, Store
-from askance.runtime.session import Budget
-from askance.wire import DEFAULT_METHOD, choose_method, plain_method, ready_method
+from askance.middleware.cache import CachedModel, CachedRetriever, Store
+from askance.middleware.session import Budget
+from askance.registry import DEFAULT_METHOD, choose_method, plain_method, ready_method
 
 SCHEMA_VERSION = 1
 """The version of what files, traces and run folders hold of a configuration."""

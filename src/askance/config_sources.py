@@ -26,12 +26,12 @@ from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
-from askance.loading import encodes, is_kind
+from askance.loaders import encodes, is_kind
 from askance.presets import open_preset
-from askance.runtime.durable import unsealed
-from askance.runtime.session import Budget
-from askance.runtime.trace_file import read_trace
-from askance.wire import DEFAULT_METHOD, decided_by, prompts_knob
+from askance.storage.durable_files import unsealed
+from askance.middleware.session import Budget
+from askance.storage.trace_file import read_trace
+from askance.registry import DEFAULT_METHOD, decided_by, prompts_knob
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"

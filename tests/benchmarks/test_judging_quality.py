@@ -8,9 +8,9 @@ import pytest
 from benchmarks.judging_quality import area, ask, compare, main, of_articles, refusals, relevance
 
 from askance.core.types import Question
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Paragraph
-from askance.methods.airrag.wording import REFUSAL
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Grounds, Paragraph
+from askance.methods.airrag.prompt_template import REFUSAL
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import near
 

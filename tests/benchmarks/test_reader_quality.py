@@ -5,7 +5,7 @@ import json
 import pytest
 from benchmarks.reader_quality import is_well_formed, main
 
-from askance.eval.recorded_run import read_run
+from askance.evaluation.run.recorded_run import read_run
 from askance.models.scripts import read_replies
 
 

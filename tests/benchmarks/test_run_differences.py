@@ -8,8 +8,8 @@ from benchmarks.run_differences import TOLERANCE, gap, repeated, run_differences
 
 from askance.core.trace import Trace, WordSignal
 from askance.core.types import Usage
-from askance.eval.metrics import open_metrics
-from askance.eval.recorded_run import claimed, open_run, read_run
+from askance.evaluation.metrics import open_metrics
+from askance.evaluation.run.recorded_run import claimed, open_run, read_run
 from tests.eval.hand_made import record, run_of, settings, written
 from tests.tolerances import near
 

@@ -11,7 +11,7 @@ from benchmarks.threshold_picture import Curve, picture
 
 from askance.core.errors import InputError
 from askance.core.trace import Trace
-from askance.eval.summaries import scores_of
+from askance.evaluation.statistics.summaries import scores_of
 from askance.methods.selfrag.tokens import KEEP_USING, NO_SEARCH, SEARCH
 from askance.models.scripted import ScriptedModel
 from benchmarks import grids

@@ -7,7 +7,7 @@ from benchmarks.grids import folder_name
 from benchmarks.side_by_side import CELLS, main, methods_of
 
 from askance.core.errors import InputError, UnknownName
-from askance.eval.recorded_run import RECORDS, read_run
+from askance.evaluation.run.recorded_run import RECORDS, read_run
 from benchmarks import grids
 
 

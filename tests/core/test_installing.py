@@ -13,7 +13,7 @@ import pytest
 from askance.core import installing
 from askance.core.errors import MissingExtra
 from askance.core.installing import ENGINE, embedded_line, install_line, pip_line
-from askance.eval.metrics import METRICS
+from askance.evaluation.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ import pytest
 
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import Knobs, describe_type, knob, name_of, parse_knobs, short_repr
-from askance.methods.dragin import Dragin
+from askance.methods.dragin.method import Dragin
 from askance.reproductions.baselines import FlareToken
 from askance.reproductions.dragin import DraginAuthors
 

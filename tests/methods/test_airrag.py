@@ -4,7 +4,7 @@ import pytest
 
 from askance.core.errors import KnobError, ModelFailure
 from askance.core.types import Passage, Question
-from askance.eval.metrics.answers import exact_match
+from askance.evaluation.metrics.answers import exact_match
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import (

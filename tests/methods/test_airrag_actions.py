@@ -8,10 +8,10 @@ from askance.core.errors import KnobError, LimitReached, MissingAbility, Unknown
 from askance.methods.airrag.knobs import ALL, FULL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.baselines import ClosedBook
-from askance.methods.dragin import Dragin
+from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
-from askance.wire import make_method
+from askance.registry import make_method
 from tests.methods.bridge import calls, decisions, nodes, playing, run, spent
 
 

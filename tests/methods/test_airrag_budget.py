@@ -13,7 +13,7 @@ from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
 from askance.methods.airrag.knobs import ALL, WITHOUT_ANALYSIS
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.airrag.searching import Searching
+from askance.methods.airrag.tree_search import Searching
 from askance.methods.airrag.state import DA
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

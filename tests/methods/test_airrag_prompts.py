@@ -16,7 +16,7 @@ from askance.methods.airrag.prompts import (
     parse_final,
     parse_queries,
 )
-from askance.methods.airrag.wording import OWN, REFUSAL
+from askance.methods.airrag.prompt_template import OWN, REFUSAL
 from askance.models.scripted import ScriptedModel
 
 QUESTION = Question("q", "Which sea does the river\nof Pisa flow into?")

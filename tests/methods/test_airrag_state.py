@@ -11,7 +11,7 @@ from askance.core.types import Demo, Hit, Passage
 from askance.methods.airrag.knobs import ALL, FULL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State, is_same
-from askance.methods.dragin import Dragin
+from askance.methods.dragin.method import Dragin
 
 QUESTION = "Where does the creek under the bridge end?"
 HITS = tuple(Hit(Passage(id, id, id), 1 / rank, rank) for rank, id in enumerate("ab", start=1))

@@ -24,14 +24,14 @@ from askance.methods.airrag.knobs import LITE, Actions
 from askance.methods.airrag.method import Airrag
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.blender import OF_THE_PAPER, Blender
-from askance.methods.dragin import Dragin
-from askance.methods.members import Members
-from askance.methods.prompts import PLAIN
+from askance.methods.dragin.method import Dragin
+from askance.methods.common.members import Members
+from askance.methods.common.prompts import PLAIN
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.runtime.session import Budget
-from askance.wire import make_method, with_preset
+from askance.middleware.session import Budget
+from askance.registry import make_method, with_preset
 from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, playing, run
 from tests.methods.test_bounded import num_read
 from tests.tolerances import near

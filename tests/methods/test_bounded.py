@@ -14,12 +14,12 @@ from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger, has_roo
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage, Question
 from askance.methods.baselines import FixedSentence, Single
-from askance.methods.prompts import Wording, answer_prompt
+from askance.methods.common.prompts import Wording, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
 from askance.reproductions.baselines import SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.wire import METHODS, make_method, method_class
+from askance.registry import METHODS, make_method, method_class
 
 QUESTION = Question("q", "Which sea does the Arno flow into?", demos=())
 PASSAGES = tuple(

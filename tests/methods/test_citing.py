@@ -16,12 +16,12 @@ from askance.core.types import Passage, Question
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.blender import Blender
-from askance.methods.dragin import Dragin
-from askance.methods.dragin_paper import DraginPaper
+from askance.methods.dragin.method import Dragin
+from askance.methods.dragin.paper_reading import DraginPaper
 from askance.methods.flare import Flare
 from askance.methods.iterdrag import Iterdrag
-from askance.methods.members import Members
-from askance.methods.searching import QueryMode
+from askance.methods.common.members import Members
+from askance.methods.common.searching import QueryMode
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
@@ -33,8 +33,8 @@ from askance.reproductions.baselines import (
 )
 from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.serve.live_view import LiveView
-from askance.serve.terminal import print_trace
+from askance.terminal.live_view import LiveView
+from askance.terminal.trace_view import print_trace
 
 QUESTION = Question("q", "Who painted the harbour of Whitby?")
 KANE = Passage("k", "Ruth Kane", "Ruth Kane was a painter. She painted the harbour of Whitby in 1931.")

@@ -10,11 +10,11 @@ from askance.core.errors import MissingAbility
 from askance.core.ports import Run, WrappedModel
 from askance.core.trace import Attended, Decided, Generated, Searched, Trace, WordSignal
 from askance.core.types import Demo, Passage, Question, Span
-from askance.methods.dragin import Dragin
-from askance.methods.dragin_paper import DraginPaper
+from askance.methods.dragin.method import Dragin
+from askance.methods.dragin.paper_reading import DraginPaper
 from askance.methods.flare import Flare
-from askance.methods.prompts import OWN as WORDING
-from askance.methods.prompts import Wording
+from askance.methods.common.prompts import OWN as WORDING
+from askance.methods.common.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import DraginAuthors

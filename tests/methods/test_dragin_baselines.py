@@ -6,7 +6,7 @@ import pytest
 
 from askance.ask import ask
 from askance.core.types import Passage, Question
-from askance.methods.prompts import Wording
+from askance.methods.common.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
     ClosedBookAuthors,

@@ -9,7 +9,7 @@ from askance.ask import ask
 from askance.core.errors import MissingAbility
 from askance.core.trace import Attended, Searched
 from askance.core.types import Passage, Question
-from askance.methods.dragin import Dragin
+from askance.methods.dragin.method import Dragin
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.readings import dragin

@@ -11,16 +11,16 @@ import pytest
 from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
-from askance.methods.dragin import Dragin
-from askance.methods.dragin_paper import DraginPaper
-from askance.methods.looking import Look
-from askance.methods.prompts import DEMOS, PLAIN, Wording
+from askance.methods.dragin.method import Dragin
+from askance.methods.dragin.paper_reading import DraginPaper
+from askance.methods.dragin.attention_map import Look
+from askance.methods.common.prompts import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
-from askance.train.calibrate import calibrate
-from askance.wire import load_linguistics, make_method
+from askance.training.calibration.calibrate import calibrate
+from askance.registry import load_linguistics, make_method
 from tests.methods.readings import dragin
 from tests.tolerances import near
 

@@ -14,7 +14,7 @@ import pytest
 from askance.core.ports import Run
 from askance.core.trace import Trace, WordSignal
 from askance.core.types import Question
-from askance.methods.prompts import OWN
+from askance.methods.common.prompts import OWN
 from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import (
     DraginAuthors,

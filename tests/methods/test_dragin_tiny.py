@@ -20,7 +20,7 @@ from benchmarks.replay_reference import make_method
 from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Question
-from askance.methods.prompts import OWN
+from askance.methods.common.prompts import OWN
 from askance.reproductions.answering import Answering
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics

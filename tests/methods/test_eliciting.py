@@ -9,7 +9,7 @@ from askance.core.trace import Generated
 from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.flare import Flare
-from askance.methods.prompts import Wording
+from askance.methods.common.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
     ClosedBookAuthors,

@@ -9,7 +9,7 @@ from askance.ask import ask
 from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Generation, Passage, Question, Token
-from askance.methods.prompts import Wording
+from askance.methods.common.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.answering import Answering
 from askance.reproductions.baselines import FlareEntity

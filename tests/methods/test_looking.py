@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import GenerateRequest, Question, Sampling, Want
-from askance.methods.looking import (
+from askance.methods.dragin.attention_map import (
     Look,
     own_look,
     place_of,
@@ -17,7 +17,7 @@ from askance.methods.looking import (
     token_texts,
     weightiest,
 )
-from askance.methods.prompts import answer_prompt
+from askance.methods.common.prompts import answer_prompt
 from askance.text.linguistics import OWN, WORD, Linguistics
 from tests.tolerances import near
 

@@ -11,8 +11,8 @@ from askance.core.trace import UPPER_BOUND
 from askance.core.types import Passage, Question
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.serve.terminal import spending_line, usage_line
-from askance.wire import METHODS, load_model, make_method, method_class
+from askance.terminal.trace_view import spending_line, usage_line
+from askance.registry import METHODS, load_model, make_method, method_class
 
 QUESTION = Question("q", "Which river is red?")
 FOUND = tuple(Passage(f"p{number}", "Rivers", f"River {number} is red.") for number in range(3))

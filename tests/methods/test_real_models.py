@@ -7,9 +7,9 @@ import pytest
 from askance.ask import ask
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
-from askance.methods.members import Members
+from askance.methods.common.members import Members
 from askance.retrieval.bm25 import open_index
-from askance.wire import METHODS, make_method, method_class
+from askance.registry import METHODS, make_method, method_class
 from tests.choices import watched_choices
 
 QUESTION = Question("q", "In which city was the director of Fanny and Alexander born?", demos=())

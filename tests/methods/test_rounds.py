@@ -9,7 +9,7 @@ from askance.core.errors import KnobError
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question, Token
 from askance.methods.baselines import FixedLength, FixedSentence
-from askance.methods.prompts import Wording
+from askance.methods.common.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import AnswerEnd

@@ -26,7 +26,7 @@ from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.selfrag import SelfragAuthors
 from askance.reproductions.selfrag_reading import inverted_share
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.wire import make_method
+from askance.registry import make_method
 from tests.methods.reflecting_code import (
     ARNO,
     CLOSED,

@@ -28,7 +28,7 @@ from askance.models.scripted import ScriptedModel
 from askance.reproductions.selfrag import SelfragAuthors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.wire import load_model
+from askance.registry import load_model
 from tests.choices import watched_choices
 from tests.methods.micro_language import learnt_model, passage
 from tests.methods.reflecting import cited, tried

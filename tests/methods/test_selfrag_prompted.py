@@ -5,7 +5,7 @@ import math
 import pytest
 
 from askance.core.types import Passage, Question
-from askance.methods.prompts import Wording
+from askance.methods.common.prompts import Wording
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     FULLY,

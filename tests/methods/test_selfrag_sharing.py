@@ -11,7 +11,7 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom
 from askance.core.trace import Generated, ScoredOptions, Trace
 from askance.core.types import Hit, Passage
-from askance.methods.prompts import Wording
+from askance.methods.common.prompts import Wording
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from askance.core.types import Chat, Cut, GenerateRequest, Raw, Sampling, Span, Turn, Want
-from askance.wire import load_model
+from askance.registry import load_model
 
 RAW = Raw((Span("Where is it?"),))
 CHAT = Chat((Turn("system", (Span("Be brief."),)), Turn("user", (Span("Where is it?"),))))

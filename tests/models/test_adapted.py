@@ -11,7 +11,7 @@ from askance.core.errors import InputError, ModelSpecError
 from askance.models.hf.adapter import merge, open_adapter
 from askance.models.hf.load import load_parts
 from askance.models.loaders import load_adapted
-from askance.wire import load_model
+from askance.registry import load_model
 
 
 @pytest.fixture(scope="module")

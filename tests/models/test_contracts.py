@@ -6,7 +6,7 @@ from tests.contracts.model_contract import ModelContract
 
 from askance.core.types import Chat, Raw, Span, Turn
 from askance.models.scripted import ScriptedModel
-from askance.wire import load_model
+from askance.registry import load_model
 
 
 class TestScripted(ModelContract):

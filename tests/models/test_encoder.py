@@ -13,7 +13,7 @@ from tests.tolerances import assert_near
 from askance.core.errors import AskanceError, MissingExtra, ModelFailure, ModelSpecError, UnknownName
 from askance.core.installing import install_line, pip_line
 from askance.models import bundled as module
-from askance.models.kinds import load_encoder
+from askance.models.registry import load_encoder
 
 
 def embed(encoder, *texts, kind="text"):

@@ -6,7 +6,7 @@ import pytest
 from tests.contracts.entailment_contract import EntailmentContract
 
 from askance.core.errors import KnobError, ModelSpecError, UnknownName
-from askance.models.kinds import load_entailment
+from askance.models.registry import load_entailment
 from askance.models.scripted import ScriptedEntailment
 
 

@@ -9,7 +9,7 @@ from tests.tolerances import assert_near
 
 from askance.models.hf.attention import ATTENTION_NAME
 from askance.models.hf.network import Network
-from askance.runtime.batch import Batch
+from askance.inference.batch import Batch
 
 SLIDING = {"sliding_window": 4}
 MOE = {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
@@ -137,7 +137,7 @@ def test_others_beside_it_change_nothing(both):
 
 def test_a_prompt_in_pieces_gives_the_same(both, monkeypatch):
     network, weights, logits = both
-    monkeypatch.setattr("askance.runtime.batch.PASS_TOKENS", 5)
+    monkeypatch.setattr("askance.inference.batch.PASS_TOKENS", 5)
     request = Fixed(PROMPT)
     computed(network, request, Fixed(range(40, 49)))
     check(request, weights, logits)

@@ -17,7 +17,7 @@ from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLo
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.hf import HfModel, load_hf
 from askance.models.hf.network import rows_of
-from askance.models.local.decode import Chooser, check_sampling
+from askance.inference.decoding import Chooser, check_sampling
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")

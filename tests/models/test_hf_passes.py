@@ -7,7 +7,7 @@ from tests.tolerances import assert_near
 from torch import nn
 
 from askance.models.hf.network import Network
-from askance.runtime.backend import Feed
+from askance.inference.backend import Feed
 
 BEGINNINGS = (9, 30, 4)
 NUM_STEPS = 3

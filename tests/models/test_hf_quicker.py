@@ -9,7 +9,7 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from askance.core.notes import noted
 from askance.models import loaders
 from askance.models.hf import load_hf
-from askance.models.kinds import MODEL_KINDS
+from askance.models.registry import MODEL_KINDS
 
 ASK = ("ask", "The cat?", "--method", "closed_book", "--set", "max_tokens=2", "--prompts", "plain")
 

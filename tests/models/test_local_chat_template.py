@@ -14,7 +14,7 @@ from askance.core.types import Chat, Span, Turn
 from askance.models.local import chat_template
 from askance.models.local.chat_template import ChatTemplate
 from askance.models.local.encoding import Encoding
-from askance.models.local.vocabulary import Vocabulary
+from askance.inference.vocabulary import Vocabulary
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.models.test_local_prompt import TOKENIZERS, VOCABULARIES, both
 
-from askance.models.local.vocabulary import Detokeniser
+from askance.inference.vocabulary import Detokeniser
 
 many = settings(max_examples=200, deadline=None)
 ids_of_any_kind = st.lists(st.integers(3, len(TOKENIZERS["byte level"]) - 1), max_size=30)

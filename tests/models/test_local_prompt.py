@@ -11,7 +11,7 @@ from tests.models.tiny import byte_level_tokenizer, hostile_alphabet, sentencepi
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
 from askance.models.local.encoding import Encoding
-from askance.models.local.vocabulary import Vocabulary
+from askance.inference.vocabulary import Vocabulary
 
 TOKENIZERS = {"sentencepiece": sentencepiece_tokenizer(), "byte level": byte_level_tokenizer()}
 VOCABULARIES = {

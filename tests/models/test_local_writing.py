@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Cut, Sampling, Token
-from askance.models.local.decode import Writing
+from askance.inference.decoding import Writing
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from askance.core.errors import (
 )
 from askance.core.types import Want
 from askance.models.scripted import ScriptedModel
-from askance.runtime.retry import Patience, RetryingModel
+from askance.middleware.retry import Patience, RetryingModel
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, event, model_of, told, write
 
-from askance import wire
+from askance import registry
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
 from askance.core.types import Question, Want
-from askance.loading import load_model
+from askance.loaders import load_model
 from askance.methods.baselines import ClosedBook
 from askance.models.openai import connection
 from askance.models.openai.events import MOST_TOKENS, Usage, read_event
 from askance.models.openai.failures import after_seconds
 from askance.models.scripted import ScriptedModel
-from askance.runtime.trace_file import read_trace, write_trace
+from askance.storage.trace_file import read_trace, write_trace
 
 HUGE, DIGITS = 10**400, "9" * 5000
 """A number that no float holds, and one with more digits than Python reads."""

@@ -14,7 +14,7 @@ from askance.core.notes import noted, shown_by
 from askance.core.types import Want
 from askance.models.openai.options import SERVERS
 from askance.models.scripted import ScriptedModel
-from askance.wire import load_model
+from askance.registry import load_model
 
 FOUND = {
     "ollama-0.12.11": {"continuation": "1", "top_logprobs": "20", "context": "8192"},

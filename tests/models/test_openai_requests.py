@@ -23,9 +23,9 @@ from askance.core.notes import noted
 from askance.core.trace import Trace
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Want, untrusted
 from askance.models.scripted import ScriptedModel
-from askance.runtime.cache import CachedModel, Store
-from askance.runtime.session import Budget, Session, SessionModel
-from askance.wire import load_model
+from askance.middleware.cache import CachedModel, Store
+from askance.middleware.session import Budget, Session, SessionModel
+from askance.registry import load_model
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.models.served import ALL, RAW, event, model_of, texts, told, write
 
 from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable
 from askance.core.types import GenerateRequest, Sampling, Want
-from askance.loading import load_model
+from askance.loaders import load_model
 from askance.models.scripted import ScriptedModel
 
 

@@ -6,9 +6,9 @@ import pytest
 from recipes.reader.bridging import MOST_PER_BRIDGE, bridged, noun_phrase
 
 from askance.core.types import Question
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Paragraph
-from askance.train.reader.reading import reasoning
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Grounds, Paragraph
+from askance.training.reader.reading import reasoning
 
 
 @pytest.mark.parametrize(

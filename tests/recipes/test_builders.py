@@ -9,16 +9,16 @@ from recipes.reader.composing import comparisons, on_parts, parts, worded
 from recipes.reader.splitting import following_up, splitting, summing_up
 
 from askance.core.types import Chat, Demo, Question, Raw
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Step, Triple
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Grounds, Step, Triple
 from askance.methods.airrag.prompts import Prompts, parse_queries
-from askance.methods.airrag.wording import READER, REFUSAL
-from askance.methods.labels import label_options
-from askance.methods.prompts import PLAIN, answer_prompt
+from askance.methods.airrag.prompt_template import READER, REFUSAL
+from askance.methods.common.labels import label_options
+from askance.methods.common.prompts import PLAIN, answer_prompt
 from askance.methods.selfrag.judging import LABELS
 from askance.text.answers import has_answer
-from askance.train.reader.passages import Showing, as_hits
-from askance.train.reader.reading import (
+from askance.training.reader.passages import Showing, as_hits
+from askance.training.reader.reading import (
     from_memory,
     from_passages,
     on_paragraph,

@@ -6,8 +6,8 @@ import pytest
 from recipes.reader.composing import worded
 from recipes.reader.relations import comparison, conclusions
 
-from askance.eval.datasets.grounds import Grounds, Triple
-from askance.train.reader.reading import reasoning
+from askance.evaluation.datasets.grounds import Grounds, Triple
+from askance.training.reader.reading import reasoning
 from tests.train.reader.lessons import FILM
 
 HEIDI, FURY = Triple("Heidi (film)", "director", "Allan Dwan"), Triple("Fury", "director", "Fritz Lang")

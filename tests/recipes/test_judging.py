@@ -6,9 +6,9 @@ from dataclasses import replace
 from recipes.reader import judging
 
 from askance.core.types import Passage
-from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
+from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
 from askance.methods.selfrag.judging import judgement_prompt
-from askance.train.reader.passages import Showing
+from askance.training.reader.passages import Showing
 from tests.recipes.test_builders import FILM, WHOLE, many
 from tests.train.reader.lessons import (
     ARGON,

@@ -8,8 +8,8 @@ from recipes.reader.mixture import RecipeBuilder, RecipeSettings
 
 from askance.core.errors import InputError
 from askance.core.types import Question, Raw
-from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.mixture import mixture
+from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
+from askance.training.reader.mixture import mixture
 from tests.train.reader.lessons import (
     ARGON,
     BOTH,

@@ -6,7 +6,7 @@ import pytest
 from recipes.reader.composing import comparisons
 from recipes.reader.openings import opened, opening_facts
 
-from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
+from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
 from tests.train.reader.lessons import FILM, PISA
 
 

@@ -7,9 +7,9 @@ from recipes.reader.composing import worded
 from recipes.reader.relations import in_order, plain, questions, role, same, statement
 
 from askance.core.types import Question
-from askance.eval.datasets import Example
-from askance.eval.datasets.grounds import Grounds, Paragraph, Triple
-from askance.train.reader.reading import reasoning
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
+from askance.training.reader.reading import reasoning
 from tests.train.reader.lessons import ARGON, FILM, TOWER
 
 

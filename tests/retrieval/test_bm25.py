@@ -10,9 +10,9 @@ from tests.tolerances import near, tolerance
 from askance.core.errors import RetrieverFailure
 from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
-from askance.retrieval.build import build_index
-from askance.retrieval.draft import open_draft
-from askance.retrieval.lexical import Analysis
+from askance.retrieval.index.build import build_index
+from askance.retrieval.index.draft import open_draft
+from askance.retrieval.index.lexical import Analysis
 
 
 def index_of(folder, passages, analysis=Analysis()):

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tests.retrieval.conftest import snapshot
 
 from askance.core.errors import BadIndex, DocumentError
-from askance.retrieval import build
-from askance.retrieval.build import build_index
-from askance.retrieval.store import open_store
+from askance.retrieval.index import build
+from askance.retrieval.index.build import build_index
+from askance.retrieval.index.store import open_store
 
 
 def counts(report):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.documents import Document, Skipped, read_documents
+from askance.retrieval.index.documents import Document, Skipped, read_documents
 
 
 def read(*paths, **options):

@@ -16,10 +16,10 @@ from tests.retrieval.conftest import rows_file, snapshot
 
 from askance.core.errors import BadIndex
 from askance.retrieval import draft as draft_module
-from askance.retrieval.build import build_index
-from askance.retrieval.draft import open_draft
-from askance.retrieval.lexical import Analysis
-from askance.retrieval.store import open_store
+from askance.retrieval.index.build import build_index
+from askance.retrieval.index.draft import open_draft
+from askance.retrieval.index.lexical import Analysis
+from askance.retrieval.index.store import open_store
 
 NUM_ROWS = 1500
 
@@ -301,8 +301,8 @@ def test_a_killed_writer_holds_no_lock(tmp_path):
     script = """
     import os, signal, sys
     from pathlib import Path
-    from askance.retrieval.lexical import Analysis
-    from askance.retrieval.draft import open_draft
+    from askance.retrieval.index.lexical import Analysis
+    from askance.retrieval.index.draft import open_draft
     with open_draft(Path(sys.argv[1]), Analysis()):
         os.kill(os.getpid(), signal.SIGKILL)
     """

@@ -12,9 +12,9 @@ from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vec
 
 from askance.core.errors import BadIndex, ModelFailure
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval.build import build_index
+from askance.retrieval.index.build import build_index
 from askance.retrieval.dense import open_dense
-from askance.retrieval.store import open_store
+from askance.retrieval.index.store import open_store
 
 BUILD = """
 import sys

@@ -13,9 +13,9 @@ from tests.retrieval.vectors import CountingEncoder, FixedEncoder, check_vectors
 
 from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailure
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval import build
-from askance.retrieval.build import build_index
-from askance.retrieval.store import VECTORS, EncoderNote, generation_folder, read_manifest
+from askance.retrieval.index import build
+from askance.retrieval.index.build import build_index
+from askance.retrieval.index.store import VECTORS, EncoderNote, generation_folder, read_manifest
 
 ROW_BYTES = 16 * 4
 

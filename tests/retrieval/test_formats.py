@@ -8,8 +8,8 @@ import pytest
 
 from askance.core.errors import MissingExtra
 from askance.core.installing import install_line
-from askance.retrieval import formats
-from askance.retrieval.formats import Unreadable
+from askance.retrieval.index import formats
+from askance.retrieval.index.formats import Unreadable
 
 PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</script></head>
 <body><nav><a href="/">Home</a></nav><article><h1>Rivers of Germany</h1>

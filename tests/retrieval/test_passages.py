@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.retrieval.documents import Document
-from askance.retrieval.passages import cut_passages
+from askance.retrieval.index.documents import Document
+from askance.retrieval.index.passages import cut_passages
 
 
 def cut(text, id="doc", is_row=False):

@@ -23,7 +23,7 @@ from askance.core.errors import (
 )
 from askance.core.installing import install_line
 from askance.core.types import Passage
-from askance.loading import encodes, is_kind, open_retriever
+from askance.loaders import encodes, is_kind, open_retriever
 from askance.retrieval.reranking import RerankedRetriever, load_reranker, split_reranker
 from askance.retrieval.scripted import ScriptedRetriever
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.formats import read_jsonl, read_tsv
+from askance.retrieval.index.formats import read_jsonl, read_tsv
 
 
 def jsonl(folder, content):

@@ -16,10 +16,10 @@ from tests.retrieval.conftest import snapshot
 from askance.core.errors import AskanceError, BadIndex, RetrieverFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
-from askance.retrieval.build import build_index
+from askance.retrieval.index.build import build_index
 from askance.retrieval.dense import open_dense
-from askance.retrieval.lexical import Analysis
-from askance.retrieval.store import SCHEMA_VERSION, open_store
+from askance.retrieval.index.lexical import Analysis
+from askance.retrieval.index.store import SCHEMA_VERSION, open_store
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_panic_of_tantivy_is_an_error_of_the_index(larger, monkeypatch):
     def panic(*given, **named):
         raise Panic("range end index 19433 out of range")
 
-    from askance.retrieval import lexical
+    from askance.retrieval.index import lexical
 
     opened = open_index(larger)
     monkeypatch.setattr(lexical, "_unpack", panic)
@@ -254,7 +254,7 @@ def test_an_open_index_stays_as_it_is_when_a_build_replaces_it(index, tmp_path, 
 
 
 def test_opening_follows_a_build_that_gets_in_between(index, tmp_path, write_rows, monkeypatch):
-    from askance.retrieval import store
+    from askance.retrieval.index import store
 
     stale = store.read_manifest(index)
     build_index([write_rows(tmp_path / "rows.jsonl", ("a", "new river"))], index)
@@ -269,6 +269,6 @@ def run(script):
 
 
 def test_reading_documents_imports_no_package_that_it_does_not_need():
-    modules = "askance.retrieval.passages, askance.retrieval.documents, askance.retrieval.scripted"
+    modules = "askance.retrieval.index.passages, askance.retrieval.index.documents, askance.retrieval.scripted"
     names = "{'tantivy', 'pypdfium2', 'trafilatura', 'lxml'}"
     assert run(f"import sys, {modules}; print({names} & set(sys.modules))").stdout == "set()\n"

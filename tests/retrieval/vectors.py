@@ -8,7 +8,7 @@ from tests.tolerances import assert_near
 
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.dense import open_dense
-from askance.retrieval.store import LEDGER, VECTORS, generation_folder, open_store
+from askance.retrieval.index.store import LEDGER, VECTORS, generation_folder, open_store
 
 
 class CountingEncoder(ScriptedEncoder):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.methods.looking import token_offsets
+from askance.methods.dragin.attention_map import token_offsets
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=40)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from askance.core.abreast import abreast
+from askance.core.concurrency import abreast
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
 from askance.core.knobs import Knobs, knob
 from askance.core.ports import Method, Model, Needs, Run
@@ -15,11 +15,11 @@ from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosin
 from askance.methods.airrag.method import Airrag, AirragLite, with_sources
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.state import State, each_once
-from askance.methods.airrag.wording import OWN, AirragWording
+from askance.methods.airrag.prompt_template import OWN, AirragWording
 from askance.methods.baselines import Single
-from askance.methods.bounded import NotedRetriever
+from askance.methods.common.token_limit import NotedRetriever
 from askance.methods.iterdrag import Iterdrag
-from askance.methods.members import Members, answer_of, check_all, joined_needs
+from askance.methods.common.members import Members, answer_of, check_all, joined_needs
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
 

@@ -9,7 +9,7 @@ from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Want
-from askance.methods.writing import WritesAnswer
+from askance.methods.common.generation_state import WritesAnswer
 from askance.text.answers import SentenceEnd
 from askance.text.linguistics import token_words
 

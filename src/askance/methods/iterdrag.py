@@ -24,10 +24,10 @@ from askance.core.types import (
     Span,
     untrusted,
 )
-from askance.methods.bounded import Bounded
-from askance.methods.finishing import cited, plain_of, settled
-from askance.methods.prompts import EXAMPLES as WORKED
-from askance.methods.prompts import (
+from askance.methods.common.token_limit import Bounded
+from askance.methods.common.finishing import cited, plain_of, settled
+from askance.methods.common.prompts import EXAMPLES as WORKED
+from askance.methods.common.prompts import (
     Layout,
     chat_turns,
     in_layout,
@@ -36,7 +36,7 @@ from askance.methods.prompts import (
     passage_text,
     question_spans,
 )
-from askance.methods.searching import num_in_room, num_shown, search_as_fits, search_for
+from askance.methods.common.searching import num_in_room, num_shown, search_as_fits, search_for
 from askance.text.answers import normalise_answer, short_answer
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"

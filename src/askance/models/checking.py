@@ -22,7 +22,7 @@ from askance.core.types import (
     Until,
     Want,
 )
-from askance.models.kinds import options_in, parse_spec, readying
+from askance.models.registry import options_in, parse_spec, readying
 from askance.models.openai.options import trying
 from askance.models.openai.reading import entropy_bounds
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from askance.core.errors import ModelSpecError
 from askance.core.notes import doing, note
-from askance.runtime.durable import sync
+from askance.storage.durable_files import sync
 
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _MEGABYTES = 600

@@ -34,7 +34,7 @@ from askance.core.types import (
     as_spans,
 )
 from askance.models import scripts
-from askance.models.local.decode import Writing, check_sampling
+from askance.inference.decoding import Writing, check_sampling
 from askance.models.scripts import Reply
 from askance.text.linguistics import content_words
 

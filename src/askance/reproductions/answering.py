@@ -24,10 +24,10 @@ from askance.core.types import (
     Want,
     untrusted,
 )
-from askance.methods.bounded import Bounded
-from askance.methods.finishing import cited_as_written, decide_to_elicit, plain_of
-from askance.methods.looking import is_control
-from askance.methods.prompts import OWN, Wording, example_spans, numbered
+from askance.methods.common.token_limit import Bounded
+from askance.methods.common.finishing import cited_as_written, decide_to_elicit, plain_of
+from askance.methods.dragin.attention_map import is_control
+from askance.methods.common.prompts import OWN, Wording, example_spans, numbered
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics

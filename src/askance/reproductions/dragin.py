@@ -14,8 +14,8 @@ from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, ShowsPieces
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
-from askance.methods.looking import weightiest
-from askance.methods.searching import QueryMode, TriggerMode, query_in_words
+from askance.methods.dragin.attention_map import weightiest
+from askance.methods.common.searching import QueryMode, TriggerMode, query_in_words
 from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
 
 _LLAMA2_NEWLINE_ID = 13

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.abreast import abreast
+from askance.core.concurrency import abreast
 from askance.core.errors import MissingAbility
 from askance.core.knobs import SearchKnob, knob
 from askance.core.ports import Model, Needs, Run

@@ -11,8 +11,8 @@ from askance.core.ports import Encoder, Retriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.bm25 import Bm25Retriever
 from askance.retrieval.ranking import best_hits, check_k
-from askance.retrieval.store import Store, open_store
-from askance.retrieval.vectors import FlatIndex, checked
+from askance.retrieval.index.store import Store, open_store
+from askance.retrieval.index.vectors import FlatIndex, checked
 from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100

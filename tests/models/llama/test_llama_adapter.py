@@ -13,7 +13,7 @@ from tests.tolerances import near
 from askance.core.errors import ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import load_gguf
-from askance.wire import load_model, make_method, with_preset
+from askance.registry import load_model, make_method, with_preset
 
 BOUND = "one layer, keys and values", "float16"
 RANK, ALPHA = 4, 16.0

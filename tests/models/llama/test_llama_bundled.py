@@ -26,7 +26,7 @@ from askance.models.llama_cpp.lora import read_lora, write_lora
 from askance.models.llama_cpp.packing import pack
 from askance.models.llama_cpp.weights import Weights
 from askance.models.loaders import bundled as load
-from askance.wire import load_model
+from askance.registry import load_model
 
 ALL = Want(logprob=True, entropy=True, attention="heads")
 

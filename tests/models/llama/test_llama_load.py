@@ -19,7 +19,7 @@ from askance.core.errors import (
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel, load_gguf, weights
 from askance.models.llama_cpp.weights import Weights
-from askance.wire import load_model
+from askance.registry import load_model
 
 
 def test_a_specification(gguf_files):
@@ -92,7 +92,7 @@ def test_nothing_is_printed(gguf_files):
     code = f"""
 import asyncio
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
-from askance.wire import load_model
+from askance.registry import load_model
 model = load_model("gguf:{gguf_files["llama"][0]}")
 request = GenerateRequest(Raw(((5, 6),)), Sampling(3), Want(attention="mean"), key=("a",))
 asyncio.run(model.generate(request))

@@ -17,7 +17,7 @@ from askance.models.bundled import gguf_path
 from askance.models.llama_cpp import load_gguf
 from askance.models.openai.options import SERVERS
 from askance.models.openai.reading import entropy_bounds
-from askance.wire import load_model
+from askance.registry import load_model
 
 WINDOW, SLOTS = 512, 2
 BOUND = "thirty layers", "8 bits"

@@ -12,7 +12,7 @@ from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel, context, streams
 from askance.models.llama_cpp.streams import MOST_RUNNING, Streams
 from askance.models.llama_cpp.weights import Weights
-from askance.runtime import batch
+from askance.inference import batch
 
 ALL = Want(entropy=True, attention="mean")
 BOUND = "keys and values", "float16"

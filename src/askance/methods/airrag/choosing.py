@@ -15,8 +15,8 @@ from askance.core.token_ledger import NoRoom, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, Prompts, is_refusal, parse_final
 from askance.methods.airrag.state import State, each_once, jaccard, words_of
-from askance.methods.finishing import plain_of
-from askance.methods.prompts import STOPS
+from askance.methods.common.finishing import plain_of
+from askance.methods.common.prompts import STOPS
 from askance.text.answers import normalise_answer
 
 Verifier = Literal["sa", "jcd", "emb", "rm", "rm_vote"]

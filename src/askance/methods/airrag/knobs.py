@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.abreast import Together, abreast, in_turn
+from askance.core.concurrency import Together, abreast, in_turn
 from askance.core.errors import KnobError, UnknownName
 from askance.core.knobs import Knobs, knob, name_of
 from askance.core.ports import Method
@@ -13,9 +13,9 @@ from askance.core.types import Sampling
 from askance.methods.airrag.choosing import Verifier
 from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.airrag.wording import DEMO_KEYS, OWN, AirragWording
-from askance.methods.members import HoldsMethods, Named
-from askance.methods.prompts import STOPS
+from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragWording
+from askance.methods.common.members import HoldsMethods, Named
+from askance.methods.common.prompts import STOPS
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
 SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)

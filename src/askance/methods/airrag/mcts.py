@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from askance.core.abreast import abreast
+from askance.core.concurrency import abreast
 from askance.methods.airrag.knobs import AirragKnobs
 
 S = TypeVar("S")

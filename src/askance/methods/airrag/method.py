@@ -11,10 +11,10 @@ from askance.core.types import Answer, Hit, Question, Role
 from askance.methods.airrag.choosing import Chosen, Ending, Verifier, valid
 from askance.methods.airrag.knobs import WITHOUT_ANALYSIS, Actions, AirragKnobs
 from askance.methods.airrag.mcts import Node, Tree
-from askance.methods.airrag.searching import Searching
+from askance.methods.airrag.tree_search import Searching
 from askance.methods.airrag.state import RA, State
-from askance.methods.finishing import Evidence, whole_cited
-from askance.methods.members import check_all, joined_needs
+from askance.methods.common.finishing import Evidence, whole_cited
+from askance.methods.common.members import check_all, joined_needs
 from askance.text.answers import short_answer
 from askance.text.linguistics import content_words
 

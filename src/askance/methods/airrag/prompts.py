@@ -15,8 +15,8 @@ from itertools import chain
 
 from askance.core.ports import Model
 from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
-from askance.methods.airrag.wording import OWN, AirragWording
-from askance.methods.prompts import chat_turns, numbered_passages, question_spans
+from askance.methods.airrag.prompt_template import OWN, AirragWording
+from askance.methods.common.prompts import chat_turns, numbered_passages, question_spans
 from askance.text.answers import normalise_answer
 
 MOST_QUERIES = 4
@@ -189,7 +189,7 @@ def parse_final(text: str) -> str:
     """The answer in a reply of RA, SA or DA: its first line, without a final full stop and marks around it.
 
     What stands behind the last cue ("Answer:", "the answer is") counts, as far as anything does. The reply
-    must end where an invented next question would begin (`askance.methods.prompts.STOPS`).
+    must end where an invented next question would begin (`askance.methods.common.prompts.STOPS`).
     """
     pieces = [piece for piece in _CUE.split(text) if any(map(str.isalnum, piece))]
     lines = (line for line in (pieces[-1] if pieces else "").splitlines() if any(map(str.isalnum, line)))

@@ -12,8 +12,8 @@ from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
 from askance.core.types import Prompt
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.labels import label_options, label_shares
-from askance.methods.prompts import passage_text
+from askance.methods.common.labels import label_options, label_shares
+from askance.methods.common.prompts import passage_text
 
 PASSAGE_TOKENS = 128
 """What is shown of a passage."""

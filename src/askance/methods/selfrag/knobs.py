@@ -4,10 +4,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.abreast import Together, abreast, in_turn
+from askance.core.concurrency import Together, abreast, in_turn
 from askance.core.knobs import knob
-from askance.methods.bounded import Bounded
-from askance.methods.prompts import OWN, Layout, Wording
+from askance.methods.common.token_limit import Bounded
+from askance.methods.common.prompts import OWN, Layout, Wording
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.segments import Action, Citing, Path, Segment
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions, Separator, Task

@@ -9,8 +9,8 @@ from askance.core.knobs import SearchKnob
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import Answer, Question, Role, Signal, Span
-from askance.methods.finishing import checked
-from askance.methods.prompts import layout_needs
+from askance.methods.common.finishing import checked
+from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import tasks
 from askance.methods.selfrag.judging import Scorer, judged_by_tokens, judged_in_words
 from askance.methods.selfrag.knobs import OwnKnobs
@@ -20,7 +20,7 @@ from askance.methods.selfrag.segments import cited
 from askance.methods.selfrag.short import ShortForm
 from askance.methods.selfrag.tokens import Vocabulary, has_reflection_tokens
 from askance.methods.selfrag.writing import PromptedWriter, Writer
-from askance.methods.writing import Writing
+from askance.methods.common.generation_state import Writing
 from askance.text.answers import short_answer
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from askance.core.trace import Trace
 from askance.core.types import Question, Span, untrusted
-from askance.methods.prompts import content_name
+from askance.methods.common.prompts import content_name
 from askance.methods.selfrag.tokens import disarmed
 from askance.text.answers import short_answer
 from askance.text.options import lettered

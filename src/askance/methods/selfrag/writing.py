@@ -9,7 +9,7 @@ from typing import Any
 from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Until, Want
-from askance.methods.prompts import STOPS, answer_prompt
+from askance.methods.common.prompts import STOPS, answer_prompt
 from askance.methods.selfrag.judging import Scorer, fitting
 from askance.methods.selfrag.knobs import OwnKnobs
 from askance.methods.selfrag.segments import Action, Path, Segment

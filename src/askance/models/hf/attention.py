@@ -22,7 +22,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask
 
 from askance.core.errors import ModelSpecError
-from askance.runtime.backend import Feed
+from askance.inference.backend import Feed
 
 ATTENTION_NAME = "askance"
 States = tuple[Tensor, Tensor, Tensor]

@@ -12,8 +12,8 @@ from askance.models.hf.fingerprint import model_fingerprint
 from askance.models.hf.network import Network
 from askance.models.local.encoding import Encoding
 from askance.models.local.model import LocalModel, free_bytes_of_machine
-from askance.models.local.vocabulary import Vocabulary
-from askance.runtime.batch import Batch
+from askance.inference.vocabulary import Vocabulary
+from askance.inference.batch import Batch
 
 _SHARE_OF_GPU = 0.8
 _UNBOUNDED_TOKENS = 10**9

@@ -21,8 +21,8 @@ from askance.models.llama_cpp.weights import Weights
 from askance.models.local.encoding import Encoding
 from askance.models.local.model import LocalModel, free_bytes_of_machine
 from askance.models.local.model_files import gguf_file
-from askance.models.local.vocabulary import Vocabulary
-from askance.runtime.batch import Batch
+from askance.inference.vocabulary import Vocabulary
+from askance.inference.batch import Batch
 
 _TOLERANCE = 1e-3
 _SHOWS_NONE = "llama.cpp shows no weights of its last layer that sum to 1"

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.types import Sampling
-from askance.models.local.decode import LEAST_LOGPROB
+from askance.inference.decoding import LEAST_LOGPROB
 
 _PART = 16384
 """Sums are computed over so many logits at a time."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.core.strict_json import whole_characters
 from askance.core.types import Chat, Part, Prompt, Span, TokenIds, Turn
-from askance.models.local.vocabulary import Vocabulary
+from askance.inference.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from askance.models.local.chat_template import ChatTemplate

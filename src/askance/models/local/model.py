@@ -26,11 +26,11 @@ from askance.core.types import (
     Watch,
     as_spans,
 )
-from askance.models.local.decode import Options, Sample, check_sampling
+from askance.inference.decoding import Options, Sample, check_sampling
 from askance.models.local.encoding import Encoding
-from askance.models.local.vocabulary import Detokeniser
-from askance.runtime.batch import Batch
-from askance.runtime.schedule import Scheduler, tell
+from askance.inference.vocabulary import Detokeniser
+from askance.inference.batch import Batch
+from askance.inference.scheduler import Scheduler, tell
 
 _ANYWHERE: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
 _OF_LOGITS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})

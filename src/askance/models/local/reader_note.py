@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from askance.core.errors import ModelSpecError, UnknownName
 from askance.core.strict_json import json_line
-from askance.runtime.durable import write_atomically
+from askance.storage.durable_files import write_atomically
 
 NOTE = "reader.json"
 _REMEDY = (

@@ -18,8 +18,8 @@ from askance.models.openai.identity import identify
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import ANEW, AUTO, Options, is_probed, read_options
 from askance.models.openai.probing import probe
-from askance.runtime.durable import write_atomically
-from askance.runtime.retry import Patience, RetryingModel
+from askance.storage.durable_files import write_atomically
+from askance.middleware.retry import Patience, RetryingModel
 
 _SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")
 _HOSTED = "https://api.openai.com/v1"

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from askance.core.abreast import abreast
+from askance.core.concurrency import abreast
 from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
-from askance.models.local.decode import Writing, check_sampling
+from askance.inference.decoding import Writing, check_sampling
 from askance.models.openai import requests, texts
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from askance.core.types import Token, Want
-from askance.models.local.decode import Writing
+from askance.inference.decoding import Writing
 from askance.models.openai.events import Entry, Event, Unusable, Usage
 from askance.models.openai.texts import id_of, utf8
 

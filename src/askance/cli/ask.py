@@ -1,0 +1,224 @@
+"""The commands around one question: index and search what it is answered from, ask it, show why."""
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from askance.ask import Result, check_question
+from askance.cli.options import JsonFlag, OutOption, SpecOption, with_settings
+from askance.config import SETTINGS
+from askance.config_sources import DEFAULT, Sourced
+from askance.core.errors import InputError, QuestionError
+from askance.core.notes import before_doing, shown_by
+from askance.core.ports import Needs
+from askance.core.strict_json import json_line
+from askance.core.trace import AnyEvent, Noted, Trace
+from askance.loaders import check_has_index, check_is_used, encoder_to_build_with
+from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
+from askance.sample import CORPUS, SAMPLE
+from askance.terminal.console import err, out, plain_table, tell
+from askance.terminal.live_view import LiveView
+from askance.terminal.progress import IndexProgress
+from askance.terminal.trace_view import print_trace
+from askance.text.printable import printable, printable_record
+
+
+@with_settings(*(name for name in SETTINGS if name != "in_flight"))
+def ask(
+    question: Annotated[str, typer.Argument()],
+    sourced: Sourced,
+    as_json: JsonFlag = False,
+    trace: Path | None = None,
+) -> None:
+    """Answer a question, searching when the method decides to, and show why.
+
+    Args:
+        question: The question; - reads it from standard input.
+        trace: Write the trace to this file (JSON Lines).
+
+    Examples:
+        askance ask "Who wrote The Third Man?" --index sample-index
+        askance ask "Who wrote it?" --index my-index --method single --trace why.jsonl
+    """
+    question = _question_from_input() if question == "-" else question
+    check_question(question)
+    if trace is not None:
+        check_writable(trace)
+    config = sourced.for_method()
+    if as_json:
+        engine = config.open()
+        with _kept(Trace(), trace) as events:
+            result = asyncio.run(engine.answer(question, trace=events))
+        print(json_line(_answer_record(result, trace)))
+        return
+    view = LiveView(out)
+    with before_doing(lambda: view.echo(question)):
+        engine = config.open()
+    with shown_by(None), view, _kept(Trace(view), trace) as events:
+        asyncio.run(engine.answer(question, trace=events))
+    if trace is not None:
+        tell(out, f"trace: {trace}", "dim")
+
+
+def _question_from_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode().strip()
+    except UnicodeDecodeError as error:
+        raise QuestionError(
+            f"the question on standard input is not UTF-8 ({error}): convert it to UTF-8."
+        ) from error
+
+
+def _answer_record(result: Result, path: Path | None) -> dict[str, Any]:
+    return {
+        "answer": result.answer.text,
+        "short_answer": result.answer.short,
+        "citations": [dataclasses.asdict(citation) for citation in result.answer.citations],
+        "usage": dataclasses.asdict(result.usage),
+        "notes": [event.text for event in result.trace.events if isinstance(event, Noted)],
+        "decisions": [event_record(decision) for decision in result.trace.decisions],
+        "trace_path": None if path is None else str(path),
+    }
+
+
+@contextmanager
+def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
+    """Write the trace at the end, also when the question failed or was interrupted."""
+    try:
+        yield trace
+    finally:
+        if path is not None and trace.events:
+            write_trace(trace, path)
+
+
+def show_trace(
+    file: Annotated[Path, typer.Argument()],
+    question: Annotated[str | None, typer.Option(metavar="ID")] = None,
+) -> None:
+    """Show a recorded trace.
+
+    Args:
+        file: A trace of `askance ask --trace`, or the folder of a run of `askance eval`.
+        question: Which question of the run; records.jsonl has the ids.
+
+    Examples:
+        askance trace why.jsonl
+        askance trace runs/dragin --question bridge-01
+    """
+    if question is not None and not file.is_dir():
+        raise InputError(
+            f"--question {question!r} is for the folder of a run, and {file} is none: leave it out, or name "
+            "the folder that `askance eval --out` wrote."
+        )
+    print_trace(_trace_of_question(file, question) if file.is_dir() else read_trace(file), out)
+
+
+def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:
+    from askance.evaluation.run.recorded_run import read_run
+
+    run = read_run(folder)
+    records = {record.id: record for record in run.records}
+    if id in records:
+        return run.trace(records[id])
+    if id is None:
+        such_as = f", such as --question {next(iter(records))}" if records else ""
+        raise InputError(f"{folder} is a run with a trace for each question: name one{such_as}.")
+    near = get_close_matches(id, records, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else "records.jsonl there has the ids."
+    raise InputError(f"the run {folder} has no finished question {id!r}: {remedy}")
+
+
+def index(
+    docs: Annotated[list[str], typer.Argument()],
+    folder: OutOption,
+    encoder: SpecOption = None,
+    follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
+) -> None:
+    """Cut documents into passages and index them. Run again, it adds only what changed.
+
+    Args:
+        docs: Files or folders: .txt .md .html .pdf .jsonl .tsv; @sample is the sample corpus.
+        folder: Folder of the index; made, or brought up to date.
+        encoder: Make vectors, too, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. An
+            index that has vectors gets those of new passages without this.
+        follow_links: Read what links to files lead to outside the folders of DOCS.
+
+    Examples:
+        askance index @sample --out sample-index
+        askance index notes/ papers.pdf --out my-index --encoder bundled
+    """
+    from askance.retrieval.index.build import build_index  # asking a question does without
+
+    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
+    encodes = encoder_to_build_with(folder, encoder)
+    with IndexProgress(err) as progress:
+        report = build_index(sources, folder, encoder=encodes, follow_links=follow_links, progress=progress)
+    for skipped in report.skipped:
+        tell(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
+    tell(out, report)
+
+
+@with_settings("index", "retriever", "encoder")
+def search(
+    query: Annotated[str, typer.Argument()],
+    sourced: Sourced,
+    k: Annotated[int, typer.Option("-k", min=1)] = 3,
+    as_json: JsonFlag = False,
+) -> None:
+    """Search an index.
+
+    Args:
+        query: Words to look for.
+        k: Most passages to show.
+
+    Examples:
+        askance search "suspension bridges" --index sample-index
+        askance search "bridges" --index my-index -k 10 --retriever hybrid --json
+    """
+    config = sourced.without_unused(Needs(retriever=True))
+    check_has_index(config.index, config.retriever)
+    check_is_used(config.encoder, retriever=config.retriever, is_needed=False)
+    searched = config.open_retriever(config.open_encoder())
+    if searched is None:
+        raise InputError("there is nothing to search: name an index with --index DIR.")
+    hits = asyncio.run(searched.search(query, k))
+    if as_json:
+        print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
+        return
+    for hit in printable_record(hits):
+        head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
+        score = f"{hit.score:.2f}" if config.retriever == "bm25" else f"{hit.score:.4f}"
+        out.print(head.append(f" {score}  {hit.passage.source}", style="dim"), soft_wrap=True)
+        out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
+    if not hits:
+        out.print("nothing found")
+
+
+@with_settings()
+def config(sourced: Sourced, as_json: JsonFlag = False) -> None:
+    """Show every setting with its origin: a default, askance.toml, the environment, or an option.
+
+    What `--json` prints is what traces and run folders keep, with the origins beside it.
+
+    Examples:
+        askance config
+        askance config --method single --set passages=5 --json
+    """
+    rows = list(sourced.lines())
+    if as_json:
+        origins = {key: origin for key, _, origin in rows}
+        print(json_line({"config": sourced.config.stored(), "origins": origins}))
+        return
+    table = plain_table(["setting", "value", "from"], ())
+    for key, value, origin in rows:
+        cells = (key, "none" if value is None else str(value), origin)
+        table.add_row(*map(Text, map(printable, cells)), style="dim" if origin == DEFAULT else "")
+    out.print(table)

@@ -1,0 +1,190 @@
+"""The commands that read runs of the evaluation: compared, reported on a page, in the formats of others."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from askance.cli.options import JsonFlag, OutOption, write_out
+from askance.core.errors import InputError
+from askance.core.strict_json import json_line
+from askance.eval import export as formats
+from askance.evaluation.metrics.prices import read_prices
+from askance.evaluation.statistics.paired_runs import Comparisons, compare_group
+from askance.evaluation.run.recorded_run import RecordedRun, read_run
+from askance.evaluation.report.page import Reported, report_page
+from askance.evaluation.statistics.run_groups import group_runs, places_of
+from askance.evaluation.report.tables import counted, markdown, remarks_of, setting_lines, tables_of
+from askance.storage.trace_file import check_writable
+from askance.terminal.console import out
+from askance.terminal.tables import print_tables
+from askance.text.printable import printable_record
+
+RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN")]
+AllPairsFlag = Annotated[bool, typer.Option("--all-pairs")]
+CommonFlag = Annotated[bool, typer.Option("--common")]
+QuestionsOption = Annotated[int, typer.Option(min=0, metavar="N")]
+
+
+def compare(
+    runs: RunsArgument,
+    base: str | None = None,
+    all_pairs: AllPairsFlag = False,
+    metric: list[str] | None = None,
+    common: CommonFlag = False,
+    price: list[str] | None = None,
+    questions: QuestionsOption = 0,
+    as_json: JsonFlag = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown")] = False,
+) -> None:
+    """Compare runs over the same questions, with intervals and p-values.
+
+    Args:
+        runs: Folders written by `askance eval`.
+        base: The run to compare with, by folder or name; otherwise the first.
+        all_pairs: Compare every two runs.
+        metric: To compare by; may be given again. Otherwise the main ones.
+        common: Compare the questions that all runs have finished; leave out others.
+        price: NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency.
+        questions: Of each comparison, show the N questions that differ most.
+        as_markdown: Print Markdown.
+
+    Examples:
+        askance compare runs/single runs/dragin
+        askance compare runs/single runs/dragin --questions 5 --markdown
+    """
+    if as_json and as_markdown:
+        raise InputError("--json and --markdown exclude each other: give one of them.")
+    reported = _reported(runs, base, all_pairs, metric, common, price, questions)
+    found = [each.found for each in reported]
+    if as_json:
+        print(json_line({"datasets": [dataclasses.asdict(each) for each in found]}))
+    elif as_markdown:
+        print("\n\n".join(map(_markdown, printable_record(found))))
+    else:
+        _show(printable_record(found))
+
+
+def report(
+    runs: RunsArgument,
+    file: OutOption,
+    base: str | None = None,
+    all_pairs: AllPairsFlag = False,
+    metric: list[str] | None = None,
+    common: CommonFlag = False,
+    price: list[str] | None = None,
+    questions: QuestionsOption = 5,
+) -> None:
+    """Write one page about runs: tables, charts, and what papers print for the same datasets.
+
+    Args:
+        file: Write the page to this file (HTML).
+        runs: Folders written by `askance eval`.
+        base: The run to compare with, by folder or name; otherwise the first.
+        all_pairs: Compare every two runs.
+        metric: To compare by; may be given again. Otherwise the main ones.
+        common: Compare the questions that all runs have finished; leave out others.
+        price: NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency.
+        questions: Of each comparison, show the N questions that differ most.
+
+    Examples:
+        askance report runs/single runs/dragin --out report.html
+        askance report runs/single runs/dragin --price prompt=0.15 --out report.html
+    """
+    check_writable(file)
+    reported = _reported(runs, base, all_pairs, metric, common, price, questions)
+    write_out(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"), f"report: {file}")
+
+
+def _reported(
+    folders: Sequence[Path],
+    base: str | None,
+    all_pairs: bool,
+    metrics: Sequence[str] | None,
+    common: bool,
+    prices: Sequence[str] | None,
+    num_questions: int,
+) -> list[Reported]:
+    read = read_prices(prices) if prices else None
+    groups = group_runs([read_run(folder) for folder in folders], common=common)
+    compared = partial(
+        compare_group, metrics=metrics or (), all_pairs=all_pairs, num_questions=num_questions, prices=read
+    )
+    bases = zip(groups, places_of(base, groups), strict=True)
+    return [Reported(group, compared(group, base=place)) for group, place in bases]
+
+
+def _show(found: Sequence[Comparisons]) -> None:
+    for number, each in enumerate(found):
+        title = Text(f"{each.dataset}, {counted(each.num_questions)}", style="bold underline")
+        out.print(title if not number else Text("\n\n").append(title))
+        for line in setting_lines(each):
+            out.print(Text(line))
+        for remark in remarks_of(each):
+            out.print(Text(remark, style="yellow"))
+        print_tables(out, tables_of(each))
+
+
+def _markdown(found: Comparisons) -> str:
+    head = f"## {found.dataset}, {counted(found.num_questions)}"
+    return "\n\n".join([head, *setting_lines(found), *remarks_of(found), *map(markdown, tables_of(found))])
+
+
+export = typer.Typer(no_args_is_help=True, add_completion=False)
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN")]
+
+
+@export.callback()
+def _export() -> None:
+    """Write a run in the format of another evaluation.
+
+    Examples:
+        askance export alce runs/asqa --out alce.json
+        askance export alce --help
+    """
+
+
+@export.command()
+def alce(run: RunArgument, file: OutOption, dataset: str | None = None) -> None:
+    """Write a run over ASQA as ALCE's eval.py reads it (JSON).
+
+    Args:
+        run: A folder written by `askance eval`.
+        file: The file to write; there must be none yet.
+        dataset: asqa:FILE; otherwise the file that the run was asked from.
+
+    Examples:
+        askance export alce runs/asqa --out alce.json
+        askance export alce runs/asqa --dataset asqa:asqa.json --out alce.json
+    """
+    _write(file, run, lambda found: formats.alce(found, dataset or found.settings.dataset))
+
+
+@export.command()
+def factscore(run: RunArgument, file: OutOption) -> None:
+    """Write a run over biographies as FActScore reads it (JSON Lines).
+
+    Args:
+        run: A folder written by `askance eval`.
+        file: The file to write; there must be none yet.
+
+    Examples:
+        askance export factscore runs/biographies --out factscore.jsonl
+        askance export factscore runs/other --out other.jsonl
+    """
+    _write(file, run, formats.factscore)
+
+
+def _write(file: Path, folder: Path, text_of: Callable[[RecordedRun], str]) -> None:
+    """Write a run to a file that is not there yet."""
+    check_writable(file)
+    if file.exists():
+        raise InputError(f"won't write {file}: it is there already. Name another --out, or move it away.")
+    run = read_run(folder)
+    of = "" if run.is_complete else f" of {run.settings.num_questions:,}"
+    write_out(file, text_of(run), f"{len(run.records):,}{of} questions: {file}")

@@ -1,0 +1,102 @@
+"""Questions with options to choose from: ARC and PubHealth.
+
+Each function turns a record of the authors' file into examples; the files and the licences are in the table.
+"""
+
+from collections.abc import Iterator
+
+from askance.core.records import Field, unique
+from askance.core.types import Question
+from askance.evaluation.datasets.grounds import Example, Grounds, Paragraph, whole
+
+_LETTERS = dict(zip("12345", "ABCDE", strict=True))
+_VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "false"}
+_LEFT_OUT = ("", "mixture", "unproven")
+
+
+def arc(record: Field, number: int) -> Iterator[Example]:
+    """ARC: of science exams, with three to five choices.
+
+    Clark et al. 2018, "Think you have Solved Question Answering? Try ARC, the AI2 Reasoning Challenge" (arXiv
+    1803.05457). The file is JSON Lines, for example ``ARC-Challenge-Test.jsonl``.
+
+        {"id": "M_7", "question": {"stem": "Which is a metal?", "choices": [
+            {"text": "iron", "label": "A"}, {"text": "wood", "label": "B"}]}, "answerKey": "A"}
+
+    becomes a choice between "A: iron" and "B: wood". An option is its letter, a colon, a blank and its text;
+    the labels 1 to 5 are the letters A to E. As many options are shown as the question has, be they three or
+    five. The golds are the option as it is shown, "A: iron", and its text, "iron"; the letter alone is none
+    of them, for it is in almost any text. `choice_accuracy` accepts it all the same, where it stands alone.
+
+    The layout of the Hugging Face hub, which the Self-RAG authors use, is read, too: `question` is the stem,
+    and `choices` is {"text": ["iron", "wood"], "label": ["A", "B"]} beside it.
+    """
+    columns = record.get("choices", [])
+    if isinstance(columns.value, dict):
+        stem, texts, labels = record["question"], columns["text"].each(), columns["label"].each()
+        if len(texts) != len(labels):
+            raise record.flaw("choices have no texts and labels, one of each for an option")
+    else:
+        stem, choices = record["question"]["stem"], record["question"]["choices"].filled()
+        texts, labels = [each["text"] for each in choices], [each["label"] for each in choices]
+    options = {_letter(label): text.text().strip() for text, label in zip(texts, labels, strict=True)}
+    letters, key = ", ".join(map(_letter, labels)), _letter(record["answerKey"])
+    if len(labels) < 2:
+        raise record.flaw("has fewer than two choices")
+    if len(options) < len(labels):
+        raise record.flaw(f"two choices have the same label ({letters})")
+    if key not in options:
+        raise record.flaw(f"the answer key {key} is the label of no choice ({letters})")
+    shown = tuple(f"{letter}: {text}" for letter, text in options.items())
+    question = Question(record["id"].id(), stem.text(), task="choice", options=shown)
+    yield Example(question, unique((f"{key}: {options[key]}", options[key])))
+
+
+def _letter(label: Field) -> str:
+    written = label.maybe_blank().strip()
+    letter = _LETTERS.get(written, written)
+    if letter not in _LETTERS.values():
+        raise label.flaw("is no label of ARC: A to E, or 1 to 5", found=True)
+    return letter
+
+
+def pubhealth(record: Field, number: int) -> Iterator[Example]:
+    """PubHealth: claims about health, each true or false.
+
+    Kotonya and Toni 2020, "Explainable Automated Fact-Checking for Public Health Claims" (arXiv 2010.09926).
+    Two forms of file are read: the authors' table, for example ``test.tsv`` with 1,235 claims, and JSON Lines
+    as the Self-RAG authors publish them, for example ``health_claims_processed.jsonl`` with the 987 of these
+    that are true or false.
+
+        claim_id    claim                      main_text                          label    …
+        14          Beetroot cures the flu.    No study has found such effects.   false    …
+
+        {"claim": "Beetroot cures the flu.", "label": "REFUTES"}
+
+    become a choice between "true" and "false" with the gold "false"; the claim is the question as it stands.
+    SUPPORTS and REFUTES, FEVER's words, are true and false. Claims labelled as a mixture or unproven, and
+    those without a label, are left out. Without a `claim_id` or `id`, a claim has its place in the file, from
+    1. `main_text`, the article that checks the claim, is its one paragraph, all of it supporting; it may be
+    long.
+    """
+    claim, id = record.first("claim", "question").text(), record.first("claim_id", "id")
+    text = record.get("main_text", "").maybe_blank()
+    label = _label(record.first("label", "answers", "output"))
+    if label not in _LEFT_OUT:
+        question = Question(
+            id.id() if id.is_given else str(number), claim, task="choice", options=("true", "false")
+        )
+        grounds = Grounds((Paragraph("", text, whole(text)),) if text.strip() else ())
+        yield Example(question, (_VERDICTS[label],), grounds=grounds)
+
+
+def _label(given: Field) -> str:
+    """The one label, which the Self-RAG authors write as a list of one, too."""
+    is_list_of_one = isinstance(given.value, list) and len(given.value) == 1
+    only = given[0] if is_list_of_one else given
+    label = (str(only.value) if isinstance(only.value, bool) else only.maybe_blank()).strip().lower()
+    if label not in (*_VERDICTS, *_LEFT_OUT):
+        raise given.flaw(
+            "is no label of PubHealth: true, false, mixture, unproven, SUPPORTS or REFUTES", found=True
+        )
+    return label

@@ -1,0 +1,213 @@
+"""Questions over several texts: HotpotQA, 2WikiMultihopQA, MuSiQue, IIRC and StrategyQA.
+
+Each function turns a record of the authors' file into examples; the files and the licences are in the table.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from askance.core.records import Field, read_records, unique
+from askance.core.types import Question
+from askance.evaluation.datasets.flashrag import question_and_answer, read_either
+from askance.evaluation.datasets.grounds import (
+    Example,
+    Grounds,
+    Paragraph,
+    from_facts,
+    places,
+    steps_of,
+    triples_of,
+    whole,
+)
+
+_ALIASES_NAME = "id_aliases.json"
+_ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "demonyms": ["…"]}.'
+
+
+def hotpotqa(record: Field, number: int) -> Iterator[Example]:
+    """HotpotQA: over two Wikipedia articles, distractor or full-wiki setting.
+
+    Yang et al. 2018, "HotpotQA: A Dataset for Diverse, Explainable Multi-hop Question Answering" (arXiv
+    1809.09600). The file is a JSON array, for example ``hotpot_dev_distractor_v1.json``.
+
+        {"_id": "5a", "question": "Which river surrounds the birthplace of the author of Buddenbrooks?",
+         "answer": "Trave", "type": "bridge", "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
+
+    becomes an open question of the kind "bridge" and two hops, one per supporting article, with one gold and
+    the supporting titles "Thomas Mann" and "Lübeck"; it is open also where the answer is yes or no. Its
+    `context`, [["Thomas Mann", ["He was born in Lübeck.", …]], …], gives the paragraphs, with the supporting
+    sentences as their evidence.
+    """
+    facts = [(fact[0].text(), fact[1].integer()) for fact in record["supporting_facts"].filled()]
+    texts = [(text[0].maybe_blank(), text[1].maybe_blanks()) for text in record.get("context", []).each()]
+    titles = unique(title for title, _ in facts)
+    yield Example(
+        Question(record["_id"].id(), record["question"].text()),
+        (record["answer"].text(),),
+        titles,
+        record.get("type", "").maybe_blank(),
+        len(titles),
+        Grounds(from_facts(texts, facts)),
+    )
+
+
+def read_two_wiki(path: Path, shape: str, aliases: str | None = None) -> Iterator[Example]:
+    """2WikiMultihopQA: over two to four Wikipedia articles, made from Wikidata.
+
+    Ho et al. 2020, "Constructing A Multi-hop QA Dataset for Comprehensive Evaluation of Reasoning Steps"
+    (arXiv 2011.01060). The file is a JSON array, for example ``dev.json``. Aliases of the answers are in a
+    second file, ``id_aliases.json``, JSON Lines by Wikidata id; it is found beside the first, or named.
+
+        {"_id": "9b", "question": "Which river surrounds the birthplace of the author of Buddenbrooks?",
+         "answer": "Trave", "answer_id": "Q4", "type": "compositional",
+         "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
+
+    and the alias line ``{"Q_id": "Q4", "aliases": ["River Trave"], …}`` become an open question of two hops
+    with the golds "Trave" and "River Trave". Demonyms are passed over, as DRAGIN does. Paragraphs are
+    HotpotQA's; `evidences`, [["Thomas Mann", "place of birth", "Lübeck"], …], are the triples.
+
+    FlashRAG's layout has no Wikidata ids, so that aliases do not apply to it.
+    """
+    beside = path.with_name(_ALIASES_NAME)
+    found = Path(aliases) if aliases else beside if beside.exists() else None
+    names: dict[str, list[str]] = {}
+    for id, others in read_records(found, _ALIASES_SHAPE, convert=_aliases) if found else ():
+        names.setdefault(id, []).extend(others)
+    option = "aliases" if aliases else ""
+    return read_either(path, shape, convert=partial(_two_wiki, names=names), official_option=option)
+
+
+def _two_wiki(record: Field, number: int, names: Mapping[str, list[str]]) -> Iterator[Example]:
+    id = record.get("answer_id", "").maybe_blank()
+    evidences = record.get("evidences", []).each()
+    triples = triples_of([row[part].maybe_blank() for part in range(3)] for row in evidences)
+    for example in hotpotqa(record, number):
+        yield dataclasses.replace(
+            example,
+            golds=unique((*example.golds, *names.get(id, ()))),
+            grounds=dataclasses.replace(example.grounds, triples=triples),
+        )
+
+
+def _aliases(record: Field, number: int) -> Iterator[tuple[str, list[str]]]:
+    """A Wikidata id with the names that are not blank."""
+    names = record["aliases"].maybe_blanks()
+    yield record["Q_id"].id(), [name for name in names if name.strip()]
+
+
+def musique(record: Field, number: int) -> Iterator[Example]:
+    """MuSiQue-Ans: of two to four hops, composed of single-hop questions.
+
+    Trivedi et al. 2022, "MuSiQue: Multihop Questions via Single-hop Question Composition" (arXiv 2108.00573).
+    The file is JSON Lines, for example ``musique_ans_v1.0_dev.jsonl``.
+
+        {"id": "2hop__12_34", "question": "Which river flows through Galileo's birthplace?", "answer": "Arno",
+         "answer_aliases": ["River Arno"], "question_decomposition": [{…}, {…}],
+         "paragraphs": [{"title": "Pisa", "is_supporting": true, …},
+                        {"title": "Padua", "is_supporting": false, …}, …]}
+
+    becomes an open question of the kind "2hop" and two hops, with two golds and the supporting title "Pisa".
+    The kind is how the hops hang together, such as "3hop1", from the id; FlashRAG's ids do not tell it. All
+    of a supporting paragraph's `paragraph_text` is evidence; the single hops are the steps.
+    """
+    if record.get("answerable", True).truth() is not True:
+        raise record["answerable"].flaw("not true", found=True)
+    id = record["id"].id()
+    paragraphs, titles = [], []
+    for each in record["paragraphs"].each():
+        title, is_supporting = each["title"].text(), each["is_supporting"].truth()
+        text = each.get("paragraph_text", "").maybe_blank()
+        if is_supporting:
+            titles.append(title)
+        if text.strip():
+            paragraphs.append(Paragraph(title, text, whole(text) if is_supporting else ()))
+    hops = [question_and_answer(hop) for hop in record["question_decomposition"].each()]
+    yield Example(
+        Question(id, record["question"].text()),
+        unique((record["answer"].text(), *record.get("answer_aliases", []).texts())),
+        unique(titles),
+        id.partition("__")[0] if "__" in id else "",
+        len(hops) or None,
+        Grounds(tuple(paragraphs), steps=steps_of(hops)),
+    )
+
+
+def iirc(record: Field, number: int) -> Iterator[Example]:
+    """IIRC: on a paragraph of Wikipedia, answered by the articles that it links to.
+
+    Ferguson et al. 2020, "IIRC: A Dataset of Incomplete Information Reading Comprehension Questions" (arXiv
+    2011.07127). The file is a JSON array of paragraphs, for example ``dev.json``, whose 954 questions with an
+    answer are those of DRAGIN.
+
+        [{"title": "Thomas Mann", "text": "He was born in Lübeck …", "links": […], "questions": [
+            {"qid": "q_7", "question": "Which river surrounds his birthplace?",
+             "context": [{"passage": "main", "text": "…"}, {"passage": "Lübeck", "text": "…"}],
+             "answer": {"type": "span", "answer_spans": [{"text": "the Trave", "passage": "Lübeck"}]}}]}]
+
+    becomes an open question of the kind "span" and two hops with the gold "the Trave" and the supporting
+    titles "Thomas Mann" (which "main" stands for) and "Lübeck". Other titles are written as in the links,
+    often in lower case. A question without an id has the places of paragraph and question: "3-1". The
+    paragraph is there with the pieces of it that the answer needs as evidence, all of it if they are not
+    found, and behind it each piece of a linked article: the articles themselves are in another file.
+
+    As DRAGIN has it (Su et al. 2024, arXiv 2403.10081, and its code): a question of the type "none" is
+    dropped; "value" and "binary" give one gold, a value without its unit; each span is a gold of its own,
+    although all of them together are the answer. Questions of the type "bad", which are none, are dropped,
+    too, as in the authors' baseline.
+    """
+    title, text = record["title"].text(), record.get("text", "").maybe_blank()
+    for place, asked in enumerate(record["questions"].each(), start=1):
+        golds = _iirc_golds(asked["answer"])
+        pieces = [
+            (each["passage"].text(), each.get("text", "").maybe_blank())
+            for each in asked.get("context", []).each()
+        ]
+        question = Question(asked.get("qid", f"{number}-{place}").id(), asked["question"].text())
+        own = [piece for passage, piece in pieces if passage == "main"]
+        evidence = places(text, own) or (whole(text) if own else ())
+        linked = dict.fromkeys((passage, piece.strip()) for passage, piece in pieces if passage != "main")
+        texts = (Paragraph(title, text, evidence), *(Paragraph(*each, whole(each[1])) for each in linked))
+        titles = unique(title if passage == "main" else passage for passage, _ in pieces)
+        grounds = Grounds(tuple(each for each in texts if each.text.strip()))
+        if golds:
+            kind = asked["answer"]["type"].text()
+            yield Example(question, golds, titles, kind, len(titles) or None, grounds)
+
+
+def _iirc_golds(answer: Field) -> tuple[str, ...]:
+    """None of a question that the articles do not answer, or that is no question."""
+    kind = answer["type"].one_of("none", "bad", "value", "binary", "span")
+    if kind in ("none", "bad"):
+        return ()
+    if kind != "span":
+        return (answer["answer_value"].id().strip(),)
+    spans = [span["text"].maybe_blank().strip() for span in answer["answer_spans"].each()]
+    if not any(spans):
+        raise answer.flaw("no span has a text")
+    return unique(filter(None, spans))
+
+
+def strategyqa(record: Field, number: int) -> Iterator[Example]:
+    """StrategyQA: yes or no, by reasoning steps that are not in the question.
+
+    Geva et al. 2021, "Did Aristotle Use a Laptop? A Question Answering Benchmark with Implicit Reasoning
+    Strategies" (arXiv 2101.02235). The file is a JSON array, for example ``strategyqa_train.json``.
+
+        {"qid": "s1", "question": "Can the Moon be seen from Bonn?", "answer": true, …}
+
+    becomes a yes-or-no question with the gold "yes". `facts` are its facts, and `decomposition`, questions
+    without answers, its steps. There are no supporting titles: the annotators chose their evidence from
+    paragraphs of a Wikipedia dump of their own, each another one.
+    """
+    facts = record.get("facts", []).maybe_blanks()
+    questions = record.get("decomposition", []).maybe_blanks()
+    yield Example(
+        Question(record["qid"].id(), record["question"].text(), task="yes_no"),
+        ("yes" if record["answer"].truth() else "no",),
+        grounds=Grounds(
+            facts=tuple(" ".join(fact.split()) for fact in facts if fact.strip()),
+            steps=steps_of((question, "") for question in questions),
+        ),
+    )

@@ -1,0 +1,141 @@
+"""Questions that one text answers: Natural Questions, TriviaQA, PopQA and SQuAD 2.0.
+
+Each function turns a record of the authors' file into examples; the files and the licences are in the table.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from askance.core.errors import UnknownName
+from askance.core.records import Field, rows, unique
+from askance.core.types import Question
+from askance.evaluation.datasets.flashrag import read_either
+from askance.evaluation.datasets.grounds import Example, Grounds, Paragraph, whole
+from askance.text.answers import sentence_spans
+
+NO_ANSWER = "noanswer"
+UNANSWERABLE = "unanswerable"
+"""The kind of a question that its paragraph does not answer."""
+
+
+def nq(record: Field, number: int) -> Iterator[Example]:
+    """Natural Questions, the open form: typed into a search engine, with short answers.
+
+    Kwiatkowski et al. 2019, "Natural Questions: A Benchmark for Question Answering Research" (TACL 7), in the
+    selection of Lee et al. 2019, "Latent Retrieval for Weakly Supervised Open Domain Question Answering"
+    (arXiv 1906.00300). The file is JSON Lines, for example ``NQ-open.dev.jsonl``, from the folder nq_open of
+    https://github.com/google-research-datasets/natural-questions.
+
+        {"question": "where does the trave meet the sea", "answer": ["Travemünde", "at Travemünde"]}
+
+    becomes an open question with two golds. There are no ids: a question has its place in the file, from 1.
+    """
+    golds = unique(answer.text() for answer in record["answer"].filled())
+    yield Example(Question(str(number), record["question"].text()), golds)
+
+
+def triviaqa(record: Field, number: int) -> Iterator[Example]:
+    """TriviaQA: of quiz writers, with every name of the answer.
+
+    Joshi et al. 2017, "TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading
+    Comprehension" (arXiv 1705.03551). The file is a JSON object around an array, for example
+    ``unfiltered-web-dev.json``.
+
+        {"Data": [{"QuestionId": "tc_7", "Question": "Which novelist was born in Lübeck in 1875?",
+                   "Answer": {"Value": "Thomas Mann", "Aliases": ["Mann, Thomas"], …}, …}]}
+
+    becomes an open question with two golds. Answers that people accepted afterwards (`HumanAnswers`) are
+    golds, too. `NormalizedAliases` are passed over, since the metrics normalise by themselves, and so are the
+    pages that come with a question: they were found by search, and not every answer follows from them.
+    """
+    answer = record["Answer"]
+    others = [*answer.get("Aliases", []).maybe_blanks(), *answer.get("HumanAnswers", []).maybe_blanks()]
+    names = (answer["Value"].text(), *filter(str.strip, others))
+    yield Example(Question(record["QuestionId"].id(), record["Question"].text()), unique(names))
+
+
+def popqa(record: Field, number: int) -> Iterator[Example]:
+    """PopQA: about entities of all degrees of fame, made from Wikidata.
+
+    Mallen et al. 2023, "When Not to Trust Language Models: Investigating Effectiveness of Parametric and
+    Non-Parametric Memories" (arXiv 2212.10511). The file is a table, for example ``popQA.tsv``.
+
+        id    subj     prop     question                     possible_answers            …
+        12    Lübeck   country  In what country is Lübeck?   ["Germany", "FR Germany"]   …
+
+    becomes an open question of the kind "country" and one hop, since it asks for one property of one subject.
+    There are no supporting titles: that the answer stands in the article on the subject is likely, but nobody
+    checked.
+    """
+    question = Question(record["id"].id(), record["question"].text())
+    answers = record["possible_answers"]
+    if isinstance(answers.value, str):
+        answers = answers.parsed("is no JSON list")
+    golds = unique(answer.text() for answer in answers.filled())
+    yield Example(question, golds, kind=record["prop"].text(), hops=1)
+
+
+def read_squad2(path: Path, shape: str, unanswerable: str | None = None) -> Iterator[Example]:
+    """SQuAD 2.0: on paragraphs of Wikipedia, half of which the paragraph does not answer.
+
+    Rajpurkar et al. 2018, "Know What You Don't Know: Unanswerable Questions for SQuAD" (arXiv 1806.03822).
+    The file is a JSON object around an array of articles, for example ``dev-v2.0.json``. SQuAD 1.1, which has
+    answerable ones only, is read, too.
+
+        {"data": [{"title": "Luebeck_Cathedral", "paragraphs": [{"context": "…", "qas": [
+            {"id": "5f", "question": "Who founded it?", "is_impossible": false,
+             "answers": [{"text": "Henry", "answer_start": 9}, {"text": "Henry", "answer_start": 9}]}]}]}]}
+
+    becomes an open question of the kind "answerable" and one hop with the gold "Henry" and the supporting
+    title "Luebeck Cathedral": underscores in titles are blanks, as in Wikipedia. Many questions are clear
+    only to a reader of the paragraph. It is the question's one paragraph (`context`); the sentences that the
+    first answer lies in are the evidence, and nothing is where there is no answer.
+
+    Questions without an answer are skipped, since a search may well find what the one paragraph lacks. With
+    ``?unanswerable=keep`` they stay as the kind "unanswerable" with the gold "noanswer", the word by which
+    HotpotQA's and DRAGIN's metrics know that nothing was answered; a model has to be told to say it.
+    """
+    if unanswerable not in (None, "skip", "keep"):
+        raise UnknownName("choice", unanswerable, ("skip", "keep"), place=f"of unanswerable for {path}")
+    option = "unanswerable" if unanswerable else ""
+    in_data = partial(rows, inside="data")
+    examples = read_either(path, shape, convert=_squad2, rows_of=in_data, official_option=option)
+    return (each for each in examples if unanswerable == "keep" or each.kind != UNANSWERABLE)
+
+
+def _squad2(record: Field, number: int) -> Iterator[Example]:
+    """The questions on one article."""
+    title = record["title"].text().replace("_", " ")
+    for paragraph in record["paragraphs"].each():
+        context = paragraph.get("context", "").maybe_blank()
+        for asked in paragraph["qas"].each():
+            yield _on_paragraph(asked, title, context)
+
+
+def _on_paragraph(asked: Field, title: str, context: str) -> Example:
+    id, question = asked["id"].id(), asked["question"].text()
+    answers = [
+        (each["text"].text(), each.get("answer_start", -1).integer()) for each in asked["answers"].each()
+    ]
+    is_impossible = asked.get("is_impossible", False).truth()
+    if not answers and not is_impossible:
+        raise asked.flaw(f"question {id!r} has no answers, but is not marked is_impossible")
+    evidence = () if is_impossible else _sentences(context, *answers[0])
+    return Example(
+        Question(id, question),
+        (NO_ANSWER,) if is_impossible else unique(text for text, _ in answers),
+        (title,),
+        UNANSWERABLE if is_impossible else "answerable",
+        hops=1,
+        grounds=Grounds((Paragraph(title, context, evidence),) if context.strip() else ()),
+    )
+
+
+def _sentences(context: str, answer: str, said: int) -> tuple[tuple[int, int], ...]:
+    """Those that an answer lies in, where it is said to stand or stands first; all if it stands nowhere."""
+    start = said if said >= 0 and context.startswith(answer, said) else context.find(answer)
+    if start < 0:
+        return whole(context)
+    end = start + len(answer)
+    return tuple((first, last) for first, last in sentence_spans(context) if first < end and last > start)

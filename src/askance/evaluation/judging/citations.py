@@ -1,0 +1,75 @@
+"""Whether sentences follow from what they cite: citation recall and precision of ALCE.
+
+Gao et al. 2023, "Enabling Large Language Models to Generate Text with Citations" (arXiv 2305.14627), section
+4; the judge is a model of natural language inference (Honovich et al. 2022, TRUE, arXiv 2204.04991).
+
+- A sentence is supported if all that it cites, put together, entails it; one that cites nothing is not.
+- A citation is relevant if its sentence is supported and the passage is needed for it: it entails the
+  sentence alone, or the others together do not without it.
+
+Recall is the share of sentences that are supported, precision the share of citations that are relevant, both
+of one answer. An answer without citations has a precision of 0, one without sentences a recall of 0.
+
+Deviations from ALCE's code: all citations of a sentence count, not its first three; sentences are found by
+askance's own rules, not by NLTK's; answers without sentences are not passed over.
+"""
+
+from collections.abc import Sequence
+
+from askance.core.ports import Entailment
+from askance.core.types import Answer, Passage
+from askance.evaluation.judging.judge_run import Finding, Judge
+from askance.text.support import cited_sentences
+
+
+def citation_judge(entailment: Entailment, spec: str) -> Judge:
+    """What judges citations; `spec` is how it was named."""
+
+    async def find(id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+        return await judge_citations(answer, entailment)
+
+    return Judge("citations", {"judge": spec, "model": entailment.name}, find, citation_scores)
+
+
+async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[Finding, ...]:
+    """What is found about each sentence of an answer."""
+    return tuple([await _judge(each.text, each.passages, entailment) for each in cited_sentences(answer)])
+
+
+def citation_scores(findings: Sequence[Finding]) -> dict[str, float]:
+    """Recall and precision of one answer, from 0 to 1.
+
+    Of two sentences the first cites two passages, of which one would do, the other nothing:
+
+    >>> citation_scores([Finding("Bonn is old.", True, 2, 1), Finding("It rains.", False)])
+    {'nli_citation_recall': 0.5, 'nli_citation_precision': 0.5}
+    """
+    num_supported = sum(each.is_supported for each in findings)
+    num_cited = sum(each.cited for each in findings)
+    num_relevant = sum(each.relevant for each in findings)
+    return {
+        "nli_citation_recall": num_supported / len(findings) if findings else 0.0,
+        "nli_citation_precision": num_relevant / num_cited if num_cited else 0.0,
+    }
+
+
+async def _judge(sentence: str, passages: Sequence[Passage], entailment: Entailment) -> Finding:
+    is_supported = bool(passages) and await entailment.entails(_premise(passages), sentence)
+    if not is_supported or len(passages) == 1:
+        return Finding(sentence, is_supported, len(passages), int(is_supported))
+    relevant = [await _is_relevant(sentence, passage, passages, entailment) for passage in passages]
+    return Finding(sentence, is_supported, len(passages), sum(relevant))
+
+
+async def _is_relevant(
+    sentence: str, passage: Passage, passages: Sequence[Passage], entailment: Entailment
+) -> bool:
+    if await entailment.entails(_premise([passage]), sentence):
+        return True
+    others = [each for each in passages if each is not passage]
+    return not await entailment.entails(_premise(others), sentence)
+
+
+def _premise(passages: Sequence[Passage]) -> str:
+    """As ALCE puts passages before its judge."""
+    return "\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)

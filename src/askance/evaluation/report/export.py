@@ -1,0 +1,92 @@
+"""Runs in the formats that other evaluations read: ALCE's, and FActScore's.
+
+ALCE (Gao et al. 2023, arXiv 2305.14627) reads one JSON object: its own items in `data`, each with `output`,
+the answer with markers such as [1], and `docs`, the passages that the markers count. FActScore (Min et al.
+2023, arXiv 2305.14251) reads JSON Lines with `topic` and `output`; the Self-RAG authors add `input`, `cat`
+and `intermediate`, here the searches with the titles they found.
+"""
+
+from typing import Any
+
+from askance.core.errors import DatasetError, InputError, RunFolderError
+from askance.core.strict_json import json_line
+from askance.core.trace import Searched
+from askance.core.types import Answer
+from askance.evaluation.datasets import located, read_dataset
+from askance.evaluation.datasets.long_form import asqa_rows
+from askance.evaluation.judging.judge_run import check_cites, topic_of
+from askance.evaluation.run.record import Record, differing_field
+from askance.evaluation.run.recorded_run import RecordedRun, last_answer
+from askance.text.support import cited_passages, marked, unmarked
+
+
+def alce(run: RecordedRun, dataset: str) -> str:
+    """A run over ASQA as ALCE reads it, with the finished questions in the order of the file.
+
+    Args:
+        dataset: where the questions lie, such as "asqa:FILE".
+
+    Raises:
+        InputError: another dataset, questions that are not those of the run, or a run that cites nothing.
+    """
+    _check_is_of(run, "asqa", "alce")
+    check_cites(run)
+    _, path, options = located(dataset)
+    if not dataset.startswith("asqa:") or path is None:
+        raise DatasetError(f"dataset {dataset!r}: the run {run.folder} is over ASQA; name asqa:FILE.")
+    records, data = {record.id: record for record in run.records}, []
+    for example, (_, item) in zip(read_dataset(dataset), asqa_rows(path, **options), strict=True):
+        record = records.pop(example.question.id, None)
+        if record is None:
+            continue
+        field = differing_field(record, example)
+        if field:
+            raise DatasetError(
+                f"dataset {dataset!r} has the question {record.id!r} with another {field} than the run "
+                f"{run.folder}: name the file that the run was asked from."
+            )
+        answer = run.answer(record) or Answer("")
+        docs = [{"title": passage.title, "text": passage.text} for passage in cited_passages(answer)]
+        data.append(item | {"output": marked(answer), "docs": docs})
+    if records:
+        raise DatasetError(
+            f"dataset {dataset!r} lacks {len(records)} questions of the run {run.folder}, such as "
+            f"{min(records)!r}: name the file that the run was asked from."
+        )
+    return json_line({"data": data}) + "\n"
+
+
+def factscore(run: RecordedRun) -> str:
+    """A run over biographies as FActScore reads it.
+
+    Raises:
+        InputError: a run over another dataset, or without a finished question.
+    """
+    _check_is_of(run, "biographies", "factscore")
+    return "".join(json_line(_biography(run, record)) + "\n" for record in run.records)
+
+
+def _check_is_of(run: RecordedRun, dataset: str, format: str) -> None:
+    if run.settings.dataset_name != dataset:
+        raise InputError(
+            f"the run {run.folder} is over {run.settings.dataset_name}, and the format {format} is for runs "
+            f"over {dataset}: name one of these."
+        )
+    if not run.records:
+        raise RunFolderError(f"the run {run.folder} has no finished question yet: nothing to export.")
+
+
+def _biography(run: RecordedRun, record: Record) -> dict[str, Any]:
+    events = run.trace(record)
+    answer = last_answer(events) or Answer("")
+    return {
+        "input": record.question,
+        "output": unmarked(answer.text),
+        "topic": topic_of(record),
+        "cat": record.kind.split(", ") if record.kind else [],
+        "intermediate": [
+            {"query": event.query, "titles": [hit.passage.title for hit in event.hits]}
+            for event in events
+            if isinstance(event, Searched)
+        ],
+    }

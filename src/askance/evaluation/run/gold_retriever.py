@@ -1,0 +1,58 @@
+"""Searching as well as can be: every search finds what the dataset says supports the answer.
+
+`--index @gold` in place of an index folder. What a method scores with it is how well its model reads; what it
+loses with a real index is lost in searching.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from askance.core.errors import DatasetError
+from askance.core.types import Passage
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.grounds import Grounds
+from askance.retrieval.scripted import ScriptedRetriever
+
+GOLD = "@gold"
+"""How it is named where an index is asked for."""
+
+
+class GoldRetriever(ScriptedRetriever):
+    """A `Retriever` over the supporting paragraphs of one question, whatever the query.
+
+    Paragraphs are shown whole, in the order of the dataset; facts without a source are passages without a
+    title. Scores are 1, 1/2, 1/3 and so on.
+    """
+
+    def __init__(self, grounds: Grounds) -> None:
+        paragraphs = [(each.title, each.text) for each in grounds.supporting]
+        texts = paragraphs or [("", fact) for fact in grounds.facts]
+        passages = [
+            Passage(f"gold-{number}", title, text, source=GOLD, end=len(text))
+            for number, (title, text) in enumerate(texts, start=1)
+        ]
+        super().__init__(passages, name=GOLD)
+
+
+class GoldRetrievers(GoldRetriever):
+    """What stands for all of them before it is known which question is asked."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        """Checks that all questions have grounds.
+
+        Raises:
+            DatasetError: one has none; names it.
+        """
+        super().__init__(Grounds())
+        for example in examples:
+            if not example.grounds.supporting and not example.grounds.facts:
+                raise DatasetError(
+                    f"question {example.question.id!r} has no supporting paragraphs or facts in its dataset, "
+                    f"which --index {GOLD} shows: name an index folder, or a file with its contexts."
+                )
+        content = repr([example.grounds for example in examples])
+        self.fingerprint = f"{GOLD} {sha256(content.encode()).hexdigest()}"
+
+    def of(self, example: Example) -> GoldRetriever:
+        """The one for a question."""
+        return GoldRetriever(example.grounds)

@@ -1,0 +1,268 @@
+"""DRAGIN: search where the model is in doubt about a word that matters, for what it was attending to.
+
+RIND, *when* to search, is doubt (entropy) times influence (the attention of what follows); QFS, *what* for,
+takes the words that were attended to most. Any query goes with any trigger.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from askance.core.knobs import SearchKnob, knob
+from askance.core.ports import Needs, Run
+from askance.core.trace import Decided, WordSignal
+from askance.core.types import Answer, Generation, Question, Signal, Token, Until, Want
+from askance.methods.common.finishing import plain_of
+from askance.methods.dragin.attention_map import Heads, Look, look_back, weightiest
+from askance.methods.common.prompts import layout_needs
+from askance.methods.common.searching import QueryMode, TriggerMode, last_tokens, query_in_words
+from askance.methods.common.generation_state import WritesAnswer, Writing
+from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
+from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A sentence, or some tokens, with a number for each word, and where a search is due.
+
+    Attributes:
+        words: with what was held against the threshold; 0 for words that are never in doubt.
+        at: offset of what is in doubt, or the end of the text where a search is due whatever it says; None
+            for no search.
+        kept: the text that stays before the search, which `num_kept` tokens write.
+    """
+
+    words: tuple[WordSignal, ...]
+    at: int | None
+    kept: str
+    num_kept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraginKnobs(WritesAnswer):
+    """What both readings of the paper, ours and its own, can be asked for, and how they write a sentence."""
+
+    trigger: TriggerMode = knob("rind", "when to search")
+    query: QueryMode = knob("real_words", "what to search for; real_words is QFS")
+    threshold: float | None = knob(
+        None,
+        "search when the trigger's number is above this; it belongs to a model and a trigger; none: 1 for "
+        "rind, 0.2 for token_probability",
+        at_least=0,
+    )
+    passages: int = knob(3, "passages in the prompt", at_least=1)
+    query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
+    heads: Heads = knob("max", "how heads are summed up for the trigger rind")
+    query_heads: Heads | None = knob(
+        None, "how heads are summed up for the query real_words; none: as for the trigger; paper: mean"
+    )
+    every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
+    max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
+    max_searches: int = knob(20, "most searches of one answer", at_least=1)
+    linguistics: Linguistics = knob(OWN, "sentences and content words: own, or spacy:PIPELINE")
+
+    paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
+    searches: ClassVar[str] = "when the model doubts a word"
+    rind_signal: ClassVar[str] = ""
+    own_query_heads: ClassVar[Heads | None] = None
+
+    @property
+    def theta(self) -> float:
+        """The threshold that counts: `threshold`, or the trigger's own; infinite where it has none.
+
+        That of token_probability is FLARE's: a token of less than 0.8 (Jiang et al. 2023).
+        """
+        own = {"rind": 1.0, "token_probability": 0.2}.get(self.trigger, math.inf)
+        return own if self.threshold is None else self.threshold
+
+    @property
+    def signal(self) -> str:
+        """What the numbers of words are, as traces tell it; empty where none is looked at."""
+        return {"rind": self.rind_signal, "token_probability": "1 − probability"}.get(self.trigger, "")
+
+    @property
+    def heads_of_query(self) -> Heads:
+        """How heads are summed up for QFS."""
+        return self.query_heads or self.own_query_heads or self.heads
+
+    @property
+    def attention(self) -> Literal["max", "mean", "heads"] | None:
+        """The attention that trigger and query read: per head, where they do not sum heads up alike."""
+        read = {self.heads} if self.trigger == "rind" else set[Heads]()
+        read |= {self.heads_of_query} if self.query == "real_words" else set()
+        return "heads" if len(read) > 1 else next(iter(read), None)
+
+    def want(self, run: Run) -> Want:
+        """The signals of a sentence that are looked at, as far as the answering model has to give them."""
+        entropy = self.trigger == "rind" and "entropy" in run.model.signals
+        attention = None if "attend" in run.models else self.attention
+        return Want(self.trigger == "token_probability", entropy=entropy, attention=attention)
+
+    async def next_sentence(self, writing: Writing, want: Want, step: int) -> Generation:
+        """The next sentence, or the next `every_tokens` tokens.
+
+        With attention it goes one token further: a token's row exists once it has been fed.
+        """
+        until: Until = SentenceFollowed() if want.attention else SentenceEnd()
+        num_tokens = writing.room
+        if self.trigger == "every_tokens":
+            num_tokens, until = min(num_tokens, self.every_tokens), AnswerEnd(writing.text)
+        return await writing.write(num_tokens, ("sentence", step), want, until)
+
+    async def look(self, writing: Writing, written: Generation) -> Look | None:
+        """What a sentence looks back at, markers left out; None where nothing reads that."""
+        if self.attention is None or not written.tokens:
+            return None
+        look = await look_back(written, writing.question.text, writing.text, writing.run)
+        return look.with_answer(writing.plain(written.text).blanked)
+
+    def decide(self, writing: Writing, judged: Judged, obstacle: str, attended: Callable[[], str]) -> Decided:
+        """Record whether there is a search, and why.
+
+        Args:
+            obstacle: what keeps from a search where one is due, if anything does.
+            attended: the query real_words.
+        """
+        if writing.num_searches >= self.max_searches:
+            obstacle = f"{self.max_searches} searches are the most"
+        query = ""
+        if judged.at is not None and not obstacle:
+            query = attended() if self.query == "real_words" else self._query_in_words(writing, judged)
+        above = f"above {self.theta:g}"
+        if query:
+            why = f"a word is {above}" if self.signal else f"a search is due ({self.trigger})"
+        elif judged.at is not None or any(word.is_hit for word in judged.words):
+            why = f"in doubt, but {obstacle or 'there is nothing to ask'}"
+        else:
+            why = f"no word is {above}" if self.signal else "the answer is over"
+        outcome, threshold = "search" if query else "keep", self.theta if self.signal else None
+        read = {"signal": self.signal, "threshold": threshold, "words": judged.words}
+        return writing.run.trace.decide("retrieve", outcome, why, query=query, **read)
+
+    def _query_in_words(self, writing: Writing, judged: Judged) -> str:
+        """The query of every mode but real_words."""
+        asked, trace = writing.question, writing.run.trace
+        parts = (plain_of(each, asked, trace).text.strip() for each in (writing.text, judged.kept.strip()))
+        context = " ".join(filter(None, (asked.text, *parts)))
+        if self.query == "last_n_tokens":
+            return last_tokens(context, self.query_top, writing.run.model)
+        return query_in_words(self.query, asked.text, context, judged.words, self.linguistics)
+
+    def signals(self, words: Sequence[TokenWord], values: Iterable[float]) -> tuple[WordSignal, ...]:
+        """Words with their values, held against the threshold."""
+        judged = zip(words, values, strict=True)
+        return tuple(WordSignal(word.text, value, value > self.theta) for word, value in judged)
+
+    def due(self, written: Generation, words: Sequence[TokenWord], *, is_over: bool) -> Judged:
+        """A search is due behind the text, whatever it says, unless the answer is over."""
+        at, judged = None if is_over else len(written.text), self.signals(words, [0.0] * len(words))
+        return Judged(judged, at, written.text, len(written.tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class Dragin(DraginKnobs):
+    """DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for. The reading is ours.
+
+    After a search with the question the answer is written sentence by sentence, each judged when it is
+    complete. The first word with content whose doubt (mean entropy of its tokens) times influence (greatest
+    attention that a later token pays to it, maximum over heads) is above `threshold` ends the text. The words
+    of question and answer that its prediction attended to most are the query; it passes over passages that
+    were shown before; the best of those at hand stays beside the new ones; writing goes on before the
+    doubtful word, and the sentence is not searched for again. Why each of this, and what was tried and left:
+    docs/methods/dragin.md.
+
+    A model in the role "attend" may lend its attention to one that has none, and where the entropy is
+    missing, the surprise at the written token stands for it.
+    """
+
+    profile: Literal["default"] = knob("default", "whose reading: ours")
+    search_first: bool = knob(True, "search with the question before the first sentence")
+    kept_passages: int = knob(1, "how many of the passages at hand stay when others are found", at_least=0)
+
+    rind_signal: ClassVar[str] = "doubt (nats) × attention"
+    calibrated: ClassVar[SearchKnob] = SearchKnob(
+        "threshold", belongs_to=("trigger", "heads", "search_first"), scale=("trigger",), in_force="theta"
+    )
+
+    @property
+    def needs(self) -> Needs:
+        goes_on = layout_needs(self.layout, goes_on=True)
+        signals: set[Signal] = {"logprob"} if self.signal else set()
+        return Needs(frozenset(signals), one_of=goes_on, attention=self.attention is not None, retriever=True)
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        writing = self.begin(question, run)
+        sentences, begun, is_searched = set[str](), "", False
+        if self.search_first:
+            await writing.search_first(self.passages)
+        for step in writing.rounds(self.max_rounds):
+            want = replace(self.want(run), logprob=bool(self.signal))
+            written = await self.next_sentence(writing, want, step)
+            ended, look = writing.end_reason(written), await self.look(writing, written)
+            judged = self._judged(writing.judgeable(written), look, is_over=bool(ended))
+            obstacle = "this sentence has been searched for" if is_searched else ""
+            decision = self.decide(writing, judged, obstacle, partial(self._attended, judged, look))
+            old = writing.hits[: min(self.kept_passages, self.passages - 1)]
+            new = self.passages - len(old)
+            if decision.query and (found := await writing.search(decision, new, writing.seen)):
+                writing.keep(judged.kept, judged.num_kept)
+                writing.show((*found, *old))
+                is_searched = judged.at != len(written.text)
+                begun = begun + judged.kept if is_searched else ""
+                continue
+            sentence = begun + written.text
+            is_repeated = sentence in sentences and written.finish != "length"
+            if begun or not is_repeated:  # what has been begun is written to its end
+                writing.keep(written.text, len(written.tokens))
+            writing.ended = "the sentence was written before, word for word" if is_repeated else ended
+            sentences.add(sentence)
+            begun, is_searched = "", False
+        return await writing.finish()
+
+    def _judged(self, written: Generation, look: Look | None, *, is_over: bool) -> Judged:
+        """Hold every word with content against the threshold; the first above it is in doubt.
+
+        Args:
+            look: None where the trigger needs no attention.
+            is_over: nothing follows this sentence; it is not searched for just because one is due.
+        """
+        tokens, words = written.tokens, token_words(written.tokens)
+        if not self.signal:
+            return self.due(written, words, is_over=is_over)
+        content = self.linguistics.content_words(written.text)
+
+        def value(word: TokenWord) -> float:
+            own = tokens[word.first : word.last]
+            if not any(start < word.end and word.start < end for start, end in content):
+                return 0.0
+            if self.trigger == "token_probability" or look is None:
+                return max(map(improbability, own))
+            return float(np.mean([_doubt(each) for each in own])) * look.influence(
+                word.start, word.end, self.heads
+            )
+
+        judged = self.signals(words, map(value, words))
+        at = next((word.start for word, each in zip(words, judged, strict=True) if each.is_hit), None)
+        # Never cut behind white space, after which models write oddly.
+        kept = written.text if at is None else written.text[:at].rstrip()
+        return Judged(judged, at, kept, sum(token.end <= len(kept) for token in tokens))
+
+    def _attended(self, judged: Judged, look: Look | None) -> str:
+        """The words with content that the prediction of what is in doubt attended to most."""
+        if look is None or judged.at is None:
+            return ""
+        return weightiest(look.words_before(judged.at, self.linguistics, self.heads_of_query), self.query_top)
+
+
+def improbability(token: Token) -> float:
+    """What the trigger token_probability reads."""
+    return 1 - math.exp(token.logprob or 0.0)
+
+
+def _doubt(token: Token) -> float:
+    """Entropy, or, from a model that does not tell it, the surprise at the token written. In nats."""
+    return token.entropy if token.entropy is not None else -(token.logprob or 0.0)

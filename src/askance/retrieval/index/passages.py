@@ -1,0 +1,51 @@
+"""Cutting documents into passages of 100 words."""
+
+import re
+from collections.abc import Iterator
+
+from askance.core.types import Passage
+from askance.retrieval.index.documents import Document
+
+WORDS_PER_PASSAGE = 100
+MIN_LAST_WORDS = 10
+MAX_ROW_WORDS = 150
+_WORD = re.compile(r"\S+")
+_NUMBERED = re.compile(r".*#\d+", re.DOTALL)
+
+
+def cut_passages(document: Document) -> Iterator[Passage]:
+    """The passages of `document`, in order; none when it has no word.
+
+    A word is a run of characters other than white space. Passages have 100 words and do not overlap, except
+    that a last one of fewer than 10 words is joined to the passage before it. `text` is exactly
+    `document.text[start:end]`, from the first character of its first word to the last of its last.
+
+    A row of a file that has at most 150 words is a passage already (the rows of the DPR Wikipedia dump are)
+    and stays whole, down to its white space.
+
+    The only passage of a document has the document's id; several have "ID#1", "ID#2" and so on. A document
+    whose own id ends in "#" and a number always gets the latter, so that no two passages share an id.
+    """
+    spans = _spans(document)
+    for number, (start, end) in enumerate(spans, start=1):
+        id, text = passage_id(document.id, number, len(spans)), document.text[start:end]
+        yield Passage(id, document.title, text, document.source, start, end)
+
+
+def passage_id(document_id: str, number: int, num_passages: int) -> str:
+    """The id of a document's passage, counted from 1; see `cut_passages`."""
+    is_bare = num_passages == 1 and not _NUMBERED.fullmatch(document_id)
+    return document_id if is_bare else f"{document_id}#{number}"
+
+
+def _spans(document: Document) -> list[tuple[int, int]]:
+    words = [match.span() for match in _WORD.finditer(document.text)]
+    if not words:
+        return []
+    if document.is_row and len(words) <= MAX_ROW_WORDS:
+        return [(0, len(document.text))]
+    firsts = list(range(0, len(words), WORDS_PER_PASSAGE))
+    if len(firsts) > 1 and len(words) - firsts[-1] < MIN_LAST_WORDS:
+        firsts.pop()
+    afters = [*firsts[1:], len(words)]
+    return [(words[first][0], words[after - 1][1]) for first, after in zip(firsts, afters, strict=True)]

@@ -1,0 +1,128 @@
+"""Traces on disk: JSON Lines, a header with the schema version first, then one event a line.
+
+Each line carries its checksum (see `checksum`).
+"""
+
+import dataclasses
+import json
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from askance.core.errors import InputError, TraceFileError
+from askance.core.strict_json import json_line
+from askance.core.trace import EVENT_TYPES, SCHEMA_VERSION, AnyEvent, Trace
+from askance.core.version import VERSION
+from askance.storage.durable_files import sealed, unsealed, write_atomically
+
+_TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
+_HEADER = re.compile(r'\{("checksum": "[0-9a-f]{16}", )?"type": "header"')
+
+
+def event_record(event: AnyEvent) -> dict[str, Any]:
+    """An event as a record for `json_line`, its type first."""
+    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    return {"type": event.type, **fields}
+
+
+def trace_text(trace: Trace) -> str:
+    """A trace as it stands in a file."""
+    header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
+    lines = [sealed(json_line(record).encode()) for record in (header, *map(event_record, trace.events))]
+    return b"\n".join([*lines, b""]).decode()
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write a whole trace, or nothing: to a temporary name, synced, renamed.
+
+    Raises:
+        InputError: the place can't be written to.
+    """
+    try:
+        write_atomically(path, trace_text(trace))
+    except OSError as error:
+        raise InputError(f"can't write {path}: {error.strerror}. Name another file.") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise `InputError` now, rather than after the work, if `path` can't become a file."""
+    if path.is_dir():
+        raise InputError(f"can't write {path}: it is a folder. Name a file.")
+    if path.exists() and not path.is_file():  # a file would take the place of the device
+        raise InputError(f"can't write {path}: it is a device or a pipe. Name a file.")
+    if not path.parent.is_dir():
+        raise InputError(f"can't write {path}: the folder {path.parent} does not exist; make it first.")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"can't write {path}: no permission to write in {path.parent}. Name another file.")
+
+
+def read_trace(path: Path) -> tuple[AnyEvent, ...]:
+    """The events of a trace file.
+
+    Raises:
+        TraceFileError: missing, not a trace, from a newer version, or damaged; names the line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TraceFileError(f"can't read the trace {path}: {error.strerror}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise TraceFileError(
+            f"{path} is not a trace: it is not UTF-8. `askance ask --trace FILE` makes one."
+        ) from error
+    return parse_trace(text, str(path))
+
+
+def parse_trace(text: str, place: str) -> tuple[AnyEvent, ...]:
+    """The events of a trace that was read from `place`; see `read_trace`."""
+    # Only a line feed ends a line: texts may hold the other line breaks of Unicode.
+    lines = text.removesuffix("\n").split("\n")
+    if not _HEADER.match(lines[0]):
+        raise TraceFileError(
+            f"{place} is not a trace: its first line is no header. `askance ask --trace FILE` makes one."
+        )
+    records = [_record(place, number, line) for number, line in enumerate(lines, start=1)]
+    if records[0].get("schema") != SCHEMA_VERSION:
+        raise TraceFileError(
+            f"{place} has trace schema {records[0].get('schema')!r}; this version reads {SCHEMA_VERSION}: "
+            f"it was written by askance {records[0].get('askance')}, use that version."
+        )
+    return tuple(_event(place, number, record) for number, record in enumerate(records[1:], start=2))
+
+
+def _record(source: str, number: int, line: str) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(unsealed(line.encode(), old=b'{"type": "'))
+    except json.JSONDecodeError as error:
+        raise TraceFileError(
+            f"{source}, line {number}: not JSON ({error.msg}); the file is damaged."
+        ) from error
+    except ValueError as error:
+        raise TraceFileError(f"{source}, line {number}: {error}; the file is damaged: restore it.") from error
+    return record
+
+
+def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
+    from pydantic import ValidationError
+
+    fields = dict(record)
+    adapter = _adapters().get(fields.pop("type", ""))
+    if adapter is None:
+        raise TraceFileError(f"{source}, line {number}: unknown event type {record.get('type')!r}.")
+    try:
+        event: AnyEvent = adapter.validate_python(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise TraceFileError(f"{source}, line {number}, field {place}: {first['msg']}.") from error
+    return event
+
+
+@cache
+def _adapters() -> dict[str, Any]:
+    """By event type; made once, since making one takes longer than using it."""
+    from pydantic import TypeAdapter
+
+    return {name: TypeAdapter(kind) for name, kind in _TYPES.items()}

@@ -1,0 +1,113 @@
+"""A question on a terminal while it is answered: decisions scroll by, the answer grows below them."""
+
+import time
+from collections.abc import Callable
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from askance.core import trace
+from askance.terminal.legend import Legend
+from askance.terminal.trace_view import PROVISIONAL, event_block, print_legend, setting_block, shown_plain
+from askance.text.printable import printable, printable_record
+
+
+class LiveView:
+    """A trace listener that shows a question being answered. Use it as a context manager.
+
+    On a terminal the answer so far stands at the bottom, commits plain and the draft dim, and while there is
+    none how long it has been worked on; elsewhere only finished blocks are printed.
+
+    Args:
+        ticks: whether the bottom is redrawn while nothing happens.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self, console: Console, *, ticks: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console, self._clock = console, clock
+        self._committed, self._draft, self._asked = "", "", ""
+        self._began, self._num_calls = clock(), 0
+        self._quotable: list[trace.AnyEvent] = []
+        self._failed: trace.Failed | None = None
+        self._legend, self._is_over = Legend(), False
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(
+                None, console=console, transient=True, auto_refresh=ticks, get_renderable=self._bottom
+            )
+
+    def echo(self, question: str) -> None:
+        """Show the question, once, before anything is there that could answer it."""
+        if not self._asked:
+            self._asked = printable(question)
+            self._console.print(Text(self._asked, style="bold"))
+
+    def __enter__(self) -> "LiveView":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        self._is_over = True
+        if self._live:
+            self._live.stop()
+        if error is not None and self._committed.strip():
+            self._console.print(Text(shown_plain(self._committed, self._quotable).text.strip()))
+
+    def __call__(self, event: trace.AnyEvent) -> None:
+        """Show one event. An error is shown once something follows: the last one is told by who asked. What
+        calls note is told on standard error, where the growing answer makes room for it.
+        """
+        event = printable_record(event)
+        before, self._failed = self._failed, event if isinstance(event, trace.Failed) else None
+        if before is not None:
+            self._console.print(event_block(before))
+        self._follow(event)
+        if not isinstance(event, trace.Generated | trace.Committed | trace.Failed | trace.Noted):
+            self._show(event)
+        if self._live:
+            self._is_over = isinstance(event, trace.Answered | trace.Noted)
+            self._live.refresh()
+
+    def _follow(self, event: trace.AnyEvent) -> None:
+        """Keep what of an event the next ones are shown with."""
+        if isinstance(event, trace.Asked | trace.Searched):
+            self._quotable.append(event)
+        self._num_calls += isinstance(event, trace.Generated | trace.ScoredOptions)
+        if isinstance(event, trace.Drafted):
+            self._draft += event.text
+        elif isinstance(event, trace.Committed):
+            self._committed, self._draft = self._committed + event.text, ""
+        elif isinstance(event, trace.Answered):
+            self._committed, self._draft = "", ""
+        elif isinstance(event, trace.Searched):
+            self._draft = ""
+
+    def _show(self, event: trace.AnyEvent) -> None:
+        block = event_block(event, self._quotable)
+        if isinstance(event, trace.Asked) and event.text == self._asked:
+            block = setting_block(event)
+        if block is not None:
+            self._console.print(block, soft_wrap=isinstance(event, trace.Answered) and not self._live)
+        print_legend(self._legend(event), self._console)
+
+    def _bottom(self) -> RenderableType:
+        """What stands below all that is printed."""
+        if self._is_over:
+            return Group()
+        if (self._committed + self._draft).strip():
+            return self._growing()
+        calls = f" · {self._num_calls} calls of the model" if self._num_calls else ""
+        return Text(f"working, {self._clock() - self._began:.0f} s{calls}", style=PROVISIONAL)
+
+    def _growing(self) -> Text:
+        """The answer so far and the draft, as many of the last lines as the terminal can redraw."""
+        written = shown_plain(self._committed + self._draft, self._quotable)
+        text, draft = Text(written.text), written.offset(len(self._committed))
+        text.stylize(PROVISIONAL, draft)
+        text = text[len(written.text) - len(written.text.lstrip()) :]
+        lines = text.wrap(self._console, self._console.width)
+        return Text("\n").join(lines[-max(1, self._console.height - 2) :])

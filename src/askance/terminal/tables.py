@@ -1,0 +1,89 @@
+"""Tables of runs on the terminal."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from askance.evaluation.statistics.compare import MeanInterval
+from askance.evaluation.report.tables import ResultTable
+from askance.terminal.console import plain_table
+
+_LEAST_WIDTH, _GAP = 8, 2
+_WORDS_AT_MOST = 0.6
+"""Share of the line that columns of words may take from the numbers beside them: they fold, numbers don't."""
+
+
+def interval_table(means: Mapping[str, MeanInterval]) -> Table:
+    """Means with their intervals, by name."""
+    rows = [
+        (name, f"{value.mean:.3f}", f"{value.low:.3f} to {value.high:.3f}", f"{value.num_questions:,}")
+        for name, value in means.items()
+    ]
+    return plain_table(("metric", "mean", "95 % interval", "questions"), rows, num_words=1)
+
+
+def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:
+    """One below the other, each with its title above and its note below.
+
+    Columns of numbers that do not fit beside the others stand below them, with the words of their rows again.
+    """
+    for table in tables:
+        out.print(Text(f"\n{table.title}", style="bold"))
+        for number, part in enumerate(_parts(table, out.width)):
+            if number:
+                out.print()
+            out.print(_rich_table(part))
+        if table.note:
+            out.print(Text(table.note, style="dim"))
+
+
+def _rich_table(table: ResultTable) -> Table:
+    shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for at, heading in enumerate(table.headings):
+        if at < table.num_text_columns:
+            shown.add_column(Text(heading), overflow="fold")
+        else:
+            width = max([len(row[at]) for row in table.rows], default=0)
+            shown.add_column(Text(_narrowed(heading, width)), justify="right", no_wrap=True)
+    above = ""
+    for first, *others in table.rows:
+        is_repeated = table.is_grouped and first == above
+        shown.add_row(*map(Text, ("" if is_repeated else first, *others)))
+        above = first
+    return shown
+
+
+def _parts(table: ResultTable, width: int) -> Iterator[ResultTable]:
+    """The table, in as many parts as it takes to show its numbers in lines of `width` cells."""
+    words, at = table.num_text_columns, table.num_text_columns
+    room = width - min(sum(_width(table, column) + _GAP for column in range(words)), width * _WORDS_AT_MOST)
+    while True:
+        start, left = at, room
+        while at < len(table.headings) and (at == start or _width(table, at) <= left):
+            left -= _width(table, at) + _GAP
+            at += 1
+        yield replace(
+            table,
+            headings=table.headings[:words] + table.headings[start:at],
+            rows=tuple(row[:words] + row[start:at] for row in table.rows),
+        )
+        if at == len(table.headings):
+            return
+
+
+def _width(table: ResultTable, at: int) -> int:
+    widest = max([cell_len(row[at]) for row in table.rows], default=0)
+    heading = table.headings[at]
+    shown = heading if at < table.num_text_columns else _narrowed(heading, widest)
+    return max(widest, *map(cell_len, shown.split("\n")))
+
+
+def _narrowed(heading: str, width: int) -> str:
+    """On as many lines as it takes not to widen a column of numbers, as far as words can be parted."""
+    longest = max(map(len, heading.split()))
+    return "\n".join(textwrap.wrap(heading, max(width, longest, _LEAST_WIDTH), break_on_hyphens=False))

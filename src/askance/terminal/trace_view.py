@@ -1,0 +1,310 @@
+"""The events of a trace as blocks of text, one below the other; steps of a search as a tree."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from askance.ask import models_told
+from askance.core import trace
+from askance.core.types import Passage, Question, Usage
+from askance.methods.common.finishing import quotable
+from askance.terminal.legend import ACTIONS, Legend
+from askance.text.markers import Plain, plain
+from askance.text.printable import printable_record
+
+STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
+Before = Sequence[trace.AnyEvent]
+_ROOT = "0"
+_LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
+
+
+def print_trace(events: Iterable[trace.AnyEvent], console: Console) -> None:
+    """A whole recorded trace, one block an event; steps that make a tree are one, where the last is."""
+    shown = [printable_record(event) for event in events]
+    trees = search_trees(shown)
+    last_of = {tree.steps[-1].id: tree for tree in trees}
+    in_trees = {step.id for tree in trees for step in tree.steps}
+    legend = Legend()
+    for at, event in enumerate(shown):
+        if event.id in last_of:
+            tree = last_of[event.id]
+            console.print(_tree_block(tree))
+            print_legend([line for step in tree.steps for line in legend(step)], console)
+        elif event.id not in in_trees:
+            block = event_block(event, shown[:at])
+            if block is not None:
+                console.print(block)
+            print_legend(legend(event), console)
+
+
+def print_legend(lines: Sequence[str], console: Console) -> None:
+    """What the terms of the block above mean."""
+    if lines:
+        console.print(_labelled("legend", Text("\n".join(lines), style=LEGEND), LEGEND))
+
+
+def event_block(event: trace.AnyEvent, before: Sequence[trace.AnyEvent] = ()) -> RenderableType | None:
+    """What one event looks like; None for events that are not shown.
+
+    Args:
+        before: those before it, which say what an answer may quote.
+    """
+    block_of = _BLOCKS.get(type(event))
+    return None if block_of is None else block_of(event, before)
+
+
+def usage_line(usage: Usage) -> str:
+    """One line of cost."""
+    searches = f"{usage.searches} search{'' if usage.searches == 1 else 'es'}"
+    at_most = "≤ " if usage.is_upper_bound else ""
+    return (
+        f"{searches} · {at_most}{usage.prompt_tokens:,} prompt tokens ({usage.reused_tokens:,} reused) · "
+        f"{usage.generated_tokens:,} generated · {usage.seconds:.1f} s"
+    )
+
+
+def spending_line(numbers: Mapping[str, float]) -> str:
+    """One line of what a search read and did; L_max and L_total are what papers call limit and sum."""
+    names = {"l_max": "L_max", "tokens": "L_total"}
+    at_most = "≤ " if trace.UPPER_BOUND in numbers else ""
+    return " · ".join(
+        f"{names.get(name, name)} {at_most if 'tokens' in name else ''}{value:,.0f}"
+        for name, value in numbers.items()
+        if name != trace.UPPER_BOUND
+    )
+
+
+def setting_block(event: trace.Asked) -> RenderableType:
+    """The method, the models and what is searched."""
+    models = models_told(event.models, event.precisions)
+    setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
+    return Text(f"{setting}\n", style=PROVISIONAL)
+
+
+def _decided(event: trace.Decided, _: Before) -> RenderableType:
+    why = Text(event.why, style=PROVISIONAL)
+    if event.name == "budget" and event.numbers:
+        return _labelled("budget", Text(spending_line(event.numbers), style=PROVISIONAL))
+    if event.name == "choose":
+        scores = " · ".join(f"{name} ({score:.2f})" for name, score in event.numbers.items())
+        lines = [Text(event.outcome), why, *([Text(scores, style=PROVISIONAL)] if scores else [])]
+        return _labelled("choose", Group(*lines), SURE)
+    if not event.words:
+        return _labelled("why", why)
+    judged = Group(_words(event.words, event.threshold), why)
+    label, style = ("doubt", STRONG) if event.outcome == "search" else ("keep", SURE)
+    return _labelled(label, judged, style)
+
+
+def _words(words: Iterable[trace.WordSignal], threshold: float | None) -> Text:
+    """The judged words; doubtful ones with their number, coloured by its distance to the threshold."""
+    shown = []
+    for word in words:
+        style = _doubt_style(word.value, threshold)
+        number = (f"({word.value:.2f})", f"{style} dim")
+        shown.append(Text.assemble((word.text, style), number) if word.is_hit else Text(word.text))
+    return Text(" ").join(shown)
+
+
+def _doubt_style(value: float, threshold: float | None) -> str:
+    if threshold is None:
+        return STRONG
+    beyond = abs(value - threshold) / max(abs(value), abs(threshold), 1e-9)
+    return STRONG if beyond > 0.5 else WEAK
+
+
+def _searched(event: trace.Searched, _: Before) -> RenderableType:
+    found = []
+    for hit in event.hits:
+        title, text = (_one_line(hit.passage.title), "bold"), (_one_line(hit.passage.text), PROVISIONAL)
+        found.append(_line(f"{hit.rank}. ", title, f" {hit.score:.3g}  ", text))
+    found = found or [Text("nothing found", style=PROVISIONAL)]
+    return _labelled("search", Group(Text(event.query, style=QUERY), *found), QUERY)
+
+
+def _expanded(event: trace.Expanded, _: Before) -> RenderableType:
+    title = "" if event.passage is None else f"  {_one_line(event.passage.passage.title)}"
+    head = _line((f"{event.node} {ACTIONS.get(event.action, event.action)}", "bold"), (title, PROVISIONAL))
+    numbers = Text(" · ".join(_step_numbers(event)), style=QUERY)
+    lines = [head, Text(event.text.strip() or "(nothing)"), numbers]
+    if event.rejected:
+        lines.append(Text(f"rejected: {event.rejected}", style=WEAK))
+    return _labelled("try", Group(*lines))
+
+
+def _generated(event: trace.Generated, _: Before) -> RenderableType:
+    at_most = "≤ " if event.is_upper_bound else ""
+    tokens = f"{at_most}{event.prompt_tokens:,} tokens read, {event.generated_tokens:,} written"
+    cost = f"{tokens}, {event.seconds:.1f} s, {event.finish}"
+    key = " ".join(ACTIONS.get(str(part), str(part)) for part in event.key)
+    return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
+
+
+def _answered(event: trace.Answered, before: Before) -> RenderableType:
+    answer = event.answer
+    written, cited, at = shown_plain(answer.text, before), Text(), 0
+    sources: dict[int, Passage] = {}
+    for citation in answer.citations:
+        sources[citation.number] = citation.passage
+        end = written.offset(citation.end)
+        cited.append(written.text[at:end]).append(f" [{citation.number}]", style=QUERY)
+        at = end
+    lines = [Text(""), cited.append(written.text[at:])]
+    if answer.short and answer.short != answer.text:
+        lines.append(Text.assemble(("Answer: ", "bold"), (answer.short, f"bold {SURE}")))
+    for number, passage in sorted(sources.items()):
+        source = (f"  {passage.source}", PROVISIONAL)
+        lines.append(Text.assemble((f"[{number}] ", QUERY), (passage.title, "bold"), source))
+    return Group(*lines, Text(""), Text(usage_line(event.usage), style=PROVISIONAL))
+
+
+def _committed(event: trace.Committed, before: Before) -> RenderableType:
+    return _labelled("commit", Text(shown_plain(event.text, before).text.strip()))
+
+
+def _failed(event: trace.Failed, _: Before) -> RenderableType:
+    return _labelled("error", Text(f"{event.place}: {event.message or event.error}", STRONG), STRONG)
+
+
+_BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
+    trace.Asked: lambda event, _: Group(Text(event.text, style="bold"), setting_block(event)),
+    trace.Decided: _decided,
+    trace.Searched: _searched,
+    trace.Expanded: _expanded,
+    trace.Generated: _generated,
+    trace.Committed: _committed,
+    trace.Uncited: lambda event, _: _labelled("uncited", Text(f"{event.text}\n{event.why}", PROVISIONAL)),
+    trace.Answered: _answered,
+    trace.Noted: lambda event, _: _labelled("note", Text(f"{event.place}: {event.text}", WEAK)),
+    trace.Failed: _failed,
+}
+
+
+def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> Plain:
+    """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
+    asked = next((event for event in before if isinstance(event, trace.Asked)), None)
+    question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
+    return plain(text, lambda: quotable(question, before))
+
+
+def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:
+    """Content beside a label in a narrow column."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=7)
+    grid.add_column(ratio=1)
+    grid.add_row(Text(label, style=style), content)
+    return grid
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """A line of texts, some with their styles, that is cut where the terminal ends."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTree:
+    """Steps of one search.
+
+    Attributes:
+        steps: in the order of the trace; no two have the same place.
+        chosen: the place where the answer that was taken ends; empty where the trace does not tell.
+    """
+
+    steps: tuple[trace.Expanded, ...]
+    chosen: str = ""
+
+    def leads_to_chosen(self, step: trace.Expanded) -> bool:
+        """Whether a step is on the path of the answer that was taken."""
+        return f"{self.chosen}.".startswith(f"{step.node}.")
+
+
+def search_trees(events: Sequence[trace.AnyEvent]) -> list[SearchTree]:
+    """The searches of a trace whose steps lead from one to another, each with what was chosen of it.
+
+    Steps with and without visits belong to different searches, such as AirRAG and a Self-RAG that is one of
+    its actions; so do two steps with the same place.
+    """
+    searches: list[dict[str, trace.Expanded]] = []
+    for step in (event for event in events if isinstance(event, trace.Expanded)):
+        mine = next((each for each in reversed(searches) if _counts(each.values()) == _counts([step])), None)
+        if mine is None or step.node in mine:
+            mine = {}
+            searches.append(mine)
+        mine[step.node] = step
+    nested = (each for each in searches if any(place.rpartition(".")[0] in each for place in each))
+    return [SearchTree(tuple(each.values()), _chosen(each, events)) for each in nested]
+
+
+def _counts(steps: Iterable[trace.Expanded]) -> bool:
+    """Whether a search counts the visits of its steps."""
+    return "visits" in next(iter(steps)).numbers
+
+
+def _chosen(steps: Mapping[str, trace.Expanded], events: Iterable[trace.AnyEvent]) -> str:
+    """The step marked as chosen; without marks, the one that the first choice afterwards names."""
+    if _counts(steps.values()):
+        return next((step.node for step in steps.values() if step.numbers.get("chosen")), "")
+    last = max(step.id for step in steps.values())
+    choices = (event for event in events if isinstance(event, trace.Decided) and event.name == "choose")
+    return next((each.outcome for each in choices if each.id > last and each.outcome in steps), "")
+
+
+def _tree_block(tree: SearchTree) -> RenderableType:
+    """The tree, two lines or more a step: what it gave, and its numbers."""
+    root = Tree(Text(f"tree of {len(tree.steps)} steps", style="bold"), guide_style=PROVISIONAL)
+    branches = {_ROOT: root}
+    for step in tree.steps:
+        above = step.node.rpartition(".")[0]
+        while above not in branches:
+            above = above.rpartition(".")[0] or _ROOT
+        branches[step.node] = branches[above].add(_step_label(step, tree.leads_to_chosen(step)))
+    depth = max(step.node.count(".") for step in tree.steps)
+    return _Wide(root, _LEAST_TREE_WIDTH + _LEVEL_WIDTH * depth)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wide:
+    """A tree with room for its deepest step; what is beyond the terminal's edge is cut off."""
+
+    tree: Tree
+    least_width: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self.tree, options.update(width=max(options.max_width, self.least_width)))
+
+
+def _step_label(step: trace.Expanded, is_chosen: bool) -> RenderableType:
+    mark, style = ("✓ ", f"bold {SURE}") if is_chosen else ("", "bold")
+    action, text = f"{mark}{ACTIONS.get(step.action, step.action)}", _one_line(step.text) or "(nothing)"
+    title = [] if step.passage is None else [_one_line(step.passage.passage.title)]
+    numbers = " · ".join((step.node, *_step_numbers(step), *title))
+    lines = [_line((action, style), f"  {text}"), _line((numbers, PROVISIONAL))]
+    if step.numbers.get("cut"):
+        lines.append(_line(("cut: the budget ended it", WEAK)))
+    if step.rejected:
+        lines.append(_line((f"rejected: {_one_line(step.rejected)}", WEAK)))
+    return Group(*lines)
+
+
+def _step_numbers(step: trace.Expanded) -> Iterator[str]:
+    """What the search counted, then all other numbers by name."""
+    numbers = {name: value for name, value in step.numbers.items() if name not in ("cut", "chosen")}
+    visits, value = numbers.pop("visits", None), numbers.pop("value", None)
+    votes = numbers.pop("votes", 1.0)
+    if visits is not None:
+        yield f"visits {visits:g}"
+    if value is not None and visits:
+        yield f"value {value:.2f} (mean {value / visits:.2f})"
+    if votes != 1:
+        yield f"votes {votes:g}"
+    for name, number in numbers.items():
+        yield f"{name} {number:.2f}"

@@ -1,0 +1,236 @@
+"""What each dataset tells about why an answer is right, in the layout of its authors and in FlashRAG's."""
+
+import pytest
+
+from askance.evaluation.datasets import read_dataset
+from askance.evaluation.datasets.grounds import Grounds, Paragraph, Step, Triple
+from tests.eval.datasets.test_files import read
+from tests.eval.datasets.test_formats import HOTPOT, MUSIQUE, TWO_WIKI, lines, write
+
+MANN = Paragraph("Thomas Mann", "He was born in Lübeck. He wrote Buddenbrooks.", ((0, 22),))
+LUBECK = Paragraph("Lübeck", "A city. It is old. It lies on the Trave.", ((19, 40),))
+
+
+def grounds_of(spec, content, tmp_path):
+    path = write(tmp_path / "a.json", content)
+    return [example.grounds for example in read_dataset(spec.format(path))]
+
+
+def flashrag(**metadata):
+    return lines({"id": "a", "question": "Who?", "golden_answers": ["Ada"], "metadata": metadata})
+
+
+def test_hotpotqa():
+    first, second, _ = read("hotpotqa:hotpotqa.json")
+    both = Paragraph("Thomas Mann", MANN.text, ((0, 22), (23, 45)))
+    assert first.grounds == Grounds((both, LUBECK))
+    rivers = (Paragraph("Trave", "A river.", ((0, 8),)), Paragraph("Wakenitz", "A river.", ((0, 8),)))
+    assert second.grounds == Grounds(rivers)
+
+
+def test_sentences_of_hotpotqa_bring_their_blanks(tmp_path):
+    context = [
+        ["Elbe", ["A river.", " Long."]],
+        ["Lübeck", ["A city.", " It is old.", " It lies on the Trave."]],
+    ]
+    grounds = Grounds((Paragraph("Elbe", "A river. Long."), LUBECK))
+    assert grounds_of("hotpotqa:{}", [HOTPOT | {"context": context}], tmp_path) == [grounds]
+
+
+def test_a_supporting_fact_that_is_not_in_the_context_is_passed_over(tmp_path):
+    record = HOTPOT | {
+        "supporting_facts": [["Nobody", 0], ["Bonn", 9], ["Bonn", -1], ["Bonn", 1]],
+        "context": [["Bonn", ["A city."]], ["", ["No title."]], ["Trave", [""]], ["Elbe", []]],
+    }
+    paragraphs = (
+        Paragraph("Bonn", "A city."),
+        Paragraph("", "No title."),
+        Paragraph("Trave", ""),
+        Paragraph("Elbe", ""),
+    )
+    assert grounds_of("hotpotqa:{}", [record], tmp_path) == [Grounds(paragraphs)]
+
+
+def test_a_title_that_is_there_twice_supports_twice(tmp_path):
+    record = HOTPOT | {
+        "supporting_facts": [["Bonn", 0]],
+        "context": [["Bonn", ["A."]], ["Bonn", ["B.", "C."]]],
+    }
+    paragraphs = (Paragraph("Bonn", "A.", ((0, 2),)), Paragraph("Bonn", "B. C.", ((0, 2),)))
+    assert grounds_of("hotpotqa:{}", [record], tmp_path) == [Grounds(paragraphs)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "record", "fields"),
+    [
+        ("hotpotqa:{}", HOTPOT, ["context"]),
+        ("2wikimultihopqa:{}", TWO_WIKI, ["context", "evidences"]),
+        ("strategyqa:{}", {"qid": "a", "question": "Is it?", "answer": True}, []),
+    ],
+)
+def test_a_record_without_grounds_is_read_as_before(tmp_path, spec, record, fields):
+    bare = {name: value for name, value in record.items() if name not in fields}
+    assert grounds_of(spec, [bare], tmp_path) == [Grounds()]
+
+
+def test_two_wiki():
+    first, second, _ = read("2wikimultihopqa:2wikimultihopqa.json")
+    assert first.grounds == Grounds((MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),))
+    assert second.grounds == Grounds()
+
+
+def test_musique():
+    first, *_ = read("musique:musique.jsonl")
+    assert first.grounds == Grounds(
+        (
+            Paragraph("Padua", "It has a chapel."),
+            Paragraph("Galileo", "He was born in Pisa.", ((0, 20),)),
+            Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),
+        ),
+        steps=(Step("Where was Galileo born?", "Pisa"), Step("Which river flows through #1?", "Arno")),
+    )
+
+
+def test_musique_without_the_texts(tmp_path):
+    record = MUSIQUE | {
+        "paragraphs": [{"title": "Pisa", "is_supporting": True}],
+        "question_decomposition": [{"id": 12}, {"id": 34}],
+    }
+    assert grounds_of("musique:{}", lines(record), tmp_path) == [Grounds()]
+
+
+def test_strategyqa():
+    first, *_ = read("strategyqa:strategyqa.json")
+    assert first.grounds == Grounds(facts=("One.", "Two."), steps=(Step("When?"), Step("Is #1 first?")))
+
+
+def test_facts_of_strategyqa_are_put_in_order(tmp_path):
+    record = {"qid": "a", "question": "Is it?", "answer": True, "facts": [" The  Moon\nshines. ", " "]}
+    assert grounds_of("strategyqa:{}", [record], tmp_path) == [Grounds(facts=("The Moon shines.",))]
+
+
+def squad(context, *answers):
+    asked = {"id": "a", "question": "Who?", "answers": list(answers), "is_impossible": not answers}
+    return {"data": [{"title": "Old_Bonn", "paragraphs": [{"context": context, "qas": [asked]}]}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "evidence"),
+    [
+        ("Rhine", 17, ((0, 23),)),
+        ("Rhine", 49, ((35, 62),)),
+        ("Rhine", 20, ((0, 23),)),  # does not stand there
+        ("Rhine", -13, ((0, 23),)),
+        ("Rhine", 900, ((0, 23),)),
+        ("Rhine", None, ((0, 23),)),
+        ("old. A ship", 30, ((24, 34), (35, 62))),
+        ("Danube", 17, ((0, 62),)),  # stands nowhere
+    ],
+)
+def test_sentences_of_squad_that_the_answer_lies_in(tmp_path, text, start, evidence):
+    context = "Bonn lies at the Rhine. It is old. A ship on the Rhine is old."
+    answer = {"text": text} if start is None else {"text": text, "answer_start": start}
+    other = {"text": "ship", "answer_start": 37}
+    paragraph = Paragraph("Old Bonn", context, evidence)
+    assert grounds_of("squad2:{}", squad(context, answer, other), tmp_path) == [Grounds((paragraph,))]
+
+
+@pytest.mark.parametrize("context", ["", " "])
+def test_squad_without_the_text(tmp_path, context):
+    assert grounds_of("squad2:{}", squad(context, {"text": "Rhine", "answer_start": 0}), tmp_path) == [
+        Grounds()
+    ]
+
+
+def test_what_squad_does_not_answer_has_no_evidence(tmp_path):
+    paragraph = Paragraph("Old Bonn", "A city.")
+    assert grounds_of("squad2:{}?unanswerable=keep", squad("A city."), tmp_path) == [Grounds((paragraph,))]
+
+
+def test_iirc():
+    first, second, last = read("iirc:iirc.json")
+    paragraph = Paragraph("Thomas Mann", "He was born in Lübeck and wrote Buddenbrooks.", ((7, 21),))
+    assert first.grounds == Grounds(
+        (paragraph, Paragraph("lübeck", "between Trave and Wakenitz", ((0, 26),)))
+    )
+    assert second.grounds == Grounds((paragraph, Paragraph("lübeck", "seven towers", ((0, 12),))))
+    opera = Paragraph("Fidelio", "An opera by Beethoven.")
+    assert last.grounds == Grounds((opera, Paragraph("beethoven", "born in Bonn", ((0, 12),))))
+
+
+@pytest.mark.parametrize(
+    ("context", "paragraphs"),
+    [
+        ([{"passage": "main", "text": "It is new."}], (Paragraph("Bonn", "A city.", ((0, 7),)),)),
+        ([{"passage": "main"}, {"passage": "rhine"}], (Paragraph("Bonn", "A city.", ((0, 7),)),)),
+        ([], (Paragraph("Bonn", "A city."),)),
+        (
+            [{"passage": "rhine", "text": "Long."}, {"passage": "rhine", "text": " Long."}],
+            (Paragraph("Bonn", "A city."), Paragraph("rhine", "Long.", ((0, 5),))),
+        ),
+    ],
+)
+def test_pieces_of_iirc_that_are_not_there_or_there_twice(tmp_path, context, paragraphs):
+    answer = {"type": "value", "answer_value": "7"}
+    asked = {"question": "How old?", "context": context, "answer": answer}
+    record = {"title": "Bonn", "text": "A city.", "questions": [asked]}
+    assert grounds_of("iirc:{}", [record], tmp_path) == [Grounds(paragraphs)]
+    assert grounds_of("iirc:{}", [record | {"text": ""}], tmp_path) == [
+        Grounds(tuple(each for each in paragraphs if each.title != "Bonn"))
+    ]
+
+
+def test_flashrag_of_hotpotqa():
+    first, second, last = read("hotpotqa:flashrag_hotpotqa.jsonl")
+    mann = Paragraph("Thomas Mann", "He was born in Lübeck.", ((0, 22),))
+    assert first.grounds == Grounds((mann, Paragraph("Lübeck", "A city.")))
+    assert second.grounds == last.grounds == Grounds()
+
+
+def test_flashrag_of_two_wiki(tmp_path):
+    content = flashrag(
+        supporting_facts={"title": ["Thomas Mann", "Lübeck"], "sent_id": [0, 2]},
+        context={
+            "title": ["Thomas Mann", "Lübeck"],
+            "content": [
+                ["He was born in Lübeck.", "He wrote Buddenbrooks."],
+                ["A city.", "It is old.", "It lies on the Trave."],
+            ],
+        },
+        evidences={"fact": ["Thomas Mann"], "relation": ["place of birth"], "entity": ["Lübeck"]},
+    )
+    grounds = Grounds((MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),))
+    assert grounds_of("2wikimultihopqa:{}", content, tmp_path) == [grounds]
+
+
+def test_flashrag_of_musique():
+    first, second, last = read("musique:flashrag_musique.jsonl")
+    assert first.grounds == Grounds(
+        (
+            Paragraph("Galileo", "He was born in Pisa.", ((0, 20),)),
+            Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),
+        ),
+        steps=(Step("Where was Galileo born?", "Pisa"), Step("Which river flows through #1?", "Arno")),
+    )
+    assert second.grounds == last.grounds == Grounds()
+
+
+def test_a_paragraph_that_two_hops_of_flashrag_share_is_there_once(tmp_path):
+    paragraph = {"title": "Pisa", "paragraph_text": "It lies on the Arno."}
+    hops = [{"question": f"{number}?", "answer": "a", "support_paragraph": paragraph} for number in (1, 2)]
+    (grounds,) = grounds_of("musique:{}", flashrag(question_decomposition=hops), tmp_path)
+    assert grounds.paragraphs == (Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),)
+    assert grounds.steps == (Step("1?", "a"), Step("2?", "a"))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"context": "A city.", "evidences": ["old"]},
+        {"context": {"title": ["Bonn"], "sentences": [["A."]]}, "supporting_facts": None},
+        {"context": {"title": ["Bonn"], "sentences": [["A."]]}, "supporting_facts": {"title": ["Bonn"]}},
+        {"context": None, "evidences": None, "supporting_facts": {"title": ["Bonn"], "sent_id": [0]}},
+    ],
+)
+def test_a_context_of_flashrag_without_the_facts_is_passed_over(tmp_path, metadata):
+    assert grounds_of("jsonl:{}", flashrag(**metadata), tmp_path) == [Grounds()]

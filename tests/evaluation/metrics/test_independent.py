@@ -1,0 +1,65 @@
+"""The same numbers from libraries that others wrote; where ours differ on purpose, both are stated."""
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from ir_measures import Qrel, R, ScoredDoc, iter_calc
+from torchmetrics.functional.text import squad
+
+from askance.core.trace import Searched, Trace
+from askance.core.types import Hit, Passage, Question
+from askance.evaluation.datasets import Example
+from askance.evaluation.metrics.answers import exact_match, f1
+from askance.evaluation.metrics.evidence import supporting_recall
+from askance.text.answers import normalise_answer
+from tests.tolerances import near
+
+WORDS = st.lists(st.sampled_from("the A An Rhine rhine. River of Bonn's U.S. – Köln 7,5".split()), max_size=6)
+TEXTS = st.one_of(st.text(max_size=30), WORDS.map(" ".join))
+
+
+def squad_scores(prediction, golds):
+    """Exact match and F1, from 0 to 1, as torchmetrics computes those of SQuAD."""
+    answers = {"text": golds, "answer_start": [0] * len(golds)}
+    scores = squad({"prediction_text": prediction, "id": "q"}, {"answers": answers, "id": "q"})
+    return scores["exact_match"].item() / 100, scores["f1"].item() / 100
+
+
+@settings(deadline=None)
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=3))
+def test_exact_match_and_f1_are_those_of_squad(prediction, golds):
+    forms = [normalise_answer(text) for text in (prediction, *golds)]
+    assume(not set(forms) & {"yes", "no", "noanswer"})
+    theirs = squad_scores(prediction, golds)
+    assert exact_match(prediction, golds) == theirs[0]
+    if forms[0]:
+        assert f1(prediction, golds) == near(theirs[1], "formula", "float32")
+
+
+def test_squad_shares_words_with_yes_and_no():
+    assert squad_scores("no", ["no one"]) == (0, near(2 / 3, "formula", "float32"))
+    assert f1("no", ["no one"]) == 0
+
+
+def test_squad_finds_that_nothing_and_nothing_share_all_their_words():
+    assert squad_scores("the", ["A"]) == (1, 1)
+    assert (exact_match("the", ["A"]), f1("the", ["A"])) == (1, 0)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=4), min_size=1, max_size=4),
+    st.sets(st.sampled_from("abcdefgh"), min_size=1),
+    st.integers(1, 9),
+)
+def test_supporting_recall_is_recall_at_k(searches, wanted, k):
+    """Of documents with one passage each, ranked by when they were first found."""
+    assume(any(searches))
+    trace = Trace()
+    for titles in searches:
+        hits = tuple(Hit(Passage(t, t, "…"), 1.0, rank) for rank, t in enumerate(titles, start=1))
+        trace.add(Searched, query="q", k=4, hits=hits)
+    ranked = list(dict.fromkeys(title for titles in searches for title in titles))
+    run = [ScoredDoc("q", title, -float(place)) for place, title in enumerate(ranked)]
+    (theirs,) = iter_calc([R @ k], [Qrel("q", title, 1) for title in wanted], run)
+    example = Example(Question("q", "Which?"), ("a",), tuple(sorted(wanted)))
+    assert supporting_recall(trace.events, example, first=k) == near(theirs.value)

@@ -1,0 +1,192 @@
+"""The frontier and the histograms."""
+
+import sys
+from itertools import combinations
+from math import dist
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from askance.core.errors import MissingExtra
+from askance.core.types import Usage
+from askance.evaluation.statistics.paired_runs import compare_group
+from askance.evaluation.report.charts import (
+    MOST_BARS,
+    Point,
+    frontier,
+    frontier_chart,
+    frontier_figure,
+    histogram_charts,
+    histogram_figure,
+    points_of,
+    shares_of,
+)
+from askance.evaluation.statistics.run_groups import group_runs
+from tests.eval.hand_made import record, run_of
+from tests.tolerances import near
+
+
+def point(number, cost, worth):
+    return Point(number, f"m{number}", cost, worth, worth - 0.1, worth + 0.1)
+
+
+def numbers_of(points):
+    return [each.number for each in points]
+
+
+def parsed(chart):
+    return ElementTree.fromstring(str(chart).replace("<svg ", '<svg xmlns:xlink="links" ', 1))
+
+
+def title_of(chart):
+    return parsed(chart).findtext("title")
+
+
+def texts_of(chart):
+    """What can be read on a chart, in the order it is drawn."""
+    return [each.text for each in parsed(chart).iter("text")]
+
+
+def dots_of(figure):
+    """Where the points are and how each is filled."""
+    (axes,) = figure.axes
+    return {
+        (line.get_xdata()[0], line.get_ydata()[0]): line.get_markerfacecolor()
+        for line in axes.lines
+        if line.get_marker() == "o"
+    }
+
+
+def test_the_frontier():
+    points = [
+        point(1, 500, 0.4),
+        point(2, 100, 0.2),
+        point(3, 300, 0.4),
+        point(4, 900, 0.5),
+        point(5, 950, 0.3),
+    ]
+    assert numbers_of(frontier(points)) == [2, 3, 4]
+
+
+def test_of_two_at_the_same_cost_the_better_one_is_on_the_frontier():
+    assert numbers_of(frontier([point(1, 100, 0.2), point(2, 100, 0.3)])) == [2]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5)), min_size=1, max_size=8))
+def test_what_is_off_the_frontier_is_beaten_by_one_on_it(pairs):
+    points = [point(at, cost, worth / 10) for at, (cost, worth) in enumerate(pairs)]
+    best = frontier(points)
+    for each in points:
+        if each not in best:
+            assert any(other.cost <= each.cost and other.worth >= each.worth for other in best)
+    for one, two in combinations(best, 2):
+        assert one.cost < two.cost
+        assert one.worth < two.worth
+
+
+def test_points_are_tokens_computed_and_the_metric_with_its_interval():
+    usage = Usage(prompt_tokens=100, generated_tokens=20, reused_tokens=50)
+    runs = [
+        run_of([record(1, {"f1": 1.0}, usage=usage), record(2, {"f1": 0.0}, usage=usage)], "runs/a"),
+        run_of([record(1, {"f1": 1.0}), record(2, {"f1": 1.0})], "runs/b", title="flare"),
+    ]
+    (group,) = group_runs(runs)
+    assert points_of(compare_group(group), "f1") == [
+        Point(1, "single", 70.0, 0.5, 0.0, 1.0),
+        Point(2, "flare", 110.0, 1.0, 1.0, 1.0),
+    ]
+
+
+def test_the_chart_draws_every_run():
+    points = [point(1, 100, 0.2), point(2, 1000, 0.4), point(3, 2000, 0.3)]
+    chart = frontier_chart(points, "f1")
+    assert title_of(chart).endswith("on the frontier: m1 (0.200 at 100 tokens), m2 (0.400 at 1,000 tokens)")
+    figure = frontier_figure(points, "f1")
+    dots = dots_of(figure)
+    assert list(dots) == [(each.cost, each.worth) for each in points]
+    assert dots[100, 0.2] == dots[1000, 0.4] != dots[2000, 0.3]
+    whiskers = [line.get_ydata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+    assert [tuple(each) for each in whiskers] == [(each.low, each.high) for each in points]
+    assert texts_of(chart)[-3:] == ["1", "2", "3"]
+    assert str(points[1]) == "m2: 0.400 (0.300 to 0.500), 1,000 tokens"
+
+
+def test_costs_far_apart_are_on_a_logarithmic_scale():
+    def texts(*costs):
+        return texts_of(frontier_chart([point(1, cost, 0.5) for cost in costs], "f1"))
+
+    assert {"100", "200", "500", "1,000"} < set(texts(100, 1000))
+    assert "tokens computed a question, logarithmic scale" in texts(100, 1000)
+    assert "tokens computed a question" in texts(100, 700)
+    assert "tokens computed a question" in texts(0, 700)
+
+
+def test_numbers_of_runs_close_to_each_other_do_not_overlap():
+    points = [point(at, 1000 + 8 * at, 0.3 + 0.002 * at) for at in range(4)] + [point(9, 5000, 0.9)]
+    (axes,) = frontier_figure(points, "f1").axes
+    places = [axes.transData.transform(each.xy) + each.xyann for each in axes.texts]
+    assert len(places) == len(points)
+    assert all(dist(one, two) > 8 for one, two in combinations(places, 2))
+
+
+def test_runs_without_any_difference_have_a_chart():
+    """Neither beats the other; the frontier has one of them."""
+    points = [point(1, 0, 0.0), point(2, 0, 0.0)]
+    assert len(frontier(points)) == 1
+    assert (
+        len([line for line in frontier_figure(points, "f1").axes[0].lines if line.get_marker() == "o"]) == 2
+    )
+
+
+def test_a_chart_takes_its_colours_from_the_page_and_nothing_from_elsewhere():
+    drawing = frontier_chart([point(1, 100, 0.2), point(2, 1000, 0.4)], "<f1> $x$")
+    assert "var(--accent)" in drawing
+    assert "#1000" not in drawing
+    assert "&lt;f1&gt; $x$" in drawing
+    assert not any(word in drawing for word in ("http", "url(", "<style", "<metadata", "font-family"))
+
+
+def test_charts_are_the_same_each_time_and_their_names_differ():
+    points = [point(1, 100, 0.2), point(2, 1000, 0.4)]
+    assert frontier_chart(points, "f1") == frontier_chart(points, "f1")
+
+    def names(chart):
+        return {each.get("id") for each in parsed(chart).iter() if each.get("id")}
+
+    one, other = (names(each) for each in histogram_charts({"a": [0, 1], "b": [0, 1]}).values())
+    assert one
+    assert not one & other
+
+
+def test_without_matplotlib_a_chart_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match="matplotlib"):
+        frontier_figure([point(1, 100, 0.2)], "f1")
+
+
+def test_shares_of_searches():
+    assert shares_of([0, 1, 1, 3], 4) == [0.25, 0.5, 0.0, 0.25]
+    assert shares_of([0, 9, 5], 3) == near([1 / 3, 0, 2 / 3])
+
+
+def test_histograms_have_the_same_scales():
+    charts = histogram_charts({"often": [1, 2, 2, 3], "never": [0, 0, 0, 0]})
+    assert list(charts) == ["often", "never"]
+    assert texts_of(charts["never"]) == ["0", "1", "2", "3", "100%", "mean 0.00"]
+    assert [text for text in texts_of(charts["often"]) if "%" in text] == ["25%", "50%", "25%"]
+    assert title_of(charts["often"]).endswith(
+        "mean 2.00; share of questions by searches: 1: 25%, 2: 50%, 3: 25%"
+    )
+    shares = {"0": 0.25, "1": 0.75}
+    tops = {histogram_figure(each, 0.9, 1.0).axes[0].get_ylim() for each in (shares, {"0": 0.9, "1": 0.1})}
+    assert len(tops) == 1
+    bars = histogram_figure(shares, 0.9, 1.0).axes[0].patches
+    assert [bar.get_height() for bar in bars] == [0.25, 0.75]
+
+
+def test_many_searches_share_the_last_bar():
+    chart = histogram_charts({"m": [0, 40]})["m"]
+    assert title_of(chart).endswith(f"0: 50%, {MOST_BARS - 1}+: 50%")
+    assert f"{MOST_BARS - 1}+" in texts_of(chart)

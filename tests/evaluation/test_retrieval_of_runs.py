@@ -1,0 +1,155 @@
+"""How the index is searched, and with which encoder: part of what a run is."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from askance.config import EngineConfig
+from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
+from askance.evaluation.run.experiment import Cell, look_up
+from askance.evaluation.run.grid import look_up_all, read_grid
+from askance.evaluation.run.runner import evaluate
+from askance.evaluation.run.recorded_run import read_run
+from askance.evaluation.statistics.run_groups import names_of
+from askance.loaders import open_retriever
+from askance.models.scripted import ScriptedEncoder
+from askance.retrieval.index.build import build_index
+from tests.eval.test_harness import Rivers
+
+
+@pytest.fixture
+def index(tmp_path, sample_rows):
+    build_index([sample_rows], tmp_path / "index", encoder=ScriptedEncoder())
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def sample_rows(tmp_path):
+    towns = {"Bonn": "Rhine", "Cairo": "Nile", "Rome": "Tiber"}
+    rows = [{"id": town, "title": town, "text": f"The {river} is here."} for town, river in towns.items()]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def cell(tmp_path, index):
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps({"id": "Bonn", "question": "Which river? Bonn", "answers": ["Rhine"]}))
+    return Cell(dataset=f"jsonl:{path}", method="single", index=index, models={"answer": "scripted"})
+
+
+EMB = {"verifier": "emb", "answer_samples": 2}
+
+
+def run(cell, folder):
+    return asyncio.run(evaluate(look_up(cell), folder, Rivers()))
+
+
+def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
+    runs = {kind: run(replace(cell, retriever=kind), tmp_path / kind) for kind in ("bm25", "dense", "hybrid")}
+    assert len({each.settings.index_content for each in runs.values()}) == 3
+    assert [each.settings.retriever for each in runs.values()] == list(runs)
+    assert names_of(list(runs.values())) == (
+        "single (default), retriever=bm25",
+        "single (default), retriever=dense",
+        "single (default), retriever=hybrid",
+    )
+    with pytest.raises(RunFolderError, match="retriever: none, now dense"):
+        run(replace(cell, retriever="dense"), tmp_path / "bm25")
+    with pytest.raises(RunFolderError, match="retriever: dense, now hybrid"):
+        run(replace(cell, retriever="hybrid"), tmp_path / "dense")
+    (found,) = runs["dense"].records
+    (asked, *_) = runs["dense"].trace(found)
+    assert asked.retriever.startswith("dense ")
+
+
+def test_another_encoder_is_another_run(cell, tmp_path, monkeypatch):
+    cell = replace(cell, method="airrag", knobs=EMB, encoder="scripted")
+    before = run(cell, tmp_path / "run")
+    assert before.settings.encoder == "scripted, scripted, 16 dimensions"
+    monkeypatch.setattr("askance.evaluation.run.experiment.load_encoder", lambda spec: ScriptedEncoder(8))
+    with pytest.raises(RunFolderError, match="encoder: scripted, scripted, 16 dimensions, now scripted, scr"):
+        run(cell, tmp_path / "run")
+
+
+def test_a_run_from_before_there_was_a_choice_goes_on(cell, tmp_path):
+    run(cell, tmp_path / "run")
+    path = tmp_path / "run" / "settings.json"
+    settings = json.loads(path.read_text())
+    del settings["retriever"], settings["encoder"], settings["checksum"]
+    path.write_text(json.dumps(settings, indent=1))
+    assert run(cell, tmp_path / "run").is_complete
+    assert read_run(tmp_path / "run").settings.retriever == "bm25"
+
+
+def test_a_cache_tells_retrievers_apart(cell, tmp_path):
+    found = {}
+    for kind in ("bm25", "dense", "bm25", "dense"):
+        config = EngineConfig(cache=tmp_path / "cache")
+        retriever = config.cached_retriever(open_retriever(cell.index, kind))
+        hits = asyncio.run(retriever.search("Bonn", 3))
+        assert found.setdefault(kind, hits) == hits
+    assert len(found["dense"]) == 3 > len(found["bm25"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "told"),
+    [
+        ({"retriever": "dens"}, UnknownName, "did you mean 'dense'"),
+        ({"retriever": "dense", "index": None}, InputError, "--retriever dense is given without an index"),
+        ({"retriever": "dense", "index": "@gold"}, InputError, "leave out --retriever dense"),
+        ({"encoder": "scripted"}, InputError, "an encoder is named that nothing asks"),
+        ({"encoder": "nowhere", "retriever": "dense"}, UnknownName, "unknown model 'nowhere'"),
+    ],
+)
+def test_what_can_not_be_searched_so(cell, changes, error, told):
+    from pathlib import Path
+
+    if isinstance(changes.get("index"), str):
+        changes = {**changes, "index": Path(changes["index"])}
+    with pytest.raises(error, match=told):
+        look_up(replace(cell, **changes))
+
+
+GRID = """
+index = "INDEX"
+retriever = "dense"
+encoder = "scripted"
+
+[datasets.few]
+questions = "QUESTIONS"
+
+[models.fake]
+answer = "scripted"
+
+[methods.closed_book]
+[methods.single]
+[methods.single-bm25]
+method = "single"
+retriever = "bm25"
+[methods.airrag]
+retriever = "bm25"
+set = { verifier = "emb" }
+"""
+
+
+def test_cells_of_a_grid_take_what_they_ask(cell, tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID.replace("INDEX", str(cell.index)).replace("QUESTIONS", cell.dataset))
+    ready = look_up_all(read_grid(path).cells())
+    found = {
+        name.rpartition("/")[2]: (each.cell.retriever, each.cell.encoder, each.encoder is not None)
+        for name, each in ready.items()
+    }
+    assert found == {
+        "closed_book": ("dense", "scripted", False),
+        "single": ("dense", "scripted", False),
+        "single-bm25": ("bm25", None, False),
+        "airrag": ("bm25", "scripted", True),
+    }
+    path.write_text(path.read_text().replace('"dense"', '"dens"'))
+    with pytest.raises(GridError, match="unknown retriever 'dens': did you mean 'dense'"):
+        look_up_all(read_grid(path).cells())

@@ -1,0 +1,134 @@
+from dataclasses import replace
+
+import pytest
+
+from askance.core.types import Usage
+from askance.evaluation.metrics.prices import Prices
+from askance.evaluation.statistics.paired_runs import compare_group
+from askance.evaluation.statistics.run_groups import group_runs
+from askance.evaluation.report.tables import label, markdown, p_text, remarks_of, signed, tables_of
+from tests.eval.hand_made import record, run_of
+
+USAGE = Usage(prompt_tokens=1200, generated_tokens=100, reused_tokens=200, searches=3, seconds=2.0)
+
+
+def two_runs(common=False, second_asked=2, **choice):
+    def scores(value):
+        return {"f1": value, "exact_match": 1.0, "recall": 0.5}
+
+    right = [
+        record(1, scores(1.0), kind="bridge", usage=USAGE),
+        record(2, scores(0.0), kind="comparison", usage=USAGE, short="", error="ModelFailure: no"),
+    ]
+    wrong = [replace(right[0], scores=scores(0.0), short="Köln"), replace(right[1], error="")]
+    runs = [
+        run_of(right, "runs/a", title="flare"),
+        run_of(wrong, "runs/b", num_questions=second_asked),
+    ]
+    (group,) = group_runs(runs, common=common)
+    return compare_group(group, **choice)
+
+
+def tables(**choice):
+    return {table.title: table for table in tables_of(two_runs(**choice))}
+
+
+def test_all_tables_in_order():
+    assert list(tables(base=1, num_questions=2)) == [
+        "Results",
+        "Other metrics",
+        "Cost",
+        "By kind",
+        "Difference in f1: run minus single",
+        "Difference in exact match: run minus single",
+        "Questions that differ most in f1: flare and single",
+    ]
+
+
+def test_cells():
+    found = tables(base=1, num_questions=2)
+    assert found["Results"].headings == (
+        "run", "f1", "95 %", "exact match", "95 %", "short answer", "failed",
+    )  # fmt: skip
+    assert found["Results"].rows == (
+        ("flare", "0.500", "0.000–1.000", "1.000", "1.000–1.000", "0.50", "1"),
+        ("single", "0.000", "0.000–0.000", "1.000", "1.000–1.000", "0.50", "0"),
+    )
+    assert found["Other metrics"].rows == (("flare", "0.500"), ("single", "0.500"))
+    assert found["Cost"].rows[0] == ("flare", "3.00", "1,100", "100", "200", "2.00", "2.00")
+    by_kind = found["By kind"]
+    assert by_kind.is_grouped
+    assert [row[:3] for row in by_kind.rows] == [
+        ("bridge (1)", "flare", "1.000"),
+        ("bridge (1)", "single", "0.000"),
+        ("comparison (1)", "flare", "0.000"),
+        ("comparison (1)", "single", "0.000"),
+    ]
+    assert found["Difference in f1: run minus single"].rows == (
+        ("flare", "+0.500", "0.000 to +1.000", "1.000", "1.000", "1", "0", "1"),
+    )
+    assert found["Questions that differ most in f1: flare and single"].rows == (
+        ("q1: Who built bridge 1?", "Bonn", "Bonn (1.00)", "Köln (0.00)"),
+    )
+
+
+def test_all_pairs_name_both_runs():
+    table = tables(all_pairs=True)["Difference in f1: run minus flare"]
+    assert table.rows[0][0] == "single"
+    runs = [run_of([record(1)], f"runs/{at}", title=f"m{at}") for at in range(3)]
+    (group,) = group_runs(runs)
+    found = {table.title: table for table in tables_of(compare_group(group, all_pairs=True))}
+    assert found["Difference in f1"].headings[:3] == ("run", "minus", "difference")
+    assert [row[:2] for row in found["Difference in f1"].rows] == [("m1", "m0"), ("m2", "m0"), ("m2", "m1")]
+    assert found["Difference in f1"].note.endswith("Holm: for all 3 of this table.")
+
+
+def test_remarks():
+    assert remarks_of(two_runs()) == []
+    assert remarks_of(two_runs(common=True, second_asked=5)) == [
+        "single is unfinished: 2 of 5 questions.",
+        "Compared over what all runs have finished (2 questions); left out: 3 of single.",
+    ]
+    runs = [
+        run_of([record(1), record(2)], "runs/a", title="a"),
+        run_of([record(2), record(3)], "runs/b", title="b"),
+    ]
+    (group,) = group_runs(runs, common=True)
+    assert remarks_of(compare_group(group)) == [
+        "Compared over what all runs have finished (1 question); left out: 1 of each."
+    ]
+
+
+def test_prices_are_told_for_1000_questions():
+    found = tables(prices=Prices(prompt=2.0, generated=10.0, currency="EUR"))["Cost"]
+    assert found.headings[-1] == "EUR a 1,000 questions"
+    assert found.rows[0][-1] == "3.40"  # 1,200 tokens at 2 and 100 at 10 a million, a thousand times
+    assert tables()["Cost"].headings[-1] == "p95 s"
+
+
+def test_labels():
+    assert [label("yes_no_accuracy"), label("supporting_recall@5")] == [
+        "yes/no accuracy",
+        "supporting recall@5",
+    ]
+
+
+def test_markdown():
+    assert markdown(tables()["Other metrics"]) == (
+        "**Other metrics**\n\n| run | recall |\n| --- | ---: |\n| flare | 0.500 |\n| single | 0.500 |\n\n"
+        "Each over the questions that it applies to."
+    )
+    table = replace(tables()["Cost"], rows=(("a|b\n<script>", *["<0.001"] * 6),), note="")
+    assert markdown(table).splitlines()[-1].startswith("| a\\|b &lt;script> | <0.001 |")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.25, "+0.250"), (-0.0416, "−0.042"), (0.0, "0.000"), (-0.0002, "0.000")]
+)
+def test_differences_have_a_sign(value, text):
+    assert signed(value) == text
+
+
+@pytest.mark.parametrize(("p", "text"), [(1.0, "1.000"), (0.04, "0.040"), (0.001, "0.001"), (1e-4, "<0.001")])
+def test_a_p_is_never_shown_as_zero(p, text):
+    assert p_text(p) == text

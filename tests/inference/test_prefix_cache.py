@@ -1,0 +1,108 @@
+"""The prefix cache: what is found again, what goes first, and that it never holds more than it may."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from askance.inference.prefix_cache import PrefixCache
+
+
+def keep(cache, ids):
+    """Keeps the tokens themselves."""
+    cache.add(tuple(ids), tuple(ids))
+
+
+def known(cache, ids):
+    """How many tokens are found; that what is kept has them is checked."""
+    kept, count = cache.find(ids)
+    assert (kept or ())[:count] == tuple(ids[:count])
+    return count
+
+
+def cache_of(max_tokens, *texts):
+    cache = PrefixCache(max_tokens)
+    for text in texts:
+        keep(cache, text)
+    return cache
+
+
+def kept(cache):
+    return [*cache._blocks]
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 127, 128, 129, 200])
+def test_common_beginnings_have_any_length(length):
+    first = tuple(range(200))
+    for other in ((*first[:length], -1, -1), [*first[:length], *[-1] * 100], first[:length]):
+        assert known(cache_of(1000, first), other) == length
+
+
+def test_the_longest_beginning_is_found():
+    cache = cache_of(100, (1, 2, 3), (1, 2, 4, 5), (9,))
+    assert cache.find([1, 2, 4, 6]) == ((1, 2, 4, 5), 3)
+    assert cache.find((7,)) == (None, 0)
+    assert cache.find(()) == (None, 0)
+    assert PrefixCache().find((1,)) == (None, 0)
+
+
+def test_a_longer_text_takes_the_place_of_its_beginning_and_a_shorter_one_is_not_kept_again():
+    cache = cache_of(100, (1, 2), (1, 3), (1, 2, 3), (1, 2))
+    assert kept(cache) == [(1, 3), (1, 2, 3)]
+    assert cache.num_tokens == 5
+
+
+def test_the_least_recently_used_goes_first():
+    cache = cache_of(6, (1, 1), (2, 2), (3, 3))
+    cache.find((1, 1))
+    keep(cache, (4, 4))
+    assert kept(cache) == [(3, 3), (1, 1), (4, 4)]
+
+
+def test_what_has_no_room_at_all_drives_nothing_out_and_is_not_kept():
+    cache = cache_of(4, (1, 1), (2, 2))
+    keep(cache, (1, 1, 3, 3, 3))
+    assert kept(cache) == [(1, 1), (2, 2)]
+
+
+def test_less_room_is_kept_to_at_once():
+    cache = cache_of(6, (1, 1), (2, 2), (3, 3))
+    cache.limit(3)
+    assert kept(cache) == [(3, 3)]
+    cache.clear()
+    assert (kept(cache), cache.num_tokens, cache.max_tokens) == ([], 0, 3)
+
+
+def test_one_can_be_dropped():
+    cache = cache_of(6, (1, 1), (2, 2))
+    cache.drop((1, 1))
+    cache.drop((1, 1))
+    assert kept(cache) == [(2, 2)]
+    assert known(cache, (1, 1)) == 0
+
+
+def shared(one, other):
+    pairs = zip(one, other, strict=False)
+    return next(
+        (at for at, (first, second) in enumerate(pairs) if first != second), min(len(one), len(other))
+    )
+
+
+# Few different tokens, and often the same beginnings.
+TEXTS = st.builds(
+    lambda start, own: (*range(start), *own), st.integers(0, 40), st.lists(st.integers(0, 2), max_size=20)
+)
+
+
+@given(texts=st.lists(TEXTS, max_size=12), asked=TEXTS)
+def test_with_room_for_all_as_much_is_found_as_any_text_shares(texts, asked):
+    assert known(cache_of(10_000, *texts), asked) == max((shared(ids, asked) for ids in texts), default=0)
+
+
+@given(texts=st.lists(TEXTS, max_size=12), rooms=st.lists(st.integers(0, 90), min_size=12, max_size=12))
+def test_there_are_never_more_tokens_than_there_may_be(texts, rooms):
+    cache = PrefixCache()
+    for ids, room in zip(texts, rooms, strict=False):
+        cache.limit(room)
+        keep(cache, ids)
+        assert cache.num_tokens == sum(map(len, kept(cache))) <= room
+        assert known(cache, ids) == (len(ids) if len(ids) <= room else known(cache, ids))

@@ -1,0 +1,117 @@
+"""The file of answers: how much is kept, by whom it can be used at once, and what it refuses to be."""
+
+import gc
+import multiprocessing
+import sqlite3
+
+import numpy as np
+import pytest
+
+from askance.core.errors import InputError
+from askance.middleware.cache import Store
+
+
+def test_what_is_kept_is_found(tmp_path):
+    store = Store(tmp_path / "cache.sqlite")
+    store.keep(b"a", {"text": "Pisa \ud800", "numbers": [1, 0.1, None]})
+    store.keep(b"b", 2)
+    store.keep(b"b", 3)
+    assert store.find(b"a") == {"text": "Pisa \ud800", "numbers": [1, 0.1, None]}
+    assert store.find(b"b") == 3
+    assert store.find(b"c") is None
+    store.close()
+
+
+def test_no_more_is_kept_than_may_be(tmp_path):
+    store = Store(tmp_path / "cache.sqlite", max_bytes=30_000)
+    random = np.random.default_rng(0)
+    for number in range(200):
+        store.keep(number.to_bytes(4), random.bytes(500).hex())
+    assert store.num_bytes < 30_000 + 64 * 600
+    assert store.find((199).to_bytes(4)) is not None
+    assert store.find((0).to_bytes(4)) is None
+    store.close()
+
+
+def write_many(path, first):
+    store = Store(path)
+    for number in range(first, first + 100):
+        store.keep(number.to_bytes(4), number)
+        assert store.find(number.to_bytes(4)) == number
+    store.close()
+
+
+def test_several_processes_at_once(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=write_many, args=(path, 100 * number)) for number in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    store = Store(path)
+    assert [store.find(number.to_bytes(4)) for number in range(300)] == [*range(300)]
+    store.close()
+
+
+def test_a_file_that_is_no_cache(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("Dear diary, " * 100)
+    with pytest.raises(InputError, match=r"notes\.txt can't be used .*not a database.*name another file"):
+        Store(path)
+    assert path.read_text().startswith("Dear diary")
+
+
+def test_a_folder_that_can_not_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="can't be used"):
+        Store(tmp_path / "file" / "cache.sqlite")
+
+
+def test_what_was_used_lately_stays(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("askance.middleware.cache.time.time", lambda: now[0])
+    store = Store(tmp_path / "cache.sqlite", max_bytes=30_000)
+    random = np.random.default_rng(0)
+    for number in range(65):
+        now[0] += 1000
+        store.keep(number.to_bytes(4), random.bytes(500).hex())
+        store.find((0).to_bytes(4))
+    assert store.num_bytes < 0.9 * 30_000
+    assert store.find((0).to_bytes(4)) is not None
+    assert store.find((1).to_bytes(4)) is None
+    store.close()
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path):
+    path = tmp_path / "letters.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE letters (text)")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"letters\.sqlite is the database of another program: name another"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_what_can_not_be_kept_leaves_the_file_free(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    store, other = Store(path), Store(path)
+    store._database.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(InputError, match="full"):
+        store.keep(b"a", np.random.default_rng(0).bytes(100_000).hex())
+    other.keep(b"b", 1)
+    assert store.find(b"b") == 1
+    store.close()
+    other.close()
+
+
+def test_a_store_that_nobody_has_gives_its_file_back(tmp_path):
+    store = Store(tmp_path / "cache.sqlite")
+    store.keep(b"a", 1)
+    database = store._database
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")

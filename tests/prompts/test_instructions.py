@@ -1,0 +1,45 @@
+"""Self-RAG's instructions from a file."""
+
+import pytest
+
+from askance.core.errors import PromptsError, UnknownName
+from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
+from askance.registry import make_method
+from askance.prompts import open_instructions
+
+
+def written(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_replaces_what_it_names(tmp_path):
+    path = written(tmp_path, 'claim = "Is this true?"\nbiography = "Tell it.\\n"\n')
+    found = open_instructions(path)
+    assert found == Instructions(claim="Is this true?", biography="Tell it.\n")
+    assert found.choice == OWN_INSTRUCTIONS.choice
+    assert make_method("selfrag", {"instructions": str(path)}).instructions == found
+    assert make_method("selfrag", {"instructions": "own"}).instructions == OWN_INSTRUCTIONS
+    assert open_instructions(written(tmp_path, "")) == OWN_INSTRUCTIONS
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ('clame = "Is it?"', UnknownName, "clame.*claim"),
+        ("claim = 1", PromptsError, r"mine\.toml, claim: 1 is no text"),
+        ("claim =", PromptsError, r"mine\.toml: not TOML.*a text for each task"),
+    ],
+)
+def test_errors_name_the_file_the_key_and_the_remedy(text, error, says, tmp_path):
+    with pytest.raises(error, match=says):
+        open_instructions(written(tmp_path, text))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    for name in (tmp_path / "nowhere.toml", "nowhere"):
+        with pytest.raises(
+            PromptsError, match=r"can't read the prompts .*nowhere.*\"own\", or .*: question, claim"
+        ):
+            open_instructions(name)

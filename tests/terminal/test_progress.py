@@ -1,0 +1,203 @@
+"""What is told of an evaluation while it runs."""
+
+import io
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+from rich.console import Console
+
+from askance.evaluation.run.runner import Standing
+from askance.retrieval.index.build import BuildProgress
+from askance.terminal.progress import (
+    CalibrationProgress,
+    EvaluationProgress,
+    IndexProgress,
+    JudgingProgress,
+    TrainingProgress,
+    standing_lines,
+    training_line,
+)
+from tests.eval.hand_made import record
+
+
+def standing(*scores, metrics=("exact_match", "f1", "yes_no_accuracy"), **fields):
+    made = Standing.of(40, metrics, [])
+    for number, score in enumerate(scores, start=1):
+        made.add(record(number, score, **fields))
+    made.began = time.perf_counter() - 60
+    return made
+
+
+RIGHT = {"exact_match": 1.0, "f1": 1.0, "yes_no_accuracy": None}
+WRONG = {"exact_match": 0.0, "f1": 0.5, "yes_no_accuracy": None}
+
+
+def test_before_the_first_question():
+    assert standing_lines(standing()) == ("0/40", "0.0 searches · 0 tokens/s")
+
+
+def test_running_means_with_their_intervals():
+    progress, numbers = standing_lines(standing(RIGHT, WRONG))
+    assert progress == "2/40 · 0:19:00 left"
+    assert numbers == "EM 0.50 ± 0.98 · F1 0.75 ± 0.49 · 1.0 searches · 4 tokens/s"
+
+
+def test_yes_or_no_questions_have_accuracy_alone():
+    yes = {"exact_match": 1.0, "f1": 1.0, "yes_no_accuracy": 1.0}
+    assert standing_lines(standing(yes))[1].startswith("accuracy 1.00 · 1.0 searches")
+
+
+def test_failures_are_told():
+    assert standing_lines(standing(WRONG, error="ModelFailure: x"))[0] == "1/40 · 1 failed · 0:39:00 left"
+
+
+def test_without_a_terminal_a_line_now_and_then():
+    stream = io.StringIO()
+    with EvaluationProgress(Console(file=stream, width=80), "musique/single", every_seconds=0) as progress:
+        progress(standing(RIGHT))
+    assert stream.getvalue() == (
+        "musique/single: asking 39 questions, 1 done before\n"
+        "musique/single · 1/40 · 0:39:00 left · EM 1.00 · F1 1.00 · 1.0 searches · 2 tokens/s\n"
+    )
+    stream = io.StringIO()
+    with EvaluationProgress(Console(file=stream, width=80), every_seconds=math.inf) as progress:
+        progress(standing())
+        progress(standing(RIGHT))
+    assert stream.getvalue() == "asking 40 questions\n"
+
+
+def test_on_a_terminal_it_fits_80_columns():
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
+    with EvaluationProgress(console) as progress:
+        progress(standing(RIGHT, WRONG))
+        progress._bar.refresh()
+    assert "F1 0.75 ± 0.49 · 1.0 searches · 4 tokens/s" in stream.getvalue()
+
+
+def test_a_run_that_is_stopped_says_how_to_go_on():
+    stream = io.StringIO()
+
+    def interrupted():
+        with EvaluationProgress(Console(file=stream, width=80), every_seconds=60) as progress:
+            progress(standing(RIGHT, WRONG, error="ModelFailure: x"))
+            assert stream.getvalue() == "asking 38 questions, 2 done before\n"
+            stream.truncate(0)
+            stream.seek(0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert stream.getvalue() == "stopped at 2/40 · 2 failed: the same command goes on from there\n"
+
+
+@dataclass
+class Step:
+    """How far a training is."""
+
+    step: int
+    loss: float
+    held_out: float | None = None
+    num_steps: int = 1200
+    tokens_per_second: float = 1500.4
+    seconds_left: float = 3725.0
+
+
+def test_a_line_of_training():
+    assert training_line(Step(40, 9.0), 1.2345) == (
+        "step 40/1,200 · loss 1.234 · 1,500 tokens/s · 1:02:05 left"
+    )
+    assert "loss 1.200 · held out 2.346 · " in training_line(Step(40, 9.0, 2.3456), 1.2)
+
+
+def trained(*steps, every_seconds=60.0, error=None):
+    """What is written where there is no terminal."""
+    screen = io.StringIO()
+    with (
+        suppress(KeyboardInterrupt, ValueError),
+        TrainingProgress(Console(file=screen), every_seconds) as show,
+    ):
+        for step in steps:
+            show(step)
+        if error:
+            raise error
+    return screen.getvalue().splitlines()
+
+
+def test_training_shows_every_measurement_and_otherwise_a_line_now_and_then():
+    begin = "training, steps to take: 1,200"
+    assert trained(Step(1, 4.0), Step(2, 2.0), Step(3, 2.0)) == [begin]
+    first, line = trained(Step(1, 4.0), Step(2, 2.0, 3.0), Step(3, 2.0))
+    assert first == begin
+    assert line.startswith("step 2/1,200 · loss 3.900 · held out 3.000")
+    assert len(trained(Step(1, 4.0), Step(2, 2.0), every_seconds=0.0)) == 3
+
+
+def test_a_training_that_goes_on_says_where():
+    assert trained(Step(41, 2.0), Step(42, 2.0)) == ["going on after step 40/1,200"]
+
+
+def test_a_training_that_is_interrupted_says_how_to_go_on():
+    expected = ["stopped at step 1/1,200: the same command goes on from the last checkpoint"]
+    assert trained(Step(1, 4.0), error=KeyboardInterrupt())[1:] == expected
+    assert trained(error=KeyboardInterrupt()) == []
+    assert trained(Step(1, 4.0), error=ValueError())[1:] == []
+
+
+def test_judging_says_how_many_answers_are_judged():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with JudgingProgress(console, "runs/a") as progress:
+        progress("facts", 3, 7)
+        progress._bar.refresh()
+    assert "runs/a, facts" in console.file.getvalue()
+    assert "3/7 answers" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("metric", "title"),
+    [("yes_no_accuracy", "accuracy"), ("choice_accuracy", "accuracy"), ("str_em", "STR-EM")],
+)
+def test_the_metric_made_for_the_questions_is_shown(metric, title):
+    metrics = ("exact_match", "f1", "yes_no_accuracy", "choice_accuracy", "str_em")
+    scores = dict.fromkeys(metrics) | {"exact_match": 0.0, "f1": 0.0, metric: 1.0}
+    _, told = standing_lines(standing(scores, metrics=metrics))
+    assert told.startswith(f"{title} 1.00 · ")
+
+
+def test_indexing_and_calibrating_tell_their_stages_without_a_terminal():
+    stream = io.StringIO()
+    with IndexProgress(Console(file=stream, width=80)) as progress:
+        for documents in (1, 2):
+            progress(BuildProgress("a.txt", documents, 3, 0))
+        for encoded in (1, 3):
+            progress(BuildProgress("a.txt", 2, 3, 0, encoded, 3))
+    assert stream.getvalue().splitlines() == ["reading documents", "encoding 3 passages"]
+    stream = io.StringIO()
+    with CalibrationProgress(Console(file=stream, width=80), "threshold", 40) as progress:
+        progress(1, 0.5, 0, None)
+        progress(1, 0.5, 40, 1.25)
+    assert stream.getvalue().splitlines() == [
+        "trial 1, threshold=0.5: asking 40 questions",
+        "trial 1, threshold=0.5: 1.25 searches a question",
+    ]
+
+
+def test_a_bar_makes_way_until_something_is_told():
+    """Models are loaded in between, which shows a line of its own on the same terminal."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with EvaluationProgress(console) as progress:
+        assert console.file.getvalue() == ""
+        progress(standing(RIGHT))
+        assert "1/40" in console.file.getvalue()
+
+
+def test_a_run_that_is_finished_asks_nothing():
+    stream = io.StringIO()
+    done = Standing.of(1, ("exact_match",), [])
+    done.add(record(1, {"exact_match": 1.0}))
+    with EvaluationProgress(Console(file=stream, width=80)) as progress:
+        progress(done)
+    assert stream.getvalue() == ""

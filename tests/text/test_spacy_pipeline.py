@@ -1,0 +1,125 @@
+"""spaCy behind the linguistics seam, on pipelines that are made here: no model is downloaded."""
+
+import asyncio
+import re
+
+import pytest
+
+from askance.ask import ask
+from askance.core.errors import InputError, KnobError, MissingExtra, ModelSpecError, UnknownName
+from askance.core.installing import install_line
+from askance.core.types import Passage, Question
+from askance.models.scripted import Reply, ScriptedModel
+from askance.reproductions.dragin import DraginAuthors
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.text.linguistics import OWN
+from askance.registry import METHODS, load_linguistics, make_method, method_class
+
+TEXT = " Jo Smith saw two old boats.  They sank near Bonn \n"
+TAGS = [
+    ("Jo Smith Bonn", "PROPN"),
+    ("two", "NUM"),
+    ("old", "ADJ"),
+    ("boats", "NOUN"),
+    ("saw sank", "VERB"),
+    ("They", "PRON"),
+    ("near", "ADP"),
+    (". \n", "PUNCT"),
+]
+PERSONS = [{"label": "PERSON", "pattern": "Jo Smith"}, {"label": "GPE", "pattern": "Bonn"}]
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    """Saves a pipeline with some of: sentencizer, attribute_ruler, entity_ruler; gives its specification."""
+    spacy = pytest.importorskip("spacy")
+
+    def save(*components):
+        nlp = spacy.blank("en")
+        for name in components:
+            added = nlp.add_pipe(name)
+            if name == "attribute_ruler":
+                added.add([[{}]], {"POS": "X"})
+                for forms, tag in TAGS:
+                    added.add([[{"TEXT": {"IN": forms.split(" ")}}]], {"POS": tag})
+            if name == "entity_ruler":
+                added.add_patterns(PERSONS)
+        nlp.to_disk(tmp_path / "pipeline")
+        return f"spacy:{tmp_path / 'pipeline'}"
+
+    return save
+
+
+def test_what_a_pipeline_finds(pipeline):
+    spec = pipeline("sentencizer", "attribute_ruler", "entity_ruler")
+    found = load_linguistics(spec)
+    assert found.sentences(TEXT) == ("Jo Smith saw two old boats.", "They sank near Bonn")
+    assert found.real_words(TEXT) == {"Jo", "Smith", "saw", "two", "old", "boats", "sank", "Bonn"}
+    assert [TEXT[start:end] for start, end in found.entities(TEXT)] == ["Jo Smith", "Bonn"]
+    for none in ("", " \n"):
+        assert (found.sentences(none), found.real_words(none), found.entities(none)) == ((), set(), ())
+    assert repr(found).startswith(spec), "a cache key tells pipelines and their versions apart"
+    assert repr(found) != spec
+
+
+def test_a_method_reads_with_the_pipeline_that_its_knob_names(pipeline):
+    spec = pipeline("sentencizer", "entity_ruler")
+    method = make_method("flare_entity", {"linguistics": spec, "threshold": "0.5"})
+    doubtful = Reply(" Ann met Jo Smith. So it was.", {"Ann": 0.1, "Jo": 0.1, "Smith": 0.1})
+    model = ScriptedModel([doubtful, " So the answer is Bonn."])
+    retriever = ScriptedRetriever([Passage("a", "A", "Text.")])
+    asyncio.run(ask(Question("q", "Who?"), method, {"answer": model}, retriever))
+    assert retriever.queries == ["Ann met ."]
+
+
+def test_a_missing_component_is_named_when_it_is_needed(pipeline):
+    with pytest.raises(
+        ModelSpecError, match=r"finds no sentences: the pipeline holds nothing\. .*sentencizer"
+    ):
+        load_linguistics(pipeline())
+    only_sentences = load_linguistics(pipeline("sentencizer"))
+    assert only_sentences.sentences("It is. So be it.") == ("It is.", "So be it.")
+    with pytest.raises(InputError, match=r"no parts of speech: the pipeline holds sentencizer\. .*tagger"):
+        only_sentences.real_words("Bonn")
+    with pytest.raises(InputError, match=r"no named entities: .*entity_ruler.*linguistics=own"):
+        only_sentences.entities("Bonn")
+
+
+def test_a_question_fails_with_that_message(pipeline):
+    method = DraginAuthors(linguistics=load_linguistics(pipeline("sentencizer")), threshold=0.0)
+    model, retriever = ScriptedModel([" Bonn it is."]), ScriptedRetriever([])
+    with pytest.raises(InputError, match="finds no parts of speech"):
+        asyncio.run(ask(Question("q", "Where?"), method, {"answer": model}, retriever))
+
+
+def test_pipelines_that_are_not_there(tmp_path):
+    pytest.importorskip("spacy")
+    with pytest.raises(ModelSpecError, match="python -m spacy download xx_none_web_sm"):
+        load_linguistics("spacy:xx_none_web_sm")
+    with pytest.raises(ModelSpecError, match="check the path"):
+        load_linguistics(f"spacy:{tmp_path / 'absent'}")
+    with pytest.raises(ModelSpecError, match="can't be loaded"):
+        load_linguistics(f"spacy:{tmp_path}")
+
+
+def test_without_spacy_the_error_names_the_pip_line(monkeypatch):
+    monkeypatch.setattr("askance.text.spacy_pipeline.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=re.escape(install_line("nlp"))):
+        make_method("dragin", {"linguistics": "spacy:en_core_web_sm"})
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if hasattr(method_class(name), "linguistics")])
+def test_linguistics_by_name(name):
+    assert make_method(name, {"linguistics": "own"}).linguistics is OWN
+    assert make_method(name, {"linguistics": OWN}).linguistics is OWN
+    with pytest.raises(UnknownName, match="did you mean 'spacy'"):
+        make_method(name, {"linguistics": "spcy:en_core_web_sm"})
+    with pytest.raises(KnobError, match="takes no name"):
+        make_method(name, {"linguistics": "own:english"})
+    with pytest.raises(ModelSpecError, match="names no pipeline"):
+        make_method(name, {"linguistics": "spacy:"})
+
+
+def test_a_method_without_the_knob_says_so_first():
+    with pytest.raises(UnknownName, match="unknown knob 'linguistics'"):
+        make_method("flare", {"linguistics": "spacy:"})

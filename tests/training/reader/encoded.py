@@ -1,0 +1,62 @@
+"""What the tests of training share: lessons of ids that mean nothing, and how they are computed alone."""
+
+import random
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from askance.training.reader.lesson import Encoded
+from askance.training.reader.network import Trainee
+from askance.training.reader.settings import ReaderSettings
+from tests.models.tiny import tiny_module
+
+VOCABULARY = 60
+
+
+def encoded(
+    prompt: tuple[int, ...], target: tuple[int, ...], id: str = "x", task: Any = "reading"
+) -> Encoded:
+    return Encoded(task, id, (*prompt, *target), len(prompt))
+
+
+def some_lessons(number: int, *, seed: int = 0) -> tuple[Encoded, ...]:
+    """Three of each kind that begin alike, of 36 to 50 tokens; their tasks take turns."""
+    random_ = random.Random(seed)
+    tasks: tuple[Any, ...] = ("reading", "relevance")
+    made = []
+    for at in range(number):
+        if at % 3 == 0:
+            shared = _ids(random_, 30)
+        prompt = shared + _ids(random_, random_.randint(3, 10))
+        target = _ids(random_, random_.randint(3, 10))
+        made.append(encoded(prompt, target, f"data/{at}", tasks[at % 2]))
+    return tuple(made)
+
+
+def full_settings(**changed: Any) -> ReaderSettings:
+    settings = {
+        "precision": "float32",
+        "method": "full",
+        "row_tokens": 128,
+        "rows_per_step": 2,
+        "learning_rate": 0.01,
+    }
+    return ReaderSettings(**(settings | changed))
+
+
+def trainee(model_type: str = "llama", *, vocabulary: int = VOCABULARY, **settings: Any) -> Trainee:
+    module = tiny_module(model_type, vocabulary=vocabulary, initializer_range=0.1)
+    return Trainee(module, full_settings(**settings))
+
+
+def alone(module: Any, lesson: Encoded) -> Tensor:
+    """The losses of a lesson's target, by the plain way."""
+    logits = module(input_ids=torch.tensor([lesson.ids])).logits[0]
+    start = lesson.num_prompt_tokens
+    return cross_entropy(logits[start - 1 : -1], torch.tensor(lesson.ids[start:]), reduction="none")
+
+
+def _ids(random_: random.Random, number: int) -> tuple[int, ...]:
+    return tuple(random_.randrange(3, VOCABULARY) for _ in range(number))

@@ -1,0 +1,286 @@
+"""Calibration on scripted models, whose right thresholds are known.
+
+Question ``0.35`` is about a word of probability 0.35; all other words have 0.99. With the word in doubt there
+is one search, with every word in doubt there are two.
+"""
+
+import asyncio
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from askance.ask import Engine
+from askance.core.errors import AskanceError, InputError, KnobError, MissingAbility, UnknownName
+from askance.core.types import Passage, Question
+from askance.methods.flare import Flare
+from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.training.calibration.bracket import Aim, Tried, next_value
+from askance.training.calibration.calibrate import calibrate, calibrated_methods
+from askance.training.calibration.trials import Trials
+from askance.registry import make_method
+
+PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
+QUESTIONS = [Question(str(p), "Where is it?") for p in PROBABILITIES]
+FLARE = {"search_first": False}
+DRAGIN = {"profile": "paper", "trigger": "token_probability", "query": "question"}
+
+
+def reply(prompt, key):
+    probability, step = float(key[1]), key[3]
+    if step == 0:
+        return Reply(" The city is Bonn today. So", {"Bonn": probability})
+    return " So the answer is Bonn."
+
+
+def run(method, settings, wanted, questions=QUESTIONS, script=reply, seed=0, **options):
+    model = ScriptedModel(script, context_tokens=100_000)
+    retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
+    engine = Engine(make_method(method, settings), {"answer": model}, retriever, seed)
+    return asyncio.run(calibrate(engine, questions, wanted, **options))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "low", "high"), [(0.5, 0.45, 0.55), (0.3, 0.25, 0.35), (1.0, 0.95, 0.99), (0.0, 0.0, 0.05)]
+)
+def test_a_threshold_that_more_probable_tokens_must_pass(wanted, low, high):
+    found = run("flare", FLARE, wanted)
+    assert low <= found.value < high
+    assert found.knob == "search_below"
+    assert f"search_below={found.value}" in found.method
+    assert len(found.table) <= 7
+    assert found.interval[0] <= found.value <= found.interval[1]
+
+
+def test_a_threshold_that_numbers_must_exceed():
+    found = run("dragin", DRAGIN, 0.7)
+    assert 0.25 <= found.value < 0.35
+    assert [row.value for row in found.table] == sorted(row.value for row in found.table)
+    assert found.table[0].searches > found.table[-1].searches
+    assert found.table[0].tokens > 0
+
+
+def test_the_value_is_right_when_asked_again():
+    found = run("flare", FLARE, 0.5)
+    again = run("flare", {**FLARE, "search_below": found.value}, 0.5, max_trials=1)
+    assert [row.searches for row in again.table] == [0.5]
+
+
+def test_a_sentence_is_judged_by_its_mean():
+    def script(prompt, key):
+        return Reply(" So the answer is Bonn.", sureness=float(key[1]))
+
+    found = run("flare_token", {}, 0.5, script=script)
+    assert 0.45 <= found.value < 0.55
+
+
+def test_few_trials_are_near_already():
+    found = run("flare", FLARE, 0.5, max_trials=2)
+    assert len(found.table) == 2
+    assert 0.4 < found.value < 0.6
+
+
+def test_another_knob_whose_direction_is_not_known():
+    found = run("flare", {**FLARE, "mask_below": 0.0}, 0.4, knob="search_below")
+    assert 0.35 <= found.value < 0.45
+    none_masked = run("flare", {**FLARE, "search_below": 1.0}, 1.0, knob="mask_below")
+    assert none_masked.knob == "mask_below"
+    assert 0.975 <= none_masked.value <= 1.005, "from there on no word is left for a query"
+
+
+def test_the_search_that_always_comes_first_counts():
+    found = run("flare", {}, 0.5)
+    assert (found.value, found.interval) == (None, None)
+    assert "the values tried give 1.00 (search_below=0) to " in found.remark
+    assert "always begins with" in found.remark
+    assert run("flare", {}, 1.5).value is not None
+
+
+def test_more_searches_than_a_method_makes():
+    found = run("flare", FLARE, 3)
+    assert found.value is None
+    assert "to 2.00 (search_below=1); it does not search more often" in found.remark
+
+
+def test_too_few_trials_to_enclose_the_number():
+    found = run("dragin", DRAGIN, 0.7, max_trials=1)
+    assert found.value is None
+    assert "more trials may reach further" in found.remark
+
+
+def test_values_on_either_side_for_the_interval():
+    found = run("flare", FLARE, 0.5)
+    assert found.table[0].searches < 0.5 - 0.3 < 0.5 + 0.3 <= found.table[-1].searches
+    assert not found.is_interval_cut
+    # A share of 10 questions has a standard error of 0.16; here the value is nearly the share.
+    low, high = found.interval
+    assert 0.06 <= low <= 0.32
+    assert 0.68 <= high <= 0.94
+
+
+def test_a_threshold_without_effect():
+    found = run("dragin", {**DRAGIN, "trigger": "every_sentence", "threshold": 1.0}, 0.5)
+    assert found.value is None
+    assert "threshold changes nothing here" in found.remark
+
+
+def test_a_question_that_fails_is_reported_and_counts_nowhere():
+    def script(prompt, key):
+        return RuntimeError("out of memory") if key[1] == "0.95" and "[1]" in prompt else reply(prompt, key)
+
+    found = run("flare", {**FLARE, "search_below": 1.0}, 0.5, script=script)
+    assert (found.num_questions, found.num_counted) == (10, 9)
+    assert {failure.question_id for failure in found.failures} == {"0.95"}
+    assert found.failures[0].value == 1.0
+    assert "out of memory" in found.failures[0].error
+    # Half of the other nine lies between four and five of them.
+    assert 0.35 <= found.value <= 0.45
+    assert found.table[-1].searches == 2
+
+
+def test_when_all_fail():
+    with pytest.raises(AskanceError, match=r"no question was answered.*0\.05.*broken"):
+        run("flare", FLARE, 0.5, script=lambda prompt, key: RuntimeError("broken"))
+
+
+def test_the_same_twice():
+    assert run("dragin", DRAGIN, 0.7) == run("dragin", DRAGIN, 0.7)
+
+
+@pytest.mark.parametrize("in_flight", [3, 100])
+def test_how_many_are_in_flight_changes_nothing(in_flight):
+    def script(prompt, key):
+        return RuntimeError("out of memory") if key[1] == "0.45" and "[1]" in prompt else reply(prompt, key)
+
+    one, more = (
+        run("flare", {**FLARE, "search_below": 1.0}, 0.5, script=script, in_flight=at_a_time)
+        for at_a_time in (1, in_flight)
+    )
+    assert one.num_counted == 9
+    assert more == one
+
+
+def test_a_defect_is_no_failure_of_a_question():
+    @dataclass(frozen=True)
+    class Broken(Flare):
+        async def answer(self, question, run):
+            return 1 / 0
+
+    retriever = ScriptedRetriever([Passage("p", "Bonn", "A city.")])
+    engine = Engine(Broken(), {"answer": ScriptedModel()}, retriever)
+    trials = Trials(engine, "search_below", QUESTIONS, in_flight=4)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(trials.run(1, 0.5))
+
+
+def test_a_jump_over_the_number_wanted_is_told():
+    def script(prompt, key):
+        return Reply(" So the answer is Bonn.", sureness=0.5)
+
+    found = run("flare_token", {}, 0.5, script=script, max_trials=20)
+    assert 0.499 <= found.value <= 0.501
+    assert found.remark.startswith("no value tried gave 0.5: it lies between 0.00 (threshold=0.5")
+    assert run("flare", FLARE, 0.5).remark == ""
+
+
+def test_a_negative_seed():
+    assert run("flare", FLARE, 0.5, seed=-1, max_trials=2).interval is not None
+
+
+def test_progress_is_told():
+    told = []
+    found = run("flare", FLARE, 0.5, QUESTIONS[:2], progress=lambda *step: told.append(step))
+    assert told[:3] == [(1, 0.8, 0, None), (1, 0.8, 1, None), (1, 0.8, 2, 1.0)]
+    assert {step[0] for step in told} == set(range(1, len(found.table) + 1))
+
+
+def test_what_the_interval_can_not_tell():
+    found = run("flare", FLARE, 0.8, QUESTIONS, max_trials=1)
+    assert (found.value, found.interval, found.is_interval_cut) == (0.8, (0.8, 0.8), True)
+
+
+def test_which_methods_can_be_calibrated():
+    assert calibrated_methods() == {
+        "flare": "search_below",
+        "flare_token": "threshold",
+        "flare_entity": "threshold",
+        "dragin": "threshold",
+        "selfrag": "threshold",
+    }
+
+
+def test_the_share_that_self_rag_searches_at_is_calibrated():
+    def share(prompt, option):
+        if "Does the next sentence" not in prompt:
+            return -1.0
+        wanted = next(p for p in PROBABILITIES if f"{p} is it?" in prompt)
+        return {"search": math.log(wanted), "unneeded": math.log(1 - wanted)}.get(option.strip(), -99.0)
+
+    questions = [Question(str(p), f"Where at {p} is it?") for p in PROBABILITIES]
+    model = ScriptedModel(lambda *_: " So the answer is Bonn.", scores=share, context_tokens=100_000)
+    retriever = ScriptedRetriever([Passage("p", "Bonn", "Bonn is a city.")])
+    found = asyncio.run(
+        calibrate(Engine(make_method("selfrag"), {"answer": model}, retriever), questions, 0.3)
+    )
+    assert found.value is not None
+    assert 0.65 <= found.value < 0.75
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "error", "expected"),
+    [
+        ("single", {}, InputError, r"single has no knob.*flare \(search_below\)"),
+        ("flair", {}, UnknownName, "did you mean 'flare'"),
+        ("flare", {"knob": "search_belo"}, UnknownName, "did you mean 'search_below'"),
+        ("flare", {"knob": "passages"}, InputError, "takes int"),
+        ("flare", {"settings": {"search_below": "7"}}, KnobError, "from 0 to 1"),
+        ("selfrag", {"settings": {"threshold": "none"}}, InputError, "threshold=none"),
+        ("flare", {"wanted": -1}, InputError, "searches a question: -1"),
+        ("flare", {"wanted": float("nan")}, InputError, "searches a question: nan"),
+        ("flare", {"tolerance": -1}, InputError, "tolerance: -1"),
+        ("flare", {"questions": ()}, InputError, "nothing to calibrate with"),
+        ("flare", {"max_trials": 0}, InputError, "nothing to calibrate with"),
+    ],
+)
+def test_bad_input(method, options, error, expected):
+    options = {"settings": {}, "wanted": 1.0, **options}
+    with pytest.raises(error, match=expected):
+        run(method, **options)
+
+
+def test_needs_are_checked_before_anything_runs():
+    with pytest.raises(MissingAbility, match="name an index"):
+        Engine(make_method("flare"), {"answer": ScriptedModel()})
+
+
+RISING = Aim(2.0, rises=True, low=0, high=1, tolerance=0.05)
+FALLING = Aim(2.0, rises=False, low=0, high=float("inf"), tolerance=0.05)
+
+
+@pytest.mark.parametrize(
+    ("aim", "tried", "expected"),
+    [
+        (RISING, [Tried(0.8, 3)], 0.4),
+        (RISING, [Tried(0.8, 3), Tried(0.4, 3), Tried(0.2, 3)], 0.0),
+        (RISING, [Tried(0.0, 3)], None),
+        (RISING, [Tried(0.8, 1)], 0.9),
+        (RISING, [Tried(0.8, 2.04)], None),
+        (RISING, [Tried(0.2, 1), Tried(0.8, 3)], 0.5),
+        (RISING, [Tried(0.2, 1, ((0.1, 0.3),)), Tried(0.8, 3, ((0.31,), (0.35, 0.9)))], 0.31),
+        (RISING, [Tried(0.5, 1), Tried(0.5004, 3)], None),
+        (FALLING, [Tried(1.0, 3)], 2.0),
+        (FALLING, [Tried(1.0, 3), Tried(2.0, 3), Tried(4.0, 3, ((50.0,),))], 50.0),
+        (FALLING, [Tried(1.0, 3), Tried(2.0, 3), Tried(4.0, 3), Tried(8.0, 3)], None),
+        (FALLING, [Tried(1.0, 1)], 0.5),
+        (RISING, [Tried(0.8, 3, ((0.5, 0.9), (0.3, 0.9), (0.9, 0.2), (0.95,)), 1)], 0.3),
+        (RISING, [Tried(0.8, 3, ((0.5, 0.9), (0.3, 0.9)), 2)], 0.4),
+        (RISING, [Tried(0.1, 1, ((0.3, 0.9), (0.2,), (0.6,), (0.05,)), 1)], 0.3),
+        (FALLING, [Tried(1.0, 3, ((1.5, 0.2), (), (3.0, 2.0), (9.0,)), 1)], 3.0),
+        (FALLING, [Tried(1.0, 1, ((0.7, 0.6), (0.4,), (2.0,)), 1)], 0.4),
+        (FALLING, [Tried(1.0, 1, ((0.7, 0.6), (0.0,), (2.0,)), 1)], 0.5),
+        (FALLING, [Tried(1.0, 1, ((0.7, 0.6),)), Tried(0.5, 2.5, ((0.9,),))], 0.7),
+    ],
+)
+def test_where_to_try_next(aim, tried, expected):
+    assert next_value(aim, tried) == expected
