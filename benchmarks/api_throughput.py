@@ -29,15 +29,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from askance.cli.main import exit_codes
+from askance.core.concurrency import map_concurrent
 from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.core.version import VERSION
 from askance.models.openai.options import Options
 from askance.models.openai.requests import body_of, path_of
 from askance.models.scripted import ScriptedModel
-from askance.storage.durable_files import write_atomically
-from askance.core.map_concurrent_tmp import many
 from askance.registry import load_model
+from askance.storage.durable_files import write_atomically
 from benchmarks.grids import markdown
 from benchmarks.scripted_server import ScriptedServer
 
@@ -138,7 +138,7 @@ async def _timed(name: str, url: str, server: Connection, options: argparse.Name
     await ask(Question("warm", "Are you there?"))
     server_began, client_began, began = _seconds_of(server), time.process_time(), time.perf_counter()
     questions = (Question(str(number), f"What is {number}?") for number in range(options.questions))
-    async for outcomes in many(questions, ask, options.in_flight):
+    async for outcomes in map_concurrent(questions, ask, options.in_flight):
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error

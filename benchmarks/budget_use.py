@@ -22,8 +22,8 @@ from askance.core.types import Hit, Passage, Question
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.baselines import Single
 from askance.methods.blender import Blender
-from askance.methods.iterdrag import Iterdrag
 from askance.methods.common.members import Members
+from askance.methods.iterdrag import Iterdrag
 from askance.models.scripted import ScriptedModel
 from benchmarks.grids import markdown
 
@@ -34,7 +34,7 @@ L_MAX = {"8k": 8192, "32k": 32768, "128k": 131072}
 
 def rows(l_max: int) -> dict[str, tuple[Method, str]]:
     """Methods within L_max, and what they plan."""
-    knobs: dict[str, Any] = {"passages": 0, "l_max": l_max}
+    parameters: dict[str, Any] = {"passages": 0, "l_max": l_max}
     members = Members(
         (
             ("single", Single(passages=0)),
@@ -43,12 +43,12 @@ def rows(l_max: int) -> dict[str, tuple[Method, str]]:
             ("airrag", Airrag(passages=0)),
         )
     )
-    found: dict[str, tuple[Method, str]] = {"single": (Single(**knobs), "")}
-    found["iterdrag"] = Iterdrag(**knobs), ""
+    found: dict[str, tuple[Method, str]] = {"single": (Single(**parameters), "")}
+    found["iterdrag"] = Iterdrag(**parameters), ""
     for plan, said in PLANS.items():
-        found[f"airrag, {plan}"] = Airrag(**knobs), said
-    found["airrag, R=8, a plan of 2"] = Airrag(rollouts=8, **knobs), PLANS["a plan of 2"]
-    found["airrag_lite"] = AirragLite(**knobs), ""
+        found[f"airrag, {plan}"] = Airrag(**parameters), said
+    found["airrag, R=8, a plan of 2"] = Airrag(rollouts=8, **parameters), PLANS["a plan of 2"]
+    found["airrag_lite"] = AirragLite(**parameters), ""
     found["blender, a plan of 2"] = Blender(methods=members, l_max=l_max), PLANS["a plan of 2"]
     return found
 

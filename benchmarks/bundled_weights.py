@@ -28,16 +28,16 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from askance.cli.main import exit_codes
+from askance.core.concurrency import map_concurrent
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
-from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.evaluation.datasets import Example, read_dataset
-from askance.evaluation.run.gold_retriever import GoldRetriever
 from askance.evaluation.metrics.answers import f1
-from askance.storage.durable_files import write_atomically
-from askance.core.map_concurrent_tmp import many
+from askance.evaluation.run.gold_retriever import GoldRetriever
+from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.registry import Engine, load_model, open_retriever, ready_method
+from askance.storage.durable_files import write_atomically
 from benchmarks.grids import markdown
 from benchmarks.judging_quality import of_articles
 from benchmarks.kept_rows import KeptRows, Row, kept_rows
@@ -148,7 +148,7 @@ async def _answer(tasks: Sequence[Task], models: Mapping[str, Model], kept: Kept
             engine = Engine(method, {"answer": model}, task.retriever)
             return (await engine.answer(task.example.question)).answer.short
 
-        async for outcomes in many(tasks, ask, IN_FLIGHT):
+        async for outcomes in map_concurrent(tasks, ask, IN_FLIGHT):
             for outcome in outcomes:
                 if outcome.error is not None:
                     raise outcome.error

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Result
+from askance.core.concurrency import map_concurrent
 from askance.core.types import Cut, GenerateRequest, Question, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import num_threads
 from askance.models.llama_cpp.library import SOURCE
-from askance.core.map_concurrent_tmp import many
 from askance.registry import Engine
 from benchmarks.calls import ASKED, Calls
 from benchmarks.first_use import contention, demo, install
@@ -197,7 +197,7 @@ def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> flo
         return await engine.answer(question)
 
     async def ask_all() -> None:
-        async for outcomes in many(questions, answer, in_flight):
+        async for outcomes in map_concurrent(questions, answer, in_flight):
             for outcome in outcomes:
                 if outcome.error is not None:
                     raise outcome.error

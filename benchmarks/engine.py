@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from askance.core.concurrency import map_concurrent
 from askance.core.ports import Method, Retriever
 from askance.core.trace import AnyEvent, Decided
 from askance.core.types import Question, Role
 from askance.models.bundled import PLAIN, torch_folder
 from askance.models.hf.load import load_hf, load_parts
-from askance.retrieval.index.build import build_index
-from askance.core.map_concurrent_tmp import many
-from askance.sample import CORPUS, QUESTIONS
 from askance.registry import METHODS, Engine, make_method, open_retriever, with_preset
+from askance.retrieval.index.build import build_index
+from askance.sample import CORPUS, QUESTIONS
 from benchmarks.needed import Noted
 from benchmarks.reference_model import ReferenceModel
 from benchmarks.row import Row
@@ -142,7 +142,7 @@ async def _ask_all(
     engine: Engine, questions: Sequence[Question], in_flight: int
 ) -> tuple[tuple[AnyEvent, ...], ...]:
     found: dict[str, tuple[AnyEvent, ...]] = {}
-    async for outcomes in many(questions, engine.answer, in_flight):
+    async for outcomes in map_concurrent(questions, engine.answer, in_flight):
         for outcome in outcomes:
             if outcome.result is None:
                 raise RuntimeError(f"question {outcome.item.id} failed") from outcome.error

@@ -14,14 +14,14 @@ from askance.core.ports import Model
 from askance.core.types import Role
 from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Cell
 from askance.evaluation.run.grid import Grid, Table, look_up_all, run_grid
-from askance.evaluation.run.runner import Terms
 from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.run.runner import Terms
+from askance.registry import DEFAULT_MODEL, load_models
 from askance.terminal.console import err
 from askance.terminal.progress import EvaluationProgress
-from askance.registry import DEFAULT_MODEL, load_models
 
 Setting = str | int | float | bool
-"""Of a knob."""
+"""Of a parameter."""
 
 
 def grid_options(about: str) -> argparse.ArgumentParser:

@@ -32,9 +32,9 @@ from askance.core.version import VERSION
 from askance.evaluation.run.experiment import Cell, look_up
 from askance.evaluation.run.runner import Standing, evaluate
 from askance.models.scripted import ScriptedModel
+from askance.registry import Engine
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS
-from askance.registry import Engine
 
 METHODS = ("closed_book", "single")
 IN_FLIGHT = 16

@@ -27,18 +27,18 @@ from typing import Any
 import numpy as np
 
 from askance.cli.main import exit_codes
+from askance.core.concurrency import map_concurrent
 from askance.core.errors import ModelFailure
 from askance.core.ports import Model
 from askance.core.types import GenerateRequest, Hit, Passage, Sampling
-from askance.evaluation.statistics.compare import mean_interval
 from askance.evaluation.datasets import Example, read_dataset
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.statistics.compare import mean_interval
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final
 from askance.methods.common.labels import label_options
 from askance.methods.selfrag.judging import LABELS, judgement_prompt
-from askance.storage.durable_files import write_atomically
-from askance.core.map_concurrent_tmp import many
 from askance.registry import load_model
+from askance.storage.durable_files import write_atomically
 from benchmarks.grids import folder_name
 from benchmarks.kept_rows import KeptRows, Row, kept_rows
 
@@ -163,7 +163,7 @@ def _kept(folder: Path, spec: str, examples: Sequence[Example], model: Model, ju
 
 
 async def _judge_all(kept: KeptRows, examples: Sequence[Example], model: Model, judge: Judge) -> None:
-    async for outcomes in many(examples, partial(judge, model), IN_FLIGHT):
+    async for outcomes in map_concurrent(examples, partial(judge, model), IN_FLIGHT):
         for outcome in outcomes:
             if outcome.result is None:
                 raise ModelFailure(f"question {outcome.item.question.id}: {outcome.error}") from outcome.error

@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--index", type=Path, help="folder made by `askance index`")
     parser.add_argument("--method", required=True)
     parser.add_argument("--model", default="scripted")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE")
+    parser.add_argument("--set", nargs="+", default=[], metavar="PARAMETER=VALUE")
     parser.add_argument("--sample", type=int, help="questions; all if not given")
     parser.add_argument(
         "--in-flight", type=int, help="questions at a time; what suits the model if not given"

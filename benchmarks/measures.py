@@ -16,9 +16,9 @@ from typing import Any
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.models.bundled import torch_folder
 from askance.models.hf.load import as_model, load_hf, load_parts
+from askance.registry import METHODS, Engine, load_model, make_method, open_retriever
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS, QUESTIONS
-from askance.registry import METHODS, Engine, load_model, make_method, open_retriever
 from benchmarks.row import Row
 
 PASSAGES = 15_000

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from askance.cli.main import exit_codes
-from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.evaluation.run.gold_retriever import GOLD
 from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.storage.durable_files import write_atomically
 from benchmarks.grids import folder_name, run_cells
 

@@ -26,9 +26,9 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
-from askance.models.hf import HfModel
 from askance.inference.decoding import Writing
 from askance.inference.vocabulary import Detokeniser
+from askance.models.hf import HfModel
 from benchmarks.needed import Needed
 
 T = TypeVar("T")

@@ -181,7 +181,7 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     for parent in (node for level in levels for node in level if f"{node.name}.1" in named):
         for node in await children_of(asked, parent, hits):
             found += _of_node(case, asked, node, named[node.name])
-    told = [supported_path(leaf, rejects=asked.knobs.reject_unsupported) for leaf in levels[-1]]
+    told = [supported_path(leaf, rejects=asked.parameters.reject_unsupported) for leaf in levels[-1]]
     whole = [" ".join(["", *(text for text, _ in path)]) for path in told]
     if whole != [path["final_prediction"] for path in expected["paths"]]:
         found.append(f"paths: ours {whole}")
@@ -226,7 +226,7 @@ async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
         if not _close(numbers["score"], expected["scores"][at]):
             found.append(f"score {at}: ours {numbers['score']}")
         pred = expected["preds"][at]
-        read = segment(written, asked.shows_end(written), asked.vocabulary, asked.knobs.threshold)
+        read = segment(written, asked.shows_end(written), asked.vocabulary, asked.parameters.threshold)
         if read.searches != ("[Retrieval]" in pred) or read.text != pred.split("[Retrieval]")[0]:
             found.append(f"text {at}: ours {read.text!r}, theirs {pred!r}")
     engine = asked.run.model

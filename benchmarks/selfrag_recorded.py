@@ -153,7 +153,7 @@ def question_of(case: Case) -> Question:
 
 
 def lettered_options(choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Choices of ARC as `eval.datasets.choices.arc` gives them: "A: iron"."""
+    """Choices of ARC as `evaluation.datasets.choices.arc` gives them: "A: iron"."""
     told = zip(choices["label"], choices["text"], strict=True)
     return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in told)
 
@@ -170,7 +170,7 @@ def method_of(case: Case) -> SelfragAuthors:
     """The authors' reading with the case's settings."""
     args, driver = case["args"], case.get("driver")
     modes = {"always_retrieve": "always", "no_retrieval": "never"}
-    knobs = {
+    parameters = {
         "form": "short" if driver is None else "long",
         "task": TASKS.get(case.get("task"), "question"),
         "mode": modes.get(args.get("mode"), "adaptive"),
@@ -185,10 +185,10 @@ def method_of(case: Case) -> SelfragAuthors:
         "beam_width": args.get("beam_width", 1),
         "max_segments": args.get("max_depth", 2) - 1,
     }
-    knobs |= {name: args[name] for name in ("w_rel", "w_sup", "w_use") if name in args}
+    parameters |= {name: args[name] for name in ("w_rel", "w_sup", "w_use") if name in args}
     if driver == "call_model_beam_batch":
-        knobs["use_seqscore"] = False  # It is not passed on.
-    return SelfragAuthors(**knobs)
+        parameters["use_seqscore"] = False  # It is not passed on.
+    return SelfragAuthors(**parameters)
 
 
 def _shown(passages: Sequence[Passage], place: int | None) -> str:

@@ -23,12 +23,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from askance.cli.main import exit_codes
-from askance.cli.options import knobs_by_name
+from askance.cli.options import parameters_by_name
 from askance.core.errors import InputError
 from askance.core.trace import Decided
-from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.run.grid import Table
 from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.summaries import main_metrics, scores_of
 from askance.methods.selfrag.tokens import GROUPS, Distribution, search_share, wants_search
 from askance.storage.durable_files import write_atomically
@@ -71,7 +71,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = grid_options(__doc__ or "")
     parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE")
     parser.add_argument("--thresholds", nargs="+", type=float, default=[*THRESHOLDS], help="of the table")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="of selfrag, in both runs")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="PARAMETER=VALUE", help="of selfrag, in both runs"
+    )
     add_cache(parser)
     with exit_codes():
         _measure(parser.parse_args(arguments))
@@ -100,15 +102,15 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def methods_of(settings: Sequence[str]) -> dict[str, Table]:
-    """The two runs, with further knobs that neither sets itself.
+    """The two runs, with further parameters that neither sets itself.
 
     Raises:
-        InputError: a knob that makes the two outcomes what they are.
+        InputError: a parameter that makes the two outcomes what they are.
     """
-    further = knobs_by_name(settings)
-    for knob in OUTCOMES["never"]:
-        if knob in further:
-            raise InputError(f"--set {knob}=…: {knob} is what is measured here; leave it out.")
+    further = parameters_by_name(settings)
+    for parameter in OUTCOMES["never"]:
+        if parameter in further:
+            raise InputError(f"--set {parameter}=…: {parameter} is what is measured here; leave it out.")
     return {name: {"method": "selfrag", "set": {**further, **own}} for name, own in OUTCOMES.items()}
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from askance.core.ports import Retriever
 from askance.core.types import Question
 from askance.models.llama_cpp import LlamaModel
+from askance.registry import Engine, load_model, make_method, open_retriever, with_preset
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS, QUESTIONS
-from askance.registry import Engine, load_model, make_method, open_retriever, with_preset
 from benchmarks.plain import Plain
 
 

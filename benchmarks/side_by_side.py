@@ -3,17 +3,17 @@ r"""All methods on the same questions, with the same prompts, passages and model
     python -m benchmarks.side_by_side --dataset hotpotqa:FILE 2wikimultihopqa:FILE \
         --index DIR --sample 50 --out FOLDER
 
-A cell is a method, METHOD+PROFILE, or either with further knobs: dragin+code,max_rounds=5. Each is a run of
-its own in FOLDER/runs, as of `askance eval`. The tables of each dataset are printed as Markdown, as `askance
-compare` has them; differences are to the cell `single`. FOLDER/report.html has all of it on one page. Started
-again, it goes on where it was stopped; more cells and a greater sample may be asked for.
+A cell is a method, METHOD+PROFILE, or either with further parameters: dragin+code,max_rounds=5. Each is a
+run of its own in FOLDER/runs, as of `askance eval`. The tables of each dataset are printed as Markdown, as
+`askance compare` has them; differences are to the cell `single`. FOLDER/report.html has all of it on one
+page. Started again, it goes on where it was stopped; more cells and a greater sample may be asked for.
 """
 
 from collections.abc import Sequence
 from dataclasses import fields
 
 from askance.cli.main import exit_codes
-from askance.cli.options import knobs_by_name
+from askance.cli.options import parameters_by_name
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.run.grid import Table
 from askance.registry import method_class
@@ -29,8 +29,12 @@ CELLS = (
 def main(arguments: list[str] | None = None) -> None:
     parser = grid_options(__doc__ or "")
     parser.add_argument("--dataset", nargs="+", required=True, metavar="NAME:FILE")
-    parser.add_argument("--cells", nargs="+", default=list(CELLS), metavar="METHOD[+PROFILE][,KNOB=VALUE]")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KNOB=VALUE", help="for all that have it")
+    parser.add_argument(
+        "--cells", nargs="+", default=list(CELLS), metavar="METHOD[+PROFILE][,PARAMETER=VALUE]"
+    )
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="PARAMETER=VALUE", help="for all that have it"
+    )
     with exit_codes():
         options = parser.parse_args(arguments)
         methods = methods_of(options.cells, options.set)
@@ -41,27 +45,27 @@ def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, Ta
     """The methods of a grid, by the names of their folders.
 
     Args:
-        common: ``KNOB=VALUE`` for every cell whose method has the knob; the cell's own comes first.
+        common: ``PARAMETER=VALUE`` for every cell whose method has the parameter; the cell's own comes first.
 
     Raises:
-        UnknownName: no such method, or a common knob that no cell has.
+        UnknownName: no such method, or a common parameter that no cell has.
         InputError: a cell that can't be read, or two that would have one folder.
     """
-    shared, known, methods = knobs_by_name(common), set[str](), dict[str, Table]()
+    shared, known, methods = parameters_by_name(common), set[str](), dict[str, Table]()
     for cell in dict.fromkeys(cells):
         method, own = _read(cell)
-        knobs = {field.name for field in fields(method_class(method))}
+        parameters = {field.name for field in fields(method_class(method))}
         name = folder_name(cell)
         if name in methods:
             raise InputError(
                 f"--cells {cell}: another cell has the folder {name}, too: give each its own --out."
             )
-        common_here = {knob: value for knob, value in shared.items() if knob in knobs}
+        common_here = {parameter: value for parameter, value in shared.items() if parameter in parameters}
         methods[name] = {"method": method, "set": {**common_here, **own}}
-        known |= knobs
-    for knob in shared:
-        if knob not in known:
-            raise UnknownName("knob", knob, known, place="in --set (of the cells asked for)")
+        known |= parameters
+    for parameter in shared:
+        if parameter not in known:
+            raise UnknownName("parameter", parameter, known, place="in --set (of the cells asked for)")
     return methods
 
 
@@ -69,7 +73,7 @@ def _read(cell: str) -> tuple[str, dict[str, str]]:
     head, *settings = cell.split(",")
     method, plus, profile = head.partition("+")
     try:
-        return method, knobs_by_name([*([f"profile={profile}"] if plus else []), *settings])
+        return method, parameters_by_name([*([f"profile={profile}"] if plus else []), *settings])
     except InputError as error:
         raise InputError(f"--cells {cell}: {error}") from error
 

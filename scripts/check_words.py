@@ -19,8 +19,8 @@ OPENINGS = re.compile(
     r"Also|Always|Never|None|Nothing|Everything|And|Or|But|Because|Than|Those|Beside|Behind|Among)\b"
 )
 WORDS = re.compile(
-    r"\b(told|tells?|at hand|as it stands|what it is|goes on|go on|gone on|amiss|whoever|whatever|knobs?|"
-    r"wordings?|elicit\w*|begun|abreast)\b",
+    r"\b(told|tells?|at hand|as it stands|what it is|goes on|go on|gone on|amiss|whoever|whatever|"
+    r"knobs?|wordings?|elicit\w*|begun|abreast)\b",
     re.IGNORECASE,
 )
 MOST = 0.02

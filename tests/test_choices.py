@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
-from askance.models.hf.network import rows_of
 from askance.inference.decoding import Chooser
+from askance.models.hf.network import rows_of
 from tests.choices import watched_choices
 from tests.tolerances import tolerance
 

@@ -185,7 +185,7 @@ def test_a_pipe_of_another_encoding_gets_utf_8(sample_index, encoding):
     assert "…" in printed("models")
 
 
-def test_knobs_reach_the_method(run, script, sample_index):
+def test_parameters_reach_the_method(run, script, sample_index):
     code, out, _ = run(
         "ask", QUESTION, "--method", "flare", "--index", sample_index, "--model", script,
         "--set", "search_first=no", "--set", "search_below=0.1", "--set", "elicit=no", "--json",
@@ -245,7 +245,7 @@ BAD = [
     (["ask", "Q?", "--method", "blender", "--set", "single.pasages=3"], "did you mean 'passages'"),
     (["ask", "Q?", "--method", "blender", "--set", "singel.passages=3"], "did you mean 'single'"),
     (["ask", "Q?", "--set", "threshold=-7"], "expected 0 or more"),
-    (["ask", "Q?", "--set", "passages"], "write --set knob=value"),
+    (["ask", "Q?", "--set", "passages"], "write --set parameter=value"),
     (["ask", "Q?", "--set", "passages=1", "--set", "passages=2"], "more than once"),
     (["ask", "Q?", "--model", "scripted", "--model", "bundled"], "more than once"),
     (["ask", "Q?", "--prompts", "hotpot"], "did you mean 'hotpotqa'"),

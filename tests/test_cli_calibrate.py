@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from askance.models.scripted import Reply, ScriptedModel
-from tests.train.test_calibrate import PROBABILITIES, reply
+from tests.training.test_calibrate import PROBABILITIES, reply
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_the_result_as_json(run, questions, model, sample_index):
     code, out, _ = run("calibrate", "--dataset", questions, "--index", sample_index, *ARGUMENTS, "--json")
     assert code == 0
     shown = json.loads(out)
-    assert shown["knob"] == "search_below"
+    assert shown["parameter"] == "search_below"
     assert 0.45 <= shown["value"] < 0.55
     assert set(shown["table"][0]) == {"value", "searches", "searches_interval", "tokens"}
 
@@ -92,7 +92,7 @@ def test_failures_are_told(run, questions, sample_index, monkeypatch):
     assert "out of memory" in err
 
 
-def test_a_preset_gives_the_other_knobs(run, questions, model, sample_index, tmp_path):
+def test_a_preset_gives_the_other_parameters(run, questions, model, sample_index, tmp_path):
     (tmp_path / "p.toml").write_text("[flare]\nsearch_first = false\nsearch_below = 0.5\n")
     code, out, _ = run(
         "calibrate", "--dataset", questions, "--index", sample_index, "--model", "scripted",
@@ -113,7 +113,7 @@ def test_nothing_is_found_from_an_infinite_value(run, questions, sample_index):
         "--method", "dragin", "--set", "threshold=inf",
     )  # fmt: skip
     assert (code, out) == (2, "")
-    assert "knob threshold=inf of method dragin: nothing can be found from there" in err
+    assert "parameter threshold=inf of method dragin: nothing can be found from there" in err
 
 
 def test_what_no_value_tried_gave_is_told(run, questions, sample_index, monkeypatch):
@@ -140,8 +140,8 @@ def test_presets_are_listed(run):
     [
         (["--dataset", "sampel"], "did you mean 'sample'"),
         (["--dataset", "jsonl:absent.jsonl"], "absent.jsonl"),
-        (["--dataset", "sample", "--method", "single"], "single has no knob"),
-        (["--dataset", "sample", "--knob", "passages"], "takes int"),
+        (["--dataset", "sample", "--method", "single"], "single has no parameter"),
+        (["--dataset", "sample", "--parameter", "passages"], "takes int"),
         (["--dataset", "sample", "--set", "passages=0"], "expected 1 or more"),
         (["--dataset", "sample", "--preset", "llama2-13b-chat/hotpotq"], "llama2-13b-chat/hotpotqa"),
         (["--dataset", "sample", "--preset", "absent.toml"], "can't read the preset absent.toml"),

@@ -21,8 +21,8 @@ def test_every_dataset_is_listed_with_files_licence_and_source(run):
 
 @pytest.mark.parametrize("width", [80, 110])
 def test_the_listing_breaks_no_address_on_a_narrow_terminal(monkeypatch, capsys, width):
-    monkeypatch.setattr(cli_lists, "out", Console(width=width))
-    cli_lists.datasets()
+    monkeypatch.setattr(lists, "out", Console(width=width))
+    lists.datasets()
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     assert {dataset.source for dataset in DATASETS.values()} <= {line.split()[-1] for line in lines} | {""}

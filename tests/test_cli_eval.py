@@ -90,7 +90,7 @@ def test_a_finished_run_is_shown_without_its_model(evaluate, rhine, tmp_path, mo
     monkeypatch.setattr(ScriptedModel, "__init__", None)
     assert evaluate("--json")[:2] == (0, shown)
     assert json.loads(evaluate("--json", "--metric", "f1")[1])["main_metric"] == "f1"
-    assert "knob max_tokens" in evaluate("--set", "max_tokens=5")[2]
+    assert "parameter max_tokens" in evaluate("--set", "max_tokens=5")[2]
     assert "more than --max-failures 0" in evaluate("--max-failures", 0)[2]
     with pytest.raises(TypeError):
         evaluate("--retry-failures")
@@ -152,14 +152,14 @@ def test_too_many_failures_exit_with_1(evaluate, rhine):
     ("words", "message"),
     [
         (["--seed", 1], "(seed: 0, now 1): name another --out"),
-        (["--set", "max_tokens=5"], "(knob max_tokens: 128, now 5)"),
+        (["--set", "max_tokens=5"], "(parameter max_tokens: 128, now 5)"),
         (["--limit", 1], "is not asked for now"),
         (["--limit", 1, "--sample", 1], "limit and sample both say which questions to ask"),
         (["--metric", "f2"], "unknown metric 'f2': did you mean 'f1'?"),
         (["--prompts", "hotpotqs"], "did you mean 'hotpotqa'?"),
         (["--budget", "calls=9"], "(budget calls: none, now 9)"),
-        (["--budget", "cals=9"], "unknown knob 'cals' of the budget: did you mean 'calls'?"),
-        (["--budget", "seconds=0"], "knob seconds=0.0 of the budget: expected 0.001 or more"),
+        (["--budget", "cals=9"], "unknown parameter 'cals' of the budget: did you mean 'calls'?"),
+        (["--budget", "seconds=0"], "parameter seconds=0.0 of the budget: expected 0.001 or more"),
     ],
 )
 def test_what_can_not_be_done_is_refused_and_changes_nothing(evaluate, rhine, tmp_path, words, message):

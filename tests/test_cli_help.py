@@ -6,14 +6,14 @@ import pytest
 from typer.main import get_command
 
 from askance.cli.main import app
-from askance.cli.options import knobs_by_name, models_by_role
-from askance.core.knobs import described
+from askance.cli.options import models_by_role, parameters_by_name
+from askance.core.parameters import described
 from askance.evaluation.datasets import DATASETS
 from askance.loaders import RETRIEVERS
 from askance.models.registry import parse_spec
 from askance.presets import open_preset
-from askance.training.reader.settings import ReaderSettings
 from askance.registry import DEFAULT_METHOD, METHODS, make_method
+from askance.training.reader.settings import ReaderSettings
 
 
 def commands(group, path=()):
@@ -86,7 +86,7 @@ def test_every_example_is_a_command_that_there_is(example):
     method = options.get("method") or DEFAULT_METHOD
     assert method in METHODS
     assert (options.get("retriever") or "bm25") in RETRIEVERS
-    settings = knobs_by_name(options.get("knobs", options.get("set_")) or ())
+    settings = parameters_by_name(options.get("parameters", options.get("set_")) or ())
     if command.name == "reader":
         assert settings.keys() <= {*ReaderSettings.__dataclass_fields__}
     else:

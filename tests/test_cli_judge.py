@@ -7,8 +7,8 @@ import pytest
 from askance.core.types import Answer, Citation, Passage
 from askance.evaluation.datasets import read_dataset
 from askance.models.scripted import Reply, ScriptedModel
-from tests.eval.datasets.test_files import FILES
-from tests.eval.hand_made import answered, record, written
+from tests.evaluation.datasets.test_files import FILES
+from tests.evaluation.hand_made import answered, record, written
 
 BONN = Passage("1", "Bonn", "Bonn is an old city.")
 

@@ -48,7 +48,7 @@ def test_every_need_in_the_list_is_explained(narrow):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_is_shown_with_all_its_knobs(run, name):
+def test_a_method_is_shown_with_all_its_parameters(run, name):
     code, out, _ = run("methods", name)
     assert code == 0
     told, cls = " ".join(out.split()), method_class(name)
@@ -59,7 +59,7 @@ def test_a_method_is_shown_with_all_its_knobs(run, name):
     assert sorted(shown) == sorted(field.name for field in dataclasses.fields(cls))
 
 
-def test_a_knob_has_its_default_bounds_and_meaning(run):
+def test_a_parameter_has_its_default_bounds_and_meaning(run):
     lines = [" ".join(line.split()) for line in run("methods", "airrag")[1].splitlines()]
     assert "rollouts 1 paths to try (int, 1 or more)" in lines
     assert "exploration 2.0 weight of what was visited rarely (float, 0 or more)" in lines

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.eval.hand_made import record, written
+from tests.evaluation.hand_made import record, written
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_an_unfinished_run(run, runs):
         (["a", "--json", "--markdown"], "exclude each other"),
         (["a", "--questions", "-1"], "--questions"),
         (["a", "--price", "prompt=1"], "no price for generated"),
-        (["a", "--price", "prompt=x"], "knob prompt='x' of the prices: expected float"),
+        (["a", "--price", "prompt=x"], "parameter prompt='x' of the prices: expected float"),
         ([], "RUN"),
     ],
 )

@@ -178,7 +178,7 @@ def test_the_best_method_that_can_answers_where_the_default_one_can_not(
     assert [event.text for event in events if event.type == "note"] == [line]
 
 
-def test_knobs_go_with_the_method_that_answers(run, server, sample_index):
+def test_parameters_go_with_the_method_that_answers(run, server, sample_index):
     spec = f"openai:tiny@{server.url}?chat=1"
     given = ("ask", "Where?", "--index", sample_index, "--model", spec)
     code, _, err = run(*given, "--set", "passages=2")

@@ -55,8 +55,8 @@ def test_a_trace_file_has_no_questions(run, folder, tmp_path):
 def test_what_a_search_over_answers_tried_is_shown(run, sample_index, tmp_path):
     trace = tmp_path / "t.jsonl"
     words = ["--method", "selfrag", "--model", "scripted", "--index", sample_index, "--trace", trace]
-    knobs = ["--set", "mode=always", "--set", "passages=2", "--set", "least_utility=5"]
-    code, asked, err = run("ask", "Who directed Fanny and Alexander?", *words, *knobs)
+    parameters = ["--set", "mode=always", "--set", "passages=2", "--set", "least_utility=5"]
+    code, asked, err = run("ask", "Who directed Fanny and Alexander?", *words, *parameters)
     assert code == 0, err
     code, shown, _ = run("trace", trace)
     assert code == 0

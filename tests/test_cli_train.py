@@ -131,8 +131,8 @@ def test_what_is_left_out_is_told(run, qwen_folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--set", "rank=0"], "knob rank=0 of askance train reader: expected 1 or more"),
-        (["--set", "rnak=8"], "unknown knob 'rnak' of askance train reader: did you mean 'rank'?"),
+        (["--set", "rank=0"], "parameter rank=0 of askance train reader: expected 1 or more"),
+        (["--set", "rnak=8"], "unknown parameter 'rnak' of askance train reader: did you mean 'rank'?"),
         (["--set", "method=qlora"], "expected one of lora, full"),
         (["--set", "learning_rate=fast"], "learning_rate='fast'"),
         (["--model", "scripted"], "model 'scripted' can't be trained: start from bundled, bundled:base"),

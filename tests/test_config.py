@@ -8,13 +8,13 @@ import pytest
 import askance
 from askance.config import SETTINGS, EngineConfig, open_engine
 from askance.config_sources import read_config
-from askance.core.errors import ConfigError, InputError, KnobError, UnknownName
-from askance.core.knobs import described
+from askance.core.errors import ConfigError, InputError, ParameterError, UnknownName
+from askance.core.parameters import described
 from askance.core.ports import Needs
 from askance.core.types import Answer
+from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.middleware.session import Budget
 from askance.storage.trace_file import read_trace
 
 
@@ -53,8 +53,8 @@ def test_flags_win_then_the_environment_then_the_project_then_the_user(project, 
         "index": ("here", "askance.toml, line 4"),
         "models.attend": ("scripted", f"{of_user}, line 5"),
         "models.answer": ("scripted", "ASKANCE_MODEL"),
-        "knobs.passages": ("5", "ASKANCE_SET__PASSAGES"),
-        "knobs.l_max": (900, "askance.toml, line 7"),
+        "parameters.passages": ("5", "ASKANCE_SET__PASSAGES"),
+        "parameters.l_max": (900, "askance.toml, line 7"),
         "preset": ("paper", f"{of_user}, line 2"),
         "seed": (4, "Python"),
         "budget.calls": (9, "Python"),
@@ -65,15 +65,17 @@ def test_flags_win_then_the_environment_then_the_project_then_the_user(project, 
 
 
 def test_without_any_source_it_is_the_default(project):
-    assert read_config().config == EngineConfig() == EngineConfig(models="bundled", knobs={}, seed=0)
+    assert read_config().config == EngineConfig() == EngineConfig(models="bundled", parameters={}, seed=0)
     assert read_config().origins == {}
 
 
 def test_what_is_said_of_one_method_goes_with_it(project):
     project("method = 'dragin'\nset = { profile = 'paper' }\n")
-    assert read_config().config.knobs == {"profile": "paper"}
-    assert read_config({"method": "dragin"}).config.knobs == {"profile": "paper"}
-    assert read_config({"method": "single", "knobs": {"passages": 2}}).config.knobs == {"passages": 2}
+    assert read_config().config.parameters == {"profile": "paper"}
+    assert read_config({"method": "dragin"}).config.parameters == {"profile": "paper"}
+    assert read_config({"method": "single", "parameters": {"passages": 2}}).config.parameters == {
+        "passages": 2
+    }
 
 
 def test_another_thing_to_search_takes_the_place_of_the_index(project):
@@ -96,8 +98,8 @@ def test_another_thing_to_search_takes_the_place_of_the_index(project):
         ({"models": {"anser": "x"}}, UnknownName, "unknown role 'anser' of a model: did you mean 'answer'"),
         ({"models": {"answer": 3}}, InputError, "expected the name of a model"),
         ({"budget": {"cals": 3}}, UnknownName, "did you mean 'calls'"),
-        ({"budget": {"calls": 1.5}}, KnobError, "knob calls=1.5 of the budget"),
-        ({"knobs": 3}, InputError, "knobs=3: input should be a valid dictionary"),
+        ({"budget": {"calls": 1.5}}, ParameterError, "parameter calls=1.5 of the budget"),
+        ({"parameters": 3}, InputError, "parameters=3: input should be a valid dictionary"),
         ({"in_flight": 0}, InputError, "in_flight=0: input should be greater than or equal to 1"),
         ({"retriever": "bm25:x", "index": "y"}, InputError, "both say what to search: give one of them"),
     ],
@@ -114,7 +116,7 @@ def test_bad_values_in_python(settings, error, told):
         ("\nsede = 1\n", "unknown setting 'sede' in askance.toml, line 2: did you mean 'seed'"),
         ("seed = '1'\n", "askance.toml, line 1: seed='1': input should be a valid integer"),
         ("method = 'single'\n[models]\nanswr = 'x'\n", "askance.toml, line 3: unknown role 'answr'"),
-        ("[budget]\n\ncalls = 'many'\n", "askance.toml, line 3: knob calls='many' of the budget"),
+        ("[budget]\n\ncalls = 'many'\n", "askance.toml, line 3: parameter calls='many' of the budget"),
         ("index = { x = 1 }\n", "askance.toml, line 1: index={'x': 1}: "),
         ("models = 3\n", "askance.toml, line 1: models=3"),
         ("schema = 2\nwhat = 1\n", "askance.toml has schema 2; this version reads 1. Use"),
@@ -139,8 +141,8 @@ def test_bad_files(project, run, text, told):
         ),
         ("ASKANCE_SEED", "many", "ASKANCE_SEED: seed='many': input should be a valid integer"),
         ("ASKANCE_IN_FLIGHT", "0", "ASKANCE_IN_FLIGHT: in_flight=0: input should be greater"),
-        ("ASKANCE_BUDGET__CALLS", "x", "ASKANCE_BUDGET__CALLS: knob calls='x' of the budget"),
-        ("ASKANCE_SET", "x", "ASKANCE_SET: knobs='x': input should be a valid dictionary"),
+        ("ASKANCE_BUDGET__CALLS", "x", "ASKANCE_BUDGET__CALLS: parameter calls='x' of the budget"),
+        ("ASKANCE_SET", "x", "ASKANCE_SET: parameters='x': input should be a valid dictionary"),
     ],
 )
 def test_bad_variables(project, run, monkeypatch, variable, text, told):
@@ -154,7 +156,7 @@ def test_bad_variables(project, run, monkeypatch, variable, text, told):
     ("flags", "told"),
     [
         (["--seed", "many"], "--seed"),
-        (["--budget", "calls=x"], "--budget: knob calls='x' of the budget"),
+        (["--budget", "calls=x"], "--budget: parameter calls='x' of the budget"),
         (["--model", "answr=x"], "--model: unknown role 'answr'"),
     ],
 )
@@ -170,19 +172,35 @@ def test_bad_flags(project, run, flags, told):
         (
             "method = 'single'\n[set]\npassages = 'two'",
             {},
-            "askance.toml, line 3: knob passages='two' of method",
+            "askance.toml, line 3: parameter passages='two' of method",
         ),
-        ("method = 'single'\n[set]\npassages = -1", {}, "askance.toml, line 3: knob passages=-1 of method"),
-        ("method = 'single'\nset.passage = 3", {}, "askance.toml, line 2: unknown knob 'passage' of method"),
-        ("method = 'single'", {"ASKANCE_SET__PASSAGES": "x"}, "ASKANCE_SET__PASSAGES: knob passages='x'"),
+        (
+            "method = 'single'\n[set]\npassages = -1",
+            {},
+            "askance.toml, line 3: parameter passages=-1 of method",
+        ),
+        (
+            "method = 'single'\nset.passage = 3",
+            {},
+            "askance.toml, line 2: unknown parameter 'passage' of method",
+        ),
+        (
+            "method = 'single'",
+            {"ASKANCE_SET__PASSAGES": "x"},
+            "ASKANCE_SET__PASSAGES: parameter passages='x'",
+        ),
         ("method = 'single'\nset.wording = 'nope'", {}, "askance.toml, line 2: unknown prompt set 'nope'"),
-        ("method = 'blender'\nset = {'single.passages' = -1}", {}, "askance.toml, line 2: knob passages=-1"),
+        (
+            "method = 'blender'\nset = {'single.passages' = -1}",
+            {},
+            "askance.toml, line 2: parameter passages=-1",
+        ),
         ("method = 'singel'", {}, "askance.toml, line 1: unknown method 'singel'"),
         ("method = 'single'\nprompts = 'nope'", {}, "askance.toml, line 2: unknown prompt set 'nope'"),
         ("method = 'single'\npreset = 'nope'", {}, "askance.toml, line 2: unknown preset 'nope'"),
         ("method = 'single'\nmodel = 'bundeld'", {}, "askance.toml, line 2: unknown model 'bundeld'"),
         ("method = 'single'\nretriever = 'bm26'", {}, "askance.toml, line 2: unknown retriever 'bm26'"),
-        ("method = 'single'\nindex = 'nowhere'", {}, "askance.toml, line 2: nowhere holds no index"),
+        ("method = 'single'\nindex = 'nowhere'", {}, "askance.toml, line 2: the index nowhere"),
     ],
 )
 def test_what_is_wrong_with_a_value_names_where_it_was_given(
@@ -199,7 +217,7 @@ def test_what_is_wrong_with_a_value_names_where_it_was_given(
 def test_an_evaluation_names_where_the_index_that_is_not_there_was_given(project, run):
     project("method = 'single'\nindex = 'nowhere'\nmodel = 'scripted'")
     code, _, err = run("eval", "--dataset", "sample", "--out", "run", columns=300)
-    assert (code, "error: askance.toml, line 2: nowhere holds no index" in err) == (2, True), err
+    assert (code, "error: askance.toml, line 2: the index nowhere" in err) == (2, True), err
 
 
 def test_no_model_is_loaded_where_there_is_nothing_to_search(project, run):
@@ -211,7 +229,10 @@ def test_no_model_is_loaded_where_there_is_nothing_to_search(project, run):
 def test_what_a_flag_said_wrongly_names_no_file(project, run):
     project("method = 'single'\n[set]\npassages = 2")
     code, _, err = run("ask", "Where?", "--set", "passages=x", "--model", "scripted", columns=300)
-    assert (code, err.splitlines()[-1]) == (2, "error: knob passages='x' of method single: expected int.")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "error: parameter passages='x' of method single: expected int.",
+    )
 
 
 def test_what_files_name_and_nothing_asks_for_is_passed_over(project, run, sample_index, monkeypatch):
@@ -243,13 +264,13 @@ PAPER = "llama2-13b-chat/hotpotqa"
         ("", {"PRESET": PAPER}, {}, {"heads": "mean"}),
         ("", {"PRESET": PAPER, "SET__THRESHOLD": "3"}, {}, {"heads": "mean", "threshold": "3"}),
         ("", {"SET__THRESHOLD": "3"}, {"preset": PAPER}, {"heads": "mean"}),
-        ("", {"PRESET": PAPER}, {"knobs": {"threshold": "4"}}, {"heads": "mean", "threshold": "4"}),
-        ("", {}, {"preset": PAPER, "knobs": {"threshold": "4"}}, {"heads": "mean", "threshold": "4"}),
+        ("", {"PRESET": PAPER}, {"parameters": {"threshold": "4"}}, {"heads": "mean", "threshold": "4"}),
+        ("", {}, {"preset": PAPER, "parameters": {"threshold": "4"}}, {"heads": "mean", "threshold": "4"}),
         ("", {}, {}, {"heads": "mean", "threshold": 2, "max_tokens": 9, "trigger": "token_probability"}),
         (
             f"preset = '{PAPER}'\n",
             {"PRESET": ""},
-            {"knobs": {"query_top": "5"}},
+            {"parameters": {"query_top": "5"}},
             {
                 "heads": "mean",
                 "threshold": 2,
@@ -260,15 +281,17 @@ PAPER = "llama2-13b-chat/hotpotqa"
         ),
     ],
 )
-def test_a_preset_wins_over_knobs_further_down(project, monkeypatch, of_file, variables, flags, left):
-    knobs = "profile = 'paper', heads = 'mean', threshold = 2, max_tokens = 9, trigger = 'token_probability'"
-    project(f"{of_file}method = 'dragin'\nset = {{ {knobs} }}\n")
+def test_a_preset_wins_over_parameters_further_down(project, monkeypatch, of_file, variables, flags, left):
+    parameters = (
+        "profile = 'paper', heads = 'mean', threshold = 2, max_tokens = 9, trigger = 'token_probability'"
+    )
+    project(f"{of_file}method = 'dragin'\nset = {{ {parameters} }}\n")
     for name, value in variables.items():
         monkeypatch.setenv(f"ASKANCE_{name}", value)
-    assert read_config(flags).config.knobs == {"profile": "paper", **left}
+    assert read_config(flags).config.parameters == {"profile": "paper", **left}
 
 
-def test_a_preset_wins_over_the_knobs_of_members_further_down(project, tmp_path):
+def test_a_preset_wins_over_the_parameters_of_members_further_down(project, tmp_path):
     (tmp_path / "mine.toml").write_text(
         "[single.default]\npassages = 2\n[blender]\nl_max = 900\n", encoding="utf-8"
     )
@@ -276,19 +299,19 @@ def test_a_preset_wins_over_the_knobs_of_members_further_down(project, tmp_path)
         "method = 'blender'\n[set]\nl_max = 800\nmethods = 'single,more=single'\nsingle = {passages = 7}\n"
     )
     found = read_config({"preset": str(tmp_path / "mine.toml")})
-    assert found.config.knobs == {"methods": "single,more=single"}
+    assert found.config.parameters == {"methods": "single,more=single"}
     made = found.config.make()
     assert {name: each.passages for name, each in made.methods.named} == {"single": 2, "more": 2}
     assert made.l_max == 900
 
 
-def test_the_knobs_of_members_are_values_of_their_own(project, monkeypatch):
+def test_the_parameters_of_members_are_values_of_their_own(project, monkeypatch):
     project("method = 'blender'\n[set.single]\npassages = 7\nl_max = 900\n")
     monkeypatch.setenv("ASKANCE_SET__SINGLE__PASSAGES", "3")
     found = read_config()
-    assert found.config.knobs == {"single.passages": "3", "single.l_max": 900}
-    assert origins(found)["knobs.single.passages"] == ("3", "ASKANCE_SET__SINGLE__PASSAGES")
-    assert origins(found)["knobs.single.l_max"] == (900, "askance.toml, line 4")
+    assert found.config.parameters == {"single.passages": "3", "single.l_max": 900}
+    assert origins(found)["parameters.single.passages"] == ("3", "ASKANCE_SET__SINGLE__PASSAGES")
+    assert origins(found)["parameters.single.l_max"] == (900, "askance.toml, line 4")
 
 
 def test_a_preset_that_can_not_be_read_is_told_by_what_asks_a_method(project, run, sample_index, monkeypatch):
@@ -319,7 +342,7 @@ def test_the_command_shows_every_setting_with_its_origin(project, run):
     code, out, _ = run("config", "--set", "passages=3")
     lines = [line.split() for line in out.splitlines()]
     assert ["seed", "7", "askance.toml,", "line", "1"] in lines
-    assert ["knobs.passages", "3", "--set"] in lines
+    assert ["parameters.passages", "3", "--set"] in lines
 
 
 def test_a_trace_holds_the_configuration_and_repeats_it(project, run, tmp_path):
@@ -329,7 +352,7 @@ def test_a_trace_holds_the_configuration_and_repeats_it(project, run, tmp_path):
     assert run("ask", "Who?", "--trace", "two.jsonl", "--config", "one.jsonl")[0] == 0
     first, second = (read_trace(tmp_path / "project" / name) for name in ("one.jsonl", "two.jsonl"))
     assert first[0].config == second[0].config
-    assert first[0].config["knobs"] == {"max_tokens": 9}
+    assert first[0].config["parameters"] == {"max_tokens": 9}
     assert first[-1].answer == second[-1].answer
     assert run("ask", "Who?", "--trace", "two.jsonl", "--config", "one.jsonl", "--seed", "6")[0] == 0
     assert read_trace(tmp_path / "project" / "two.jsonl")[0].config == first[0].config | {"seed": 6}
@@ -350,7 +373,11 @@ def test_a_run_folder_holds_the_configuration_and_repeats_it(project, run, sampl
     )
     assert run("eval", *words, "--out", "run", "--method", "single", "--set", "passages=2")[0] == 0
     kept = json.loads((tmp_path / "project" / "run" / "settings.json").read_text())["config"]
-    assert (kept["method"], kept["knobs"], kept["index"]) == ("single", {"passages": "2"}, str(sample_index))
+    assert (kept["method"], kept["parameters"], kept["index"]) == (
+        "single",
+        {"passages": "2"},
+        str(sample_index),
+    )
     _, out, _ = run("config", "--config", "run", "--json")
     assert json.loads(out)["config"] == kept
     assert run("ask", "Who?", "--config", "run", "--trace", "t.jsonl")[0] == 0
@@ -407,9 +434,9 @@ def test_objects_stand_wherever_names_do(tmp_path):
     result = engine.ask("Who?")
     assert result.answer.text == "Who?Who?"
     stored = result.trace.events[0].config
-    assert (stored["method"], stored["knobs"]) == ("tests.test_config:Echo", {"times": 2})
+    assert (stored["method"], stored["parameters"]) == ("tests.test_config:Echo", {"times": 2})
     assert stored["models"] == {"answer": {"object": ScriptedModel().name}}
-    assert open_engine(method=Echo(), model="scripted", knobs={"times": "3"}).method == Echo(3)
+    assert open_engine(method=Echo(), model="scripted", parameters={"times": "3"}).method == Echo(3)
 
 
 def test_what_was_an_object_without_a_name_is_told_where_it_is_repeated(tmp_path):

@@ -14,20 +14,20 @@ from typer.main import get_command
 from askance.cli.main import app
 from askance.core.trace import EVENT_TYPES
 from askance.evaluation.datasets import DATASETS, read_dataset
-from askance.evaluation.run.grid import read_grid
 from askance.evaluation.judging.citations import citation_scores
 from askance.evaluation.judging.facts import fact_scores
 from askance.evaluation.metrics import METRICS
 from askance.evaluation.metrics.answers import exact_match
+from askance.evaluation.run.grid import read_grid
 from askance.evaluation.statistics.summaries import Costs
 from askance.methods.airrag.prompt_template import AirragWording
 from askance.methods.common.prompts import Wording
 from askance.models.registry import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
-from askance.training.reader.settings import ReaderSettings
-from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.prompts import AIRRAG_WORDINGS, WORDINGS, open_wording
-from tests.eval.hand_made import record, written
+from askance.registry import METHODS, make_method, method_class, profiles_of
+from askance.training.reader.settings import ReaderSettings
+from tests.evaluation.hand_made import record, written
 from tests.recipes.test_mixture import TASKS
 
 ROOT = Path(__file__).parent.parent
@@ -125,13 +125,16 @@ def test_the_first_two_commands_are_demo_and_test():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_has_a_page_with_its_knobs(name):
+def test_every_method_has_a_page_with_its_parameters(name):
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", page, flags=re.MULTILINE))
     readings = list(profiles_of(name).values()) or [method_class(name)]
     every = [field for cls in reversed(readings) for field in dataclasses.fields(cls)]
-    knobs = {field.name: str(field.default) for field in every}
-    assert rows == {knob: {"True": "true", "False": "false"}.get(text, text) for knob, text in knobs.items()}
+    parameters = {field.name: str(field.default) for field in every}
+    assert rows == {
+        parameter: {"True": "true", "False": "false"}.get(text, text)
+        for parameter, text in parameters.items()
+    }
     assert f"]({name}.md)" in (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
 
 
@@ -139,9 +142,9 @@ def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", CALIBRATION, flags=re.DOTALL)
     (tmp_path / "p.toml").write_text(text)
     preset = open_preset(tmp_path / "p.toml")
-    for (method, profile), knobs in preset.entries.items():
+    for (method, profile), parameters in preset.entries.items():
         settings = {"profile": profile} if profile else {}
-        assert preset.knobs(type(make_method(method, settings)), settings) == knobs
+        assert preset.parameters(type(make_method(method, settings)), settings) == parameters
 
 
 def test_the_grid_of_the_documents_can_be_read(tmp_path):

@@ -16,14 +16,14 @@ from askance.core.errors import InputError, UnknownName
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.metrics import open_metrics
 from askance.loaders import load_encoder, load_model, open_retriever
-from askance.training.calibration.calibrate import calibrated_methods
-from askance.registry import make_method, plain_method
 from askance.prompts import open_wording
+from askance.registry import make_method, plain_method
+from askance.training.calibration.calibrate import calibrated_methods
 
 MODULE = '''
 from dataclasses import dataclass
 
-from askance.core.knobs import Knobs, SearchKnob, knob
+from askance.core.parameters import Parameters, SearchParameter, parameter
 from askance.core.ports import Needs
 from askance.core.types import Answer, Question
 from askance.evaluation.datasets import Example
@@ -35,13 +35,13 @@ from askance.core.types import Passage
 
 
 @dataclass(frozen=True)
-class Echo(Knobs):
+class Echo(Parameters):
     """Searches once, and says the title of what it finds."""
 
     searches = "once"
-    calibrated = SearchKnob("doubt")
-    times: int = knob(1, "how often it says it", at_least=1)
-    doubt: float = knob(0.5, "of no use here")
+    calibrated = SearchParameter("doubt")
+    times: int = parameter(1, "how often it says it", at_least=1)
+    doubt: float = parameter(0.5, "of no use here")
 
     @property
     def needs(self):
@@ -388,4 +388,4 @@ def test_the_example_package_runs_everywhere(installed, tmp_path):
     )
     assert "towns/parrot/doubting" in run("grid", "grid.toml", "--out", "grid")
     trials = ("--searches", 0, "--trials", 1, "--json", "--set", "threshold=0")
-    assert json.loads(run("calibrate", "--dataset", "towns", *named, *trials))["knob"] == "threshold"
+    assert json.loads(run("calibrate", "--dataset", "towns", *named, *trials))["parameter"] == "threshold"

@@ -3,11 +3,11 @@
 import pytest
 
 from askance.config import open_engine
-from askance.core.errors import AskanceError, KnobError, PresetError, UnknownName
+from askance.core.errors import AskanceError, ParameterError, PresetError, UnknownName
 from askance.methods.flare import Flare
 from askance.presets import OF_MODELS, open_preset, preset_text, shipped
-from askance.registry import make_method, read_settings, with_preset
 from askance.prompts import open_wording
+from askance.registry import make_method, read_settings, with_preset
 from tests.models.tiny import save_adapter
 
 AIRRAG = {
@@ -26,9 +26,9 @@ def filled(method, preset, **settings):
 @pytest.mark.parametrize("name", shipped())
 def test_everything_that_ships_fits_its_method(name):
     preset = shipped()[name]
-    for (method, profile), knobs in preset.entries.items():
+    for (method, profile), parameters in preset.entries.items():
         settings = {"profile": profile} if profile else {}
-        assert preset.knobs(type(make_method(method, settings)), settings) == knobs
+        assert preset.parameters(type(make_method(method, settings)), settings) == parameters
 
 
 def test_the_paper_s_table_is_whole():
@@ -118,13 +118,13 @@ def test_a_threshold_of_another_trigger_is_kept_for_it(tmp_path):
     ("method", "settings", "error", "expected"),
     [
         ("flare", {}, PresetError, "nothing for method flare: it knows dragin, flare_token"),
-        ("dragin", {"profile": "papr"}, KnobError, "one of"),
-        ("flare", {"profile": "paper"}, UnknownName, "unknown knob 'profile'"),
+        ("dragin", {"profile": "papr"}, ParameterError, "one of"),
+        ("flare", {"profile": "paper"}, UnknownName, "unknown parameter 'profile'"),
     ],
 )
 def test_a_preset_that_does_not_know(method, settings, error, expected):
     with pytest.raises(error, match=expected):
-        open_engine(method=method, model="scripted", knobs=settings, preset=HOTPOT)
+        open_engine(method=method, model="scripted", parameters=settings, preset=HOTPOT)
 
 
 def test_a_profile_without_threshold_says_what_to_do(tmp_path):
@@ -162,7 +162,7 @@ def test_malformed_files(tmp_path, text, expected):
         filled("flare", path)
 
 
-def test_a_method_with_profiles_whose_knobs_stand_under_none(tmp_path):
+def test_a_method_with_profiles_whose_parameters_stand_under_none(tmp_path):
     path = tmp_path / "p.toml"
     loose = "[dragin]\nthreshold = 0.3\n"
     for text in (loose, loose + "[dragin.paper]\nthreshold = 0.3\n", "[dragin]\npaper = 0.3\n"):
@@ -171,7 +171,7 @@ def test_a_method_with_profiles_whose_knobs_stand_under_none(tmp_path):
             filled("dragin", path, profile="paper")
 
 
-def test_no_knob_leads_out_of_the_profile_of_its_heading(tmp_path):
+def test_no_parameter_leads_out_of_the_profile_of_its_heading(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text('[dragin.default]\nprofile = "paper"\nthreshold = 0.3\n')
     with pytest.raises(PresetError, match=r"profile='paper' stands under \[dragin\.default\]: leave it out"):

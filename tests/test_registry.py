@@ -4,12 +4,13 @@ from typing import get_args, get_type_hints
 import pytest
 
 from askance.config import open_engine
-from askance.core.errors import BadIndex, InputError, KnobError, ModelSpecError, UnknownName
-from askance.core.knobs import short_repr
+from askance.core.errors import BadIndex, InputError, ModelSpecError, ParameterError, UnknownName
+from askance.core.parameters import short_repr
 from askance.core.ports import Method
-from askance.methods.flare import Flare
 from askance.methods.common.prompts import Wording
+from askance.methods.flare import Flare
 from askance.models.scripted import ScriptedModel
+from askance.prompts import open_wording
 from askance.registry import (
     METHODS,
     READINGS,
@@ -19,7 +20,6 @@ from askance.registry import (
     method_class,
     profiles_of,
 )
-from askance.prompts import open_wording
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -61,12 +61,12 @@ def test_a_reading_is_reached_by_its_profile_and_by_its_name(own_name):
         ({"profile": "paper", "threshhold": 1}, "did you mean 'threshold'"),
     ],
 )
-def test_a_knob_that_a_reading_does_not_have(settings, expected):
+def test_a_parameter_that_a_reading_does_not_have(settings, expected):
     with pytest.raises(InputError, match=expected):
         make_method("dragin", settings)
 
 
-def test_knobs_from_strings():
+def test_parameters_from_strings():
     assert make_method("flare", {"passages": "4", "search_first": "false"}) == Flare(
         passages=4, search_first=False
     )
@@ -93,7 +93,7 @@ def test_the_prompts_of_an_engine(tmp_path):
     assert wording(prompts="iirc") == open_wording("iirc")
     assert wording(prompts=tmp_path / "iirc") == open_wording("musique")
     with pytest.raises(InputError, match="both name the prompts: give one"):
-        wording(prompts="iirc", knobs={"wording": "iirc"})
+        wording(prompts="iirc", parameters={"wording": "iirc"})
     with pytest.raises(UnknownName, match="did you mean 'hotpotqa'"):
         open_engine(prompts="hotpot", model=f"hf:{tmp_path / 'absent'}")
 
@@ -129,8 +129,8 @@ def test_no_part_of_a_specification_is_ignored(spec, expected):
         load_model(spec)
 
 
-def test_wrong_knob():
-    with pytest.raises(KnobError, match="passages"):
+def test_wrong_parameter():
+    with pytest.raises(ParameterError, match="passages"):
         make_method("flare", {"passages": "0"})
 
 
@@ -159,7 +159,7 @@ def test_scripted_replies_from_a_file(tmp_path):
     with pytest.raises(ModelSpecError, match="line 1"):
         load_model(f"scripted:{path}")
     path.write_text('{"text": " It is Bonn."}\n')
-    engine = open_engine(method="closed_book", model=f"scripted:{path}", knobs={"elicit": False})
+    engine = open_engine(method="closed_book", model=f"scripted:{path}", parameters={"elicit": False})
     assert engine.ask("Where?").answer.text == "It is Bonn."
 
 

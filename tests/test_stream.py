@@ -62,7 +62,7 @@ def test_what_happens_is_heard_while_it_happens(sample_index):
 
 
 def test_a_stream_raises_what_ends_the_question_behind_its_events(sample_index):
-    engine = open_engine(method="single", model="scripted", index=sample_index, knobs={"l_max": 1})
+    engine = open_engine(method="single", model="scripted", index=sample_index, parameters={"l_max": 1})
     seen = []
 
     async def listen():

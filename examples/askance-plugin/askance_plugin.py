@@ -11,8 +11,8 @@ from askance import (
     Example,
     Generation,
     Hit,
-    Knobs,
     Needs,
+    Parameters,
     Passage,
     Question,
     Raw,
@@ -20,23 +20,25 @@ from askance import (
     Sampling,
     Span,
     Want,
-    knob,
+    parameter,
 )
-from askance.core.knobs import SearchKnob
+from askance.core.parameters import SearchParameter
 from askance.core.types import GenerateRequest
 from askance.models.scripted import Reply, ScriptedModel
 
 
 @dataclass(frozen=True)
-class Doubting(Knobs):
+class Doubting(Parameters):
     """Answers at once, and answers again with passages where a token of the answer was improbable."""
 
-    threshold: float = knob(0.5, "search where a token is less probable than this", at_least=0, at_most=1)
-    passages: int = knob(3, "most passages in the prompt", at_least=1)
-    max_tokens: int = knob(32, "most new tokens of an answer", at_least=1)
+    threshold: float = parameter(
+        0.5, "search where a token is less probable than this", at_least=0, at_most=1
+    )
+    passages: int = parameter(3, "most passages in the prompt", at_least=1)
+    max_tokens: int = parameter(32, "most new tokens of an answer", at_least=1)
 
     searches: ClassVar[str] = "when a token of the first answer is improbable"
-    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", rises=True)
+    calibrated: ClassVar[SearchParameter] = SearchParameter("threshold", rises=True)
 
     @property
     def needs(self) -> Needs:

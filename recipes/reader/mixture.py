@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import ClassVar
 
-from askance.core.knobs import knob
+from askance.core.parameters import parameter
 from askance.core.types import Hit
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Triple
@@ -29,15 +29,15 @@ class RecipeSettings(ReaderSettings):
 
     owner: ClassVar[str] = "python -m recipes.reader"
 
-    compared: float = knob(0.25, "share: comparisons made of two records", at_least=0)
-    deciding: float = knob(1.5, "share: ends of such comparisons, facts given", at_least=0)
-    bridged: float = knob(
+    compared: float = parameter(0.25, "share: comparisons made of two records", at_least=0)
+    deciding: float = parameter(1.5, "share: ends of such comparisons, facts given", at_least=0)
+    bridged: float = parameter(
         1.0, "share: questions made of two, one of which names the other's answer", at_least=0
     )
-    splitting: float = knob(0.3, "share: questions taken apart", at_least=0)
-    following_up: float = knob(0.5, "share: the next question, given answers", at_least=0)
-    summing_up: float = knob(0.3, "share: the answer out of answers", at_least=0)
-    judging: float = knob(0.4, "share: each of four judgements", at_least=0)
+    splitting: float = parameter(0.3, "share: questions taken apart", at_least=0)
+    following_up: float = parameter(0.5, "share: the next question, given answers", at_least=0)
+    summing_up: float = parameter(0.3, "share: the answer out of answers", at_least=0)
+    judging: float = parameter(0.4, "share: each of four judgements", at_least=0)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from askance.core.ports import Model
 from askance.core.types import Demo
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Triple
-from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.prompt_template import READER
+from askance.methods.airrag.prompts import Prompts
 from askance.training.reader.lesson import Lesson, reply
 from askance.training.reader.passages import Showing, among_distractors
 from recipes.reader.relations import in_order, questions, role, same

@@ -7,8 +7,8 @@ from askance.config import open_engine as open_engine
 from askance.config_sources import read_config as read_config
 from askance.core.errors import AskanceError as AskanceError
 from askance.core.errors import InputError as InputError
-from askance.core.knobs import Knobs as Knobs
-from askance.core.knobs import knob as knob
+from askance.core.parameters import Parameters as Parameters
+from askance.core.parameters import parameter as parameter
 from askance.core.ports import Encoder as Encoder
 from askance.core.ports import Entailment as Entailment
 from askance.core.ports import Method as Method
@@ -36,8 +36,8 @@ from askance.core.types import Token as Token
 from askance.core.types import Turn as Turn
 from askance.core.types import Usage as Usage
 from askance.core.types import Want as Want
-from askance.eval.datasets import Example as Example
-from askance.runtime.session import Budget as Budget
+from askance.evaluation.datasets import Example as Example
+from askance.middleware.session import Budget as Budget
 
 __version__: str
 __all__: list[str]

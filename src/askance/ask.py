@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError
-from askance.core.knobs import name_of, short_repr
 from askance.core.panics import panics_as
+from askance.core.parameters import name_of, short_repr
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage

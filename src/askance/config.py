@@ -1,6 +1,6 @@
 """The configuration of an engine: every setting is declared here once, and here names become objects.
 
-    config = EngineConfig(method="flare", index="my-index", knobs={"passages": 3})
+    config = EngineConfig(method="flare", index="my-index", parameters={"passages": 3})
     engine = config.open()
 
 The command line, files, the environment, evaluations, grids and calibration all read this declaration (see
@@ -20,15 +20,15 @@ from askance import loaders
 from askance.ask import Engine, check_can_search
 from askance.core.errors import InputError, UnknownName, about
 from askance.core.extensions import check_port, spec_of
-from askance.core.knobs import changed_knobs, parse_knobs
 from askance.core.notes import note
+from askance.core.parameters import changed_parameters, parse_parameters
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
-from askance.models.registry import suits_in_flight
-from askance.retrieval.reranking import split_reranker
 from askance.middleware.cache import CachedModel, CachedRetriever, Store
 from askance.middleware.session import Budget
+from askance.models.registry import suits_in_flight
 from askance.registry import DEFAULT_METHOD, choose_method, plain_method, ready_method
+from askance.retrieval.reranking import split_reranker
 
 SCHEMA_VERSION = 1
 """The version of what files, traces and run folders hold of a configuration."""
@@ -65,16 +65,16 @@ def _models(value: Any) -> Any:
     """Models by role; one specification alone is that of the model that answers."""
     given = value if isinstance(value, Mapping) else {"answer": value}
     for role, model in given.items():
-        if role not in loading.ROLES:
-            raise UnknownName("role", str(role), loading.ROLES, place="of a model")
+        if role not in loaders.ROLES:
+            raise UnknownName("role", str(role), loaders.ROLES, place="of a model")
         if model is None:
             raise ValueError(f"expected the name of a model for the role {role}")
         _named("model", Model, model)
-    return {"answer": loading.DEFAULT_MODEL, **given}
+    return {"answer": loaders.DEFAULT_MODEL, **given}
 
 
 def _budget(value: Any) -> Any:
-    return Budget(**parse_knobs(Budget, value)) if isinstance(value, Mapping) else value
+    return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
 
 
 PathOrNone = Annotated[Path | None, Field(strict=False)]
@@ -96,11 +96,11 @@ class EngineConfig:
             Vectors are searched with the encoder that the index names, unless one is given.
         method: See `askance methods`; without one, dragin or, for ask, the best that the model can.
         models: [ROLE=]SPEC, see `askance models`; may be given once a role. Otherwise bundled.
-        knobs: knob=value; may be given again.
+        parameters: parameter=value; may be given again.
         prompts: A set of `askance prompts`, or a prompt file. For eval, 'dataset' is the set of the dataset's
             name.
-        preset: Fills knobs that are not --set, and wins over those of files and the environment: a name of
-            `askance presets`, or a file.
+        preset: Fills parameters that are not --set, and wins over those of files and the environment: a name
+            of `askance presets`, or a file.
         seed: Makes a model's random choices repeatable.
         budget: tokens=N, calls=N or seconds=N: the most a question may cost; may be given again.
         cache: Keep what models and index give, for when they are asked the same again.
@@ -113,16 +113,18 @@ class EngineConfig:
 
     index: PathOrNone = setting(None, metavar="DIR")
     retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
-        loading.DEFAULT_RETRIEVER, metavar="SPEC"
+        loaders.DEFAULT_RETRIEVER, metavar="SPEC"
     )
     encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
         None, metavar="SPEC"
     )
     method: Annotated[Any, BeforeValidator(partial(_named, "method", Method))] = setting(None, metavar="NAME")
     models: Annotated[Mapping[str, Any], BeforeValidator(_models)] = setting(
-        {"answer": loading.DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
+        {"answer": loaders.DEFAULT_MODEL}, kind=dict, metavar="SPEC", flag="--model"
     )
-    knobs: Mapping[str, Any] = setting({}, kind=dict, metavar="KNOB=VALUE", flag="--set", variable="SET")
+    parameters: Mapping[str, Any] = setting(
+        {}, kind=dict, metavar="PARAMETER=VALUE", flag="--set", variable="SET"
+    )
     prompts: Any = setting(None, metavar="SET")
     preset: str | Path | None = setting(None, metavar="NAME")
     seed: int = setting(0, kind=int)
@@ -171,36 +173,36 @@ class EngineConfig:
         return self.in_flight or (suits_in_flight(self.answering) if self.answering else 1)
 
     def make(self, method: Any = None) -> Method:
-        """The method, or another one, with the knobs, prompts and preset that are set.
+        """The method, or another one, with the parameters, prompts and preset that are set.
 
         Raises:
-            InputError: a name, knob, prompt set or preset that can't be used.
+            InputError: a name, parameter, prompt set or preset that can't be used.
         """
         with about("method"):
             plain = plain_method(method or self.method or DEFAULT_METHOD)
-        return ready_method(plain, self.knobs, self.answering, prompts=self.prompts, preset=self.preset)
+        return ready_method(plain, self.parameters, self.answering, prompts=self.prompts, preset=self.preset)
 
     def check_retrieval(self, method: Method) -> None:
         """Raises InputError where what is said of searching and encoding does not go together."""
         with about("retriever"):
-            loading.check_has_index(self.index, self.retriever)
-        loading.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
+            loaders.check_has_index(self.index, self.retriever)
+        loaders.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
 
     def open_encoder(self) -> Encoder | None:
         """The encoder that is named, if there is one."""
         with about("encoder"):
-            return loading.load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
+            return loaders.load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
 
     def open_retriever(self, encoder: Encoder | None = None) -> Retriever | None:
         """What is searched, kept in the cache if there is one; None where there is nothing to search."""
-        if self.index is None and self.retriever == loading.DEFAULT_RETRIEVER:
+        if self.index is None and self.retriever == loaders.DEFAULT_RETRIEVER:
             return None
         with about("retriever" if self.index is None else "index"):
-            return self.cached_retriever(loading.open_retriever(self.index, self.retriever, encoder))
+            return self.cached_retriever(loaders.open_retriever(self.index, self.retriever, encoder))
 
     def load_models(self) -> dict[Role, Model]:
         """The models by role, kept in the cache if there is one."""
-        return self.cached_models(loading.load_models(self.models))
+        return self.cached_models(loaders.load_models(self.models))
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
         """A retriever whose hits are kept in the cache, if there is one."""
@@ -217,7 +219,7 @@ class EngineConfig:
         """The engine; the models are loaded last, once all else has been checked.
 
         Raises:
-            InputError: a name, knob, model, index or cache that can't be used.
+            InputError: a name, parameter, model, index or cache that can't be used.
         """
         method = self.make()
         self.check_retrieval(method)
@@ -250,9 +252,9 @@ class EngineConfig:
         told: dict[str, Any] = {"schema": SCHEMA_VERSION, **plain(self.settings)}
         if self.method is not None and not isinstance(self.method, str):
             name = spec_of(type(self.method)) if is_dataclass(self.method) else ""
-            changed = changed_knobs(self.method) if name else {}
+            changed = changed_parameters(self.method) if name else {}
             told["method"] = name or {OBJECT: repr(self.method)}
-            told["knobs"] = {**plain(changed), **told["knobs"]}
+            told["parameters"] = {**plain(changed), **told["parameters"]}
         return told
 
 
@@ -271,7 +273,7 @@ def plain(value: Any) -> Any:
 
 SETTINGS = {each.name: each for each in fields(cast(Any, EngineConfig))}
 """The settings by name."""
-OTHER_NAMES = {"model": "models", "set": "knobs"}
+OTHER_NAMES = {"model": "models", "set": "parameters", "knobs": "parameters"}
 """What some of them are called, too."""
 
 
@@ -281,8 +283,8 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> Engin
     No file and no variable of the environment is read: `read_config` does that.
 
     Raises:
-        InputError: a name, knob, model, index or cache that can't be used; the model is loaded last, once
-            all else has been checked.
+        InputError: a name, parameter, model, index or cache that can't be used; the model is loaded last,
+            once all else has been checked.
     """
     if config is None:
         config = EngineConfig(**{OTHER_NAMES.get(name, name): value for name, value in settings.items()})
@@ -298,7 +300,7 @@ def split_retriever(retriever: Any) -> tuple[Any, str]:
     if split_reranker(named)[1]:
         named = named.partition("?")[0]
     kind, _, place = named.partition(":")
-    if not place or not loading.is_kind(kind):
+    if not place or not loaders.is_kind(kind):
         return retriever, ""
     return f"{kind}{retriever.removeprefix(named)}", place
 

@@ -2,10 +2,10 @@
 
     user's configuration folder / askance.toml  <  ./askance.toml  <  ASKANCE_…  <  flags
 
-What stands further right wins, value by value: of `knobs`, `models` and `budget` each entry for itself. A
-preset wins over the knobs that stand further left than it, and fills what those beside it and further right
-leave open. A file that is named stands in place of both files and of the environment. It is TOML like them,
-a trace, or the folder of a run, whose configuration is repeated.
+What stands further right wins, value by value: of `parameters`, `models` and `budget` each entry for itself.
+A preset wins over the parameters that stand further left than it, and fills what those beside it and further
+right leave open. A file that is named stands in place of both files and of the environment. It is TOML like
+them, a trace, or the folder of a run, whose configuration is repeated.
 """
 
 import json
@@ -27,11 +27,11 @@ from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
 from askance.loaders import encodes, is_kind
-from askance.presets import open_preset
-from askance.storage.durable_files import unsealed
 from askance.middleware.session import Budget
+from askance.presets import open_preset
+from askance.registry import DEFAULT_METHOD, decided_by, prompts_parameter
+from askance.storage.durable_files import unsealed
 from askance.storage.trace_file import read_trace
-from askance.registry import DEFAULT_METHOD, decided_by, prompts_knob
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"
@@ -91,7 +91,7 @@ class Sourced:
     def for_method(self) -> EngineConfig:
         """The configuration without what its method has no use for; see `without_unused`."""
         plain = replace(self.config, prompts=None).make()
-        return self.without_unused(plain.needs, takes_prompts=bool(prompts_knob(plain)))
+        return self.without_unused(plain.needs, takes_prompts=bool(prompts_parameter(plain)))
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
         """The configuration without an encoder, models and prompts that nothing asks for.
@@ -119,7 +119,7 @@ class Sourced:
         except InputError as error:
             name, dot, entry = error.setting.partition(".")
             of_name = [key for key in self.origins if key.startswith(name) and key not in self.flags]
-            # A knob may be a member's, such as knobs.single.passages; one of the method itself goes first.
+            # A parameter may belong to a member, as parameters.single.passages does; the method's own wins.
             meant = min((key for key in of_name if key.endswith(dot + entry)), key=len, default="")
             if name in names and meant:
                 error.args = (f"{self.origins[meant]}: {error}",)
@@ -173,7 +173,7 @@ def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
     """All values, those of later layers over those of earlier ones.
 
     What was said of one method goes with it where another is named later, and so does an index where another
-    thing to search is. A preset takes the place of the knobs of earlier layers that it has values for.
+    thing to search is. A preset takes the place of the parameters of earlier layers that it has values for.
     """
     kept: dict[str, Given] = {}
     before_preset: set[str] = set()
@@ -204,7 +204,7 @@ def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator
     """The settings that were said of another method, or another thing to search, than what is named now."""
     before, now = ({key: each.value for key, each in layer.items()} for layer in (kept, new))
     if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
-        yield "knobs"
+        yield "parameters"
     if now.get("retriever") is not None and not is_kind(now["retriever"]):
         yield "index"
     if now.get("index") is not None and not is_kind(before.get("retriever")):
@@ -212,13 +212,13 @@ def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator
 
 
 def _decided(kept: Mapping[str, Given], weaker: set[str]) -> set[str]:
-    """The keys of the knobs among the `weaker` values that the preset has values for."""
-    knobs = {each.entry: each.value for each in kept.values() if each.name == "knobs"}
+    """The keys of the parameters among the `weaker` values that the preset has values for."""
+    parameters = {each.entry: each.value for each in kept.values() if each.name == "parameters"}
     method, preset = (kept[name].value if name in kept else None for name in ("method", "preset"))
     with suppress(InputError):  # is told where it is used: not every command asks a method
-        if preset is not None and any(kept[key].name == "knobs" for key in weaker):
-            decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, knobs)
-            return {key for key in weaker if kept[key].name == "knobs" and kept[key].entry in decided}
+        if preset is not None and any(kept[key].name == "parameters" for key in weaker):
+            decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, parameters)
+            return {key for key in weaker if kept[key].name == "parameters" and kept[key].entry in decided}
     return set()
 
 
@@ -321,7 +321,9 @@ def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[Given]:
 
 
 def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The values of a table, those of a member's knobs each for itself, by the names that lead to them."""
+    """The values of a table, those of a member's parameters each for itself, by the names that lead to
+    them.
+    """
     if name not in _TABLES or not isinstance(value, Mapping) or _is_object(value):
         yield (), value
         return

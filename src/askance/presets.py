@@ -1,4 +1,4 @@
-"""Presets: knobs that belong to a model and a data set, by name or from a file.
+"""Presets: parameters that belong to a model and a data set, by name or from a file.
 
 `presets.toml` beside this module holds those that ship: the DRAGIN paper's, ``paper`` and its like for the
 AirRAG paper, and ``bundled`` and ``bundled:base`` for the models that travel with askance. A file of the
@@ -11,9 +11,9 @@ user's own (`askance calibrate --out`) holds one. Either is TOML:
     [flare]                 # a method that has no profiles
     search_below = 0.35
 
-A preset fills the knobs that are not set otherwise, where it was named or further up (see `config_sources`).
-Its threshold is meant for the words and flags that stand beside it, and for the default trigger where none
-does: whoever sets one of these knobs to another value does not get the threshold.
+A preset fills the parameters that are not set otherwise, where it was named or further up (see
+`config_sources`). Its threshold is meant for the words and flags that stand beside it, and for the default
+trigger where none does: whoever sets one of these parameters to another value does not get the threshold.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.core.errors import AskanceError, PresetError, UnknownName
-from askance.core.knobs import knob_field, name_of, parse_knobs, search_knob
+from askance.core.parameters import name_of, parameter_field, parse_parameters, search_parameter
 from askance.core.toml_file import read_toml
 
 OF_MODELS = ("bundled", "bundled:base")
@@ -35,27 +35,27 @@ OF_MODELS = ("bundled", "bundled:base")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Knobs by method and profile, "" where the method has none; `name` is how the user named it."""
+    """Parameters by method and profile, "" where the method has none; `name` is how the user named it."""
 
     name: str
     about: str
     entries: Mapping[tuple[str, str], Mapping[str, Any]]
 
-    def knobs(self, cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What it adds to the `settings` of a method, which are values of its knobs' types.
+    def parameters(self, cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What it adds to the `settings` of a method, which are values of its parameters' types.
 
         Raises:
-            PresetError: it does not know the method or the profile, or has a knob that does not fit.
+            PresetError: it does not know the method or the profile, or has a parameter that does not fit.
         """
         try:
-            knobs = parse_knobs(cls, self._entry(name_of(cls), _profile(cls, settings)))
-            cls(**knobs)
+            parameters = parse_parameters(cls, self._entry(name_of(cls), _profile(cls, settings)))
+            cls(**parameters)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
-        return _wanted(cls, knobs, settings)
+        return _wanted(cls, parameters, settings)
 
     def _entry(self, method: str, profile: str) -> Mapping[str, Any]:
-        """The knobs of a method in a profile."""
+        """The parameters of a method in a profile."""
         known = [each for named, each in self.entries if named == method]
         entry = self.entries.get((method, profile), {})
         if not known:
@@ -63,7 +63,7 @@ class Preset:
             raise PresetError(f"it has nothing for method {method}: it knows {methods}.")
         if "" in known if profile else known != [""]:
             place = "[METHOD.PROFILE]" if profile else "[METHOD], as it has no profiles"
-            raise PresetError(f"the knobs of {method} stand under {place}.")
+            raise PresetError(f"the parameters of {method} stand under {place}.")
         if profile not in known:
             raise PresetError(
                 f"it has nothing for profile {profile!r} of {method}, only for {', '.join(known)}, and a "
@@ -76,8 +76,8 @@ class Preset:
         return entry
 
     def decides(self, cls: type[Any], settings: Mapping[str, Any]) -> set[str]:
-        """The knobs that it has values for, and those that its threshold is meant for."""
-        entry, own = self.entries.get((name_of(cls), _profile(cls, settings)), {}), search_knob(cls)
+        """The parameters that it has values for, and those that its threshold is meant for."""
+        entry, own = self.entries.get((name_of(cls), _profile(cls, settings)), {}), search_parameter(cls)
         scale = own.scale if own is not None and own.name in entry else ()
         return {*entry, *scale} - {"profile"}
 
@@ -117,22 +117,23 @@ def shipped() -> Mapping[str, Preset]:
 
 
 def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[str]) -> str:
-    """A file that sets `settings`, typed knobs of one method, with comments above.
+    """A file that sets `settings`, typed parameters of one method, with comments above.
 
-    Beside a threshold stand the knobs that it belongs to, their defaults included. A knob that holds a
+    Beside a threshold stand the parameters that it belongs to, their defaults included. A parameter that
+    holds a
     record, such as a wording, has no place in it: a comment names it.
     """
     profile = _profile(cls, settings)
-    own = search_knob(cls)
+    own = search_parameter(cls)
     belonging = own.belongs_to if own is not None and own.name in settings else ()
-    settings = {**{knob: knob_field(cls, knob).default for knob in belonging}, **settings}
+    settings = {**{parameter: parameter_field(cls, parameter).default for parameter in belonging}, **settings}
     place = f"{name_of(cls)}.{profile}" if profile else name_of(cls)
     records, lines = [], []
-    for knob, value in settings.items():
+    for parameter, value in settings.items():
         if not isinstance(value, str | bool | int | float):
-            records.append(f"with {knob}={value!r}, to be set again")
-        elif knob != "profile":
-            lines.append(f"{knob} = {json.dumps(value, ensure_ascii=False)}")
+            records.append(f"with {parameter}={value!r}, to be set again")
+        elif parameter != "profile":
+            lines.append(f"{parameter} = {json.dumps(value, ensure_ascii=False)}")
     above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
     return "\n".join([*above, f"[{place}]", *lines]) + "\n"
 
@@ -146,13 +147,17 @@ def _preset(name: str, content: Mapping[str, Any]) -> Preset:
     for method, table in methods.items():
         if not isinstance(table, Mapping):
             raise PresetError(
-                f"preset {name!r}: {method}={table!r} stands under no method; put knobs under [METHOD] or "
-                "[METHOD.PROFILE]."
+                f"preset {name!r}: {method}={table!r} stands under no method; put parameters under [METHOD] "
+                "or [METHOD.PROFILE]."
             )
-        by_profile = {profile: knobs for profile, knobs in table.items() if isinstance(knobs, Mapping)}
+        by_profile = {
+            profile: parameters for profile, parameters in table.items() if isinstance(parameters, Mapping)
+        }
         if len(by_profile) < len(table) or not table:
-            entries[method, ""] = {knob: table[knob] for knob in table if knob not in by_profile}
-        entries |= {(method, profile): knobs for profile, knobs in by_profile.items()}
+            entries[method, ""] = {
+                parameter: table[parameter] for parameter in table if parameter not in by_profile
+            }
+        entries |= {(method, profile): parameters for profile, parameters in by_profile.items()}
     return Preset(name, about, entries)
 
 
@@ -163,11 +168,16 @@ def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str:
     return str({**defaults, **settings}.get("profile", ""))
 
 
-def _wanted(cls: type[Any], knobs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The knobs that are not `given`; the threshold only among the words and flags it belongs to."""
-    own = search_knob(cls)
-    scale = {knob: knob_field(cls, knob).default for knob in (own.scale if own is not None else ())}
-    words = scale | {knob: value for knob, value in knobs.items() if isinstance(value, str | bool)}
-    is_other = any(given.get(knob, value) != value for knob, value in words.items())
+def _wanted(cls: type[Any], parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that are not `given`; the threshold only among the words and flags it belongs to."""
+    own = search_parameter(cls)
+    scale = {
+        parameter: parameter_field(cls, parameter).default
+        for parameter in (own.scale if own is not None else ())
+    }
+    words = scale | {
+        parameter: value for parameter, value in parameters.items() if isinstance(value, str | bool)
+    }
+    is_other = any(given.get(parameter, value) != value for parameter, value in words.items())
     left_out = {*given, *({own.name} if own is not None and is_other else ())}
-    return {knob: value for knob, value in knobs.items() if knob not in left_out}
+    return {parameter: value for parameter, value in parameters.items() if parameter not in left_out}

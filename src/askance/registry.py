@@ -1,5 +1,5 @@
-"""The one table of methods, which imports them on use; how one is made with knobs, prompts, preset; which one
-answers where none is named.
+"""The one table of methods, which imports them on use; how one is made with parameters, prompts, preset;
+which one answers where none is named.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,21 +11,21 @@ from typing import Any, cast
 
 from askance.ask import Engine as Engine
 from askance.ask import check_needs
-from askance.core.errors import InputError, KnobError, ModelLacks, UnknownName, about
+from askance.core.errors import InputError, ModelLacks, ParameterError, UnknownName, about
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
-from askance.core.knobs import changed_knobs, name_of, parse_knobs
+from askance.core.parameters import changed_parameters, name_of, parse_parameters
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.loaders import DEFAULT_MODEL as DEFAULT_MODEL
 from askance.loaders import load_model as load_model
 from askance.loaders import load_models as load_models
 from askance.loaders import open_retriever as open_retriever
-from askance.methods.airrag.knobs import read_actions
+from askance.methods.airrag.parameters import read_actions
 from askance.methods.common.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.registry import parse_spec
-from askance.text.spacy_pipeline import load_linguistics
 from askance.presets import Preset, open_preset, own_preset
 from askance.prompts import open_airrag_wording, open_instructions, open_wording
+from askance.text.spacy_pipeline import load_linguistics
 
 DEFAULT_METHOD = "dragin"
 INSTEAD = ("flare", "iterdrag", "single")
@@ -60,7 +60,7 @@ READINGS = {
 PROFILES = {"paper": "paper", "code": "authors"}
 """How the names of readings end, by the profile that leads to them."""
 
-RECORD_KNOBS: dict[str, Callable[[Any], Any]] = {
+RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
     "wording": open_wording,
     "prompts": open_airrag_wording,
@@ -68,7 +68,7 @@ RECORD_KNOBS: dict[str, Callable[[Any], Any]] = {
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
     "methods": lambda text: read_members(text, METHODS | READINGS, make_method),
 }
-"""Knobs that are records, by name, and what makes the record from a text."""
+"""Parameters that are records, by name, and what makes the record from a text."""
 
 Fill = Callable[[Any, dict[str, Any], bool], dict[str, Any]]
 """Adds to the typed settings of a method what they leave open; last, whether another method asks it."""
@@ -108,11 +108,11 @@ def plain_method(method: str | Method) -> Method:
 
 
 def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -> Method:
-    """A method with some knobs set; strings are read as the knob's type, or name the record it is.
+    """A method with some parameters set; strings are read as the parameter's type, or name the record it is.
 
     Raises:
-        UnknownName: no such method, knob or record.
-        KnobError: a value of the wrong type or out of range.
+        UnknownName: no such method, parameter or record.
+        ParameterError: a value of the wrong type or out of range.
         InputError: a record that can't be made, such as linguistics of a missing package, or
             prompts of a file with an error.
     """
@@ -131,26 +131,30 @@ def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
     """A method in the reading that the profile among `settings` names, where that is a method of its own.
 
     Raises:
-        KnobError: the method has other profiles, but not this one.
+        ParameterError: the method has other profiles, but not this one.
     """
     name, readings = name_of(type(method)), profiles_of(name_of(type(method)))
     if type(method) not in readings.values():
         return method
     profile = settings.get("profile", method.profile)
     if profile not in readings:
-        raise KnobError(f"knob profile={profile!r} of method {name}: expected one of {', '.join(readings)}.")
-    cls, changed = readings[profile], changed_knobs(method)
+        raise ParameterError(
+            f"parameter profile={profile!r} of method {name}: expected one of {', '.join(readings)}."
+        )
+    cls, changed = readings[profile], changed_parameters(method)
     if type(method) is cls:
         return method
-    return cls(**{knob: changed[knob] for knob in changed.keys() & (_knobs(cls) - {"profile"})})
+    return cls(
+        **{parameter: changed[parameter] for parameter in changed.keys() & (_parameters(cls) - {"profile"})}
+    )
 
 
-def _knobs(cls: type[Any]) -> set[str]:
+def _parameters(cls: type[Any]) -> set[str]:
     return {field.name for field in fields(cls)} if is_dataclass(cls) else set()
 
 
 def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a method as values of the knobs' types; see `make_method`.
+    """The settings of a method as values of the parameters' types; see `make_method`.
 
     Those of a member of `blender`, or of a method that is an action of `airrag`, have its name in front:
     ``{"single.passages": 5}``.
@@ -166,12 +170,12 @@ def _settings(
     method = in_profile(method, own)
     filled = fill(method, _typed(method, own), is_member)
     members = members_of(method, filled)
-    for name, knobs in of_members.items():
+    for name, parameters in of_members.items():
         place = f"of method {name_of(type(method))}"
-        first = f"{name}.{next(iter(knobs), '')}"
-        with about(f"knobs.{first}"):
+        first = f"{name}.{next(iter(parameters), '')}"
+        with about(f"parameters.{first}"):
             if members is None:  # a slip, as in "dragin.threshold" of dragin itself
-                raise UnknownName("knob", first, _knobs(type(method)), place=place)
+                raise UnknownName("parameter", first, _parameters(type(method)), place=place)
             if name not in members:
                 raise UnknownName("member", name, members, place=place)
     for name, member in (members or {}).items():
@@ -180,25 +184,25 @@ def _settings(
 
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a method itself as values of its knobs' types."""
-    name, known, made = name_of(type(method)), _knobs(type(method)), dict(settings)
+    """Settings of a method itself as values of its parameters' types."""
+    name, known, made = name_of(type(method)), _parameters(type(method)), dict(settings)
     for key, value in settings.items():
-        having = [profile for profile, cls in profiles_of(name).items() if key in _knobs(cls)]
+        having = [profile for profile, cls in profiles_of(name).items() if key in _parameters(cls)]
         if having and key not in known:
-            raise KnobError(
-                f"knob {key} of method {name}: its profile {method.profile} has none. Leave it out, or "
+            raise ParameterError(
+                f"parameter {key} of method {name}: its profile {method.profile} has none. Leave it out, or "
                 f"choose one that has it (profile={' or profile='.join(having)})."
             )
-        if key in known & RECORD_KNOBS.keys() and isinstance(value, str):
-            with about(f"knobs.{key}"):
-                made[key] = RECORD_KNOBS[key](value)
-    return parse_knobs(type(method), made)
+        if key in known & RECORD_PARAMETERS.keys() and isinstance(value, str):
+            with about(f"parameters.{key}"):
+                made[key] = RECORD_PARAMETERS[key](value)
+    return parse_parameters(type(method), made)
 
 
 def with_preset(
     name: str | Method, settings: Mapping[str, Any], answer_model: str, preset: str | Path | None
 ) -> dict[str, Any]:
-    """The settings of a method, and what a preset has for the knobs that they leave open; all typed.
+    """The settings of a method, and what a preset has for the parameters that they leave open; all typed.
 
     The same is filled into the members of `blender`, and methods that are actions of `airrag`, as far as the
     preset knows them.
@@ -209,7 +213,7 @@ def with_preset(
             the method and its profile. A trained reader is asked with the prompts it was trained on.
 
     Raises:
-        UnknownName: no such method, knob or preset.
+        UnknownName: no such method, parameter or preset.
         PresetError: the preset named can't be read, or knows neither the method in its profile nor a member.
     """
     with about("preset"):
@@ -220,17 +224,17 @@ def with_preset(
         cls = type(method)
         # What a member may read is up to the method that asks it.
         limit = {"l_max": method.l_max} if is_member and hasattr(method, "l_max") else {}
-        filled = {**own_prompts(method, answer_model), **changed_knobs(method), **limit, **typed}
+        filled = {**own_prompts(method, answer_model), **changed_parameters(method), **limit, **typed}
         if chosen is None or not chosen.knows(cls, filled):
             return filled
         known.append(cls)
-        return {**chosen.knobs(cls, filled), **filled}
+        return {**chosen.parameters(cls, filled), **filled}
 
     plain = plain_method(name)
     filled = _settings(plain, settings, fill)
     if preset is not None and chosen is not None and not known:
         own, _ = by_member(filled)
-        chosen.knobs(type(in_profile(plain, own)), own)  # raises, and says what it knows
+        chosen.parameters(type(in_profile(plain, own)), own)  # raises, and says what it knows
     return filled
 
 
@@ -239,14 +243,14 @@ def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[
     meant for; see `with_preset`.
 
     Raises:
-        UnknownName, KnobError: settings that the method can't have.
+        UnknownName, ParameterError: settings that the method can't have.
     """
 
     def marked(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
         return typed | dict.fromkeys(typed.keys() & preset.decides(type(method), typed), preset)
 
     found = _settings(plain_method(method), settings, marked)
-    return {knob for knob, value in found.items() if value is preset}
+    return {parameter for parameter, value in found.items() if value is preset}
 
 
 def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
@@ -255,8 +259,8 @@ def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
     Raises:
         UnknownName, ModelSpecError: a model that can't be named so, or whose `reader.json` can't be read.
     """
-    knob = prompts_knob(plain_method(method))
-    if not model or not knob:
+    parameter = prompts_parameter(plain_method(method))
+    if not model or not parameter:
         return {}
     with about("models.answer"):
         kind, name, options = parse_spec(model)
@@ -266,41 +270,47 @@ def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
     note = None if folder is None else read_note(folder)
     if note is None:
         return {}
-    return {knob: RECORD_KNOBS[knob](note.prompts if knob == "wording" else "airrag-reader")}
+    return {
+        parameter: RECORD_PARAMETERS[parameter](note.prompts if parameter == "wording" else "airrag-reader")
+    }
 
 
 def ready_method(
     name: str | Method,
-    knobs: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     answer_model: str,
     *,
     prompts: Any = None,
     preset: str | Path | None = None,
 ) -> Method:
     """A method with its prompts and preset; see `EngineConfig`."""
-    settings = with_prompts(name, knobs, prompts)
+    settings = with_prompts(name, parameters, prompts)
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 
-def with_prompts(name: str | Method, knobs: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
-    """Knobs of a method, and the one that holds its prompts, where these are named beside them."""
-    settings, plain = dict(knobs), plain_method(name)
+def with_prompts(name: str | Method, parameters: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
+    """Parameters of a method, and the one that holds its prompts, where these are named beside them."""
+    settings, plain = dict(parameters), plain_method(name)
     if prompts is None:
         return settings
     with about("prompts"):
-        knob = prompts_knob(plain)
-        if not knob:
+        parameter = prompts_parameter(plain)
+        if not parameter:
             raise InputError(f"method {name_of(type(plain))} has its own prompts alone: leave out --prompts.")
-        if knob in settings:
-            raise InputError(f"--prompts and the knob {knob} both name the prompts: give one of them.")
-        settings[knob] = RECORD_KNOBS[knob](prompts) if isinstance(prompts, str | Path) else prompts
+        if parameter in settings:
+            raise InputError(
+                f"--prompts and the parameter {parameter} both name the prompts: give one of them."
+            )
+        settings[parameter] = (
+            RECORD_PARAMETERS[parameter](prompts) if isinstance(prompts, str | Path) else prompts
+        )
     return settings
 
 
-def prompts_knob(method: object) -> str:
-    """The knob that holds a method's prompts; empty where these can't be changed."""
+def prompts_parameter(method: object) -> str:
+    """The parameter that holds a method's prompts; empty where these can't be changed."""
     has = getattr(method, "__dataclass_fields__", ())
-    return next((knob for knob in ("prompts", "wording") if knob in has), "")
+    return next((parameter for parameter in ("prompts", "wording") if parameter in has), "")
 
 
 def choose_method(
@@ -313,7 +323,7 @@ def choose_method(
     """The method that was named, else the default one, else the best that can do with the model that answers.
 
     Args:
-        make: makes a method by name, with the knobs and prompts that were given.
+        make: makes a method by name, with the parameters and prompts that were given.
 
     Returns:
         The method, and why it is not the default one, where it is not.
@@ -328,7 +338,7 @@ def choose_method(
         return wanted, ""
     except ModelLacks as lack:
         for name in INSTEAD:
-            with suppress(InputError):  # a knob of the other method, say
+            with suppress(InputError):  # a parameter of the other method, say
                 other = make(name)
                 check_needs(other, models, retriever, encoder)
                 break

@@ -55,8 +55,8 @@ def test_iterdrag_has_room_for_a_follow_up_where_l_max_is_larger_than_the_window
 
 
 def test_a_second_search_is_made_only_where_there_is_room_for_more_than_the_first_found():
-    def searches(**knobs):
-        found = use(Single(passages=0, **knobs), "", Options).trace.events
+    def searches(**parameters):
+        found = use(Single(passages=0, **parameters), "", Options).trace.events
         return [len(event.hits) for event in found if isinstance(event, Searched)]
 
     assert searches(l_max=8192) == [100]

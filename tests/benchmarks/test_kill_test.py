@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import kill_test
-from tests.eval.hand_made import record
+from tests.evaluation.hand_made import record
 
 NUM_QUESTIONS = 60
 
@@ -62,7 +62,7 @@ def test_a_run_that_ends_before_a_kill_is_an_error(options, capfd):
     with pytest.raises(SystemExit, match="2"):
         kill_test.main([*options, "--set", "max_tokenz=3"])
     told = capfd.readouterr().err
-    assert "unknown knob 'max_tokenz'" in told
+    assert "unknown parameter 'max_tokenz'" in told
     assert "ended with exit code 2: see its message above" in told
 
 

@@ -10,7 +10,7 @@ from askance.core.trace import Trace, WordSignal
 from askance.core.types import Usage
 from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.recorded_run import claimed, open_run, read_run
-from tests.eval.hand_made import record, run_of, settings, written
+from tests.evaluation.hand_made import record, run_of, settings, written
 from tests.tolerances import near
 
 

@@ -91,9 +91,9 @@ def test_the_curve_is_that_of_runs_at_its_thresholds(scripted, options, question
     told = {point["threshold"]: point for point in found["points"]}
     assert list(told) == [0, 0.2, 0.3, 0.6, 0.9, 1, None]
     parsed = grid_options("").parse_args([*options[2:], "--out", str(tmp_path / "single")])
-    knobs = {"passages": 2, "mode": "adaptive"}
+    parameters = {"passages": 2, "mode": "adaptive"}
     cells = {
-        f"at-{place}": {"method": "selfrag", "set": {**knobs, "threshold": str(threshold).lower()}}
+        f"at-{place}": {"method": "selfrag", "set": {**parameters, "threshold": str(threshold).lower()}}
         for place, threshold in enumerate(told)
     }
     runs, _ = run_cells(make_grid(parsed, [questions], cells).cells(), tmp_path / "single")

@@ -22,9 +22,9 @@ def test_all_cells_answer_the_same_questions(options, runs, tmp_path, capsys):
     for cell in CELLS:
         run = read_run(runs / cell)
         assert [record.id for record in run.records] == ["a", "b", "c"]
-        assert run.settings.knobs["max_tokens"] == "16"
+        assert run.settings.parameters["max_tokens"] == "16"
         assert [record.error for record in run.records] == ["", "", ""]
-    assert read_run(runs / "dragin+code").settings.knobs["profile"] == "code"
+    assert read_run(runs / "dragin+code").settings.parameters["profile"] == "code"
     assert {record.usage.searches for record in read_run(runs / "single").records} == {1}
     printed = capsys.readouterr().out
     assert printed.startswith("## jsonl:")
@@ -58,7 +58,7 @@ def test_other_settings_are_refused(options, runs, capsys):
     before = contents(runs)
     with pytest.raises(SystemExit, match="2"):
         main([*options, "--cells", "single", "--set", "passages=2"])
-    assert "knob passages: 3, now 2" in capsys.readouterr().err
+    assert "parameter passages: 3, now 2" in capsys.readouterr().err
     assert contents(runs) == before
 
 
@@ -89,7 +89,7 @@ def test_each_dataset_has_its_tables(options, questions, tmp_path, sample_index,
     assert "dataset 'jsonl' is named twice" in capsys.readouterr().err
 
 
-def test_cells_have_knobs_of_their_own_and_common_ones_that_they_know():
+def test_cells_have_parameters_of_their_own_and_common_ones_that_they_know():
     cells = ["dragin+paper,heads=mean,passages=2", "closed_book"]
     found = methods_of(cells, ["passages=4", "max_tokens=9"])
     assert list(found) == cells
@@ -112,7 +112,7 @@ def test_cells_that_can_not_be_read(cell, told):
         methods_of([cell])
 
 
-def test_a_common_knob_that_no_cell_has_is_an_error():
+def test_a_common_parameter_that_no_cell_has_is_an_error():
     with pytest.raises(UnknownName, match="did you mean 'max_tokens'"):
         methods_of(["single"], ["max_tokenz=3"])
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from askance.core.concurrency import abreast
+from askance.core.concurrency import gather_or_cancel
 
 
 def test_results_come_in_the_order_of_the_work():
@@ -10,8 +10,8 @@ def test_results_come_in_the_order_of_the_work():
         await asyncio.sleep((3 - number) / 200)
         return number
 
-    assert asyncio.run(abreast(slow(number) for number in range(4))) == [0, 1, 2, 3]
-    assert asyncio.run(abreast([])) == []
+    assert asyncio.run(gather_or_cancel(slow(number) for number in range(4))) == [0, 1, 2, 3]
+    assert asyncio.run(gather_or_cancel([])) == []
 
 
 def test_all_of_it_runs_at_once():
@@ -22,7 +22,7 @@ def test_all_of_it_runs_at_once():
 
     async def main():
         barrier = asyncio.Barrier(3)
-        return await abreast(meet(barrier) for _ in range(3))
+        return await gather_or_cancel(meet(barrier) for _ in range(3))
 
     assert asyncio.run(main()) == [True, True, True]
 
@@ -50,7 +50,7 @@ def test_the_first_failure_cancels_the_rest_and_is_raised_as_it_is():
 
     async def main():
         with pytest.raises(OSError, match="gone"):
-            await abreast([work.wait("a"), work.fail(), work.wait("b")])
+            await gather_or_cancel([work.wait("a"), work.fail(), work.wait("b")])
         assert sorted(work.tidied) == ["a", "b"], "all have ended before it is raised"
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -61,7 +61,7 @@ def test_one_that_is_cancelled_cancels_all():
     work = Work()
 
     async def main():
-        task = asyncio.create_task(abreast([work.wait("a"), work.wait("b")]))
+        task = asyncio.create_task(gather_or_cancel([work.wait("a"), work.wait("b")]))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -79,4 +79,4 @@ def test_what_the_others_raise_while_they_end_does_not_hide_the_first_failure():
             raise KeyError("second")
 
     with pytest.raises(OSError, match="gone"):
-        asyncio.run(abreast([spiteful(), Work().fail()]))
+        asyncio.run(gather_or_cancel([spiteful(), Work().fail()]))

@@ -5,13 +5,13 @@ from itertools import count
 
 import pytest
 
+from askance.core.concurrency import map_concurrent
 from askance.core.errors import InputError
-from askance.core.map_concurrent_tmp import many
 
 
 def collect(items, work, in_flight):
     async def all_of_them():
-        return [outcome async for batch in many(items, work, in_flight) for outcome in batch]
+        return [outcome async for batch in map_concurrent(items, work, in_flight) for outcome in batch]
 
     return asyncio.run(all_of_them())
 
@@ -39,7 +39,7 @@ def test_what_finishes_together_comes_in_the_order_of_the_items():
         return number
 
     async def batches():
-        return [[each.item for each in batch] async for batch in many(range(3), by_size, 3)]
+        return [[each.item for each in batch] async for batch in map_concurrent(range(3), by_size, 3)]
 
     assert asyncio.run(batches()) in ([[0, 2], [1]], [[0, 1, 2]])
 
@@ -105,7 +105,7 @@ def test_nothing_goes_on_when_the_items_break_off():
 
     async def all_of_them():
         with pytest.raises(ValueError, match="no more"):
-            await anext(many(broken_off(), slow, 3))
+            await anext(map_concurrent(broken_off(), slow, 3))
         await asyncio.sleep(0.01)
 
     asyncio.run(all_of_them())
@@ -121,7 +121,7 @@ def test_no_more_are_begun_than_may_be_in_flight():
         await asyncio.sleep(0)
 
     async def slow_reader():
-        async for batch in many(range(30), note, 4):
+        async for batch in map_concurrent(range(30), note, 4):
             for _ in range(10):
                 await asyncio.sleep(0)
             assert len(begun) - len(yielded) <= 4
@@ -135,7 +135,7 @@ def test_items_are_taken_only_when_there_is_room():
     endless = count()
 
     async def first_batch():
-        batches = many(endless, double, 5)
+        batches = map_concurrent(endless, double, 5)
         await anext(batches)
         await batches.aclose()
 
@@ -154,7 +154,7 @@ def test_closing_cancels_what_is_in_flight():
             raise
 
     async def first_batch():
-        batches = many(range(3), wait, 3)
+        batches = map_concurrent(range(3), wait, 3)
         await anext(batches)
         await batches.aclose()
 

@@ -39,7 +39,7 @@ def settings(records, **fields):
         "questions_sha256": "0" * 64,
         "method": fields.get("title", "single").partition("(")[0].strip(),
         "title": "single",
-        "knobs": {"passages": "3"},
+        "parameters": {"passages": "3"},
         "models": {"answer": "tiny"},
         "model_specs": {"answer": "hf:tiny"},
         "index": "my-index",

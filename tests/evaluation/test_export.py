@@ -6,8 +6,8 @@ from askance.core.errors import DatasetError, InputError, RunFolderError
 from askance.core.types import Answer, Citation, Hit, Passage
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.report.export import alce, factscore
-from tests.eval.datasets.test_files import FILES
-from tests.eval.hand_made import answered, record, written
+from tests.evaluation.datasets.test_files import FILES
+from tests.evaluation.hand_made import answered, record, written
 
 BRIDGE, BONN = Passage("1", "Kennedy Bridge", "Opened in 1949."), Passage("2", "Bonn", "A city.")
 TEXT = "The old one opened in 1898. The new one opened in 1949."

@@ -9,9 +9,9 @@ import pytest
 
 from askance.core.errors import DatasetError, InputError
 from askance.core.types import Question
-from askance.evaluation.run.experiment import Cell, look_up
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Grounds, Paragraph
+from askance.evaluation.run.experiment import Cell, look_up
 from askance.evaluation.run.gold_retriever import GoldRetriever, GoldRetrievers
 from askance.evaluation.run.runner import evaluate
 from askance.registry import load_models

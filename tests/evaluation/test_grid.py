@@ -18,8 +18,8 @@ from askance.core.errors import (
 )
 from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
 from askance.evaluation.run.runner import Terms
-from askance.models.scripted import ScriptedModel
 from askance.middleware.session import Budget
+from askance.models.scripted import ScriptedModel
 from askance.registry import ready_method
 
 GRID = """
@@ -89,17 +89,17 @@ def test_a_file_becomes_cells(grid_file, sample_index):
         for method in ("closed_book", "dragin+paper")
     ]
     cell = cells["few/fake/dragin+paper"]
-    assert (cell.method, cell.knobs) == ("dragin", {"profile": "paper", "max_tokens": 20})
+    assert (cell.method, cell.parameters) == ("dragin", {"profile": "paper", "max_tokens": 20})
     assert (cell.limit, cell.sample) == (2, None)
     assert (cell.prompts, cell.seed, cell.index) == ("hotpotqa", 7, sample_index)
     assert cells["all/fake/closed_book"].sample == 6
     assert cells["all/fake/closed_book"].prompts is None
 
 
-def test_a_method_s_members_have_knobs_of_their_own(grid_file):
+def test_a_method_s_members_have_parameters_of_their_own(grid_file):
     text = GRID + '[methods.blender.set]\nl_max = 900\nsingle.passages = 5\n"airrag.rollouts" = 2\n'
     cell = read_grid(grid_file(text)).cells()["all/fake/blender"]
-    method = ready_method(cell.method, cell.knobs, "scripted")
+    method = ready_method(cell.method, cell.parameters, "scripted")
     assert str(method.methods) == "single[passages=5],iterdrag,airrag_lite,airrag[rollouts=2]"
 
 
@@ -112,9 +112,9 @@ def test_prompts_are_for_the_methods_that_take_any(grid_file):
 def test_a_budget_is_one_of_each_cell(grid_file):
     cells = read_grid(grid_file("budget = { seconds = 60, calls = 9 }\n" + GRID)).cells()
     assert {cell.budget for cell in cells.values()} == {Budget(calls=9, seconds=60)}
-    with pytest.raises(InputError, match="unknown knob 'cals' of the budget: did you mean 'calls'"):
+    with pytest.raises(InputError, match="unknown parameter 'cals' of the budget: did you mean 'calls'"):
         read_grid(grid_file("budget = { cals = 9 }\n" + GRID)).cells()
-    with pytest.raises(InputError, match=r"knob calls=9\.5 of the budget"):
+    with pytest.raises(InputError, match=r"parameter calls=9\.5 of the budget"):
         read_grid(grid_file("budget = { calls = 9.5 }\n" + GRID)).cells()
 
 
@@ -158,7 +158,9 @@ def test_what_is_wrong_with_the_last_cell_is_known_before_the_first_is_run(grid_
     run(grid_file(), tmp_path / "out")
     model = ScriptedModel()
     changed = GRID.replace("max_tokens = 20", "max_tokens = 21").replace("sample = 6", "sample = 9")
-    with pytest.raises(RunFolderError, match=r"dragin\+paper was begun with other settings \(knob max_t"):
+    with pytest.raises(
+        RunFolderError, match=r"dragin\+paper was begun with other settings \(parameter max_t"
+    ):
         run(grid_file(changed), tmp_path / "out", Loader(model))
     assert not model.prompts
 
@@ -196,7 +198,7 @@ def test_what_a_model_lacks_is_known_before_the_first_is_asked(grid_file, tmp_pa
     assert not deaf.prompts
 
 
-def test_the_preset_of_a_method_wins_over_knobs_at_the_top_and_loses_to_its_own(grid_file, tmp_path):
+def test_the_preset_of_a_method_wins_over_parameters_at_the_top_and_loses_to_its_own(grid_file, tmp_path):
     (tmp_path / "mine.toml").write_text("[flare]\nsearch_below = 0.3\nmax_tokens = 30\n", encoding="utf-8")
     top = "set = { search_below = 0.9, passages = 4 }\n"
     method = f"[methods.flare]\npreset = '{tmp_path / 'mine.toml'}'\nset = {{ max_tokens = 40 }}\n"
@@ -217,15 +219,15 @@ def test_the_preset_of_a_method_wins_over_knobs_at_the_top_and_loses_to_its_own(
         (lambda t: t.replace("questions = \"sample\"", "questions = 3"),
          "grid.toml, line 7, in [datasets.all]: questions=3 is no text: write NAME:FILE."),
         (lambda t: t.replace("limit = 2", "limit = 2\nsample = 3"), "few/fake/closed_book: limit and"),
-        (lambda t: t.replace("profile =", "profil ="), "grid.toml, line 24: unknown knob 'profil'"),
+        (lambda t: t.replace("profile =", "profil ="), "grid.toml, line 24: unknown parameter 'profil'"),
         (lambda t: t + "[methods.blender.set]\nl_max = 900\nsingle.passges = 5\n",
-         "grid.toml, line 27: unknown knob 'passges' of method single: did you mean 'passages'?"),
+         "grid.toml, line 27: unknown parameter 'passges' of method single: did you mean 'passages'?"),
         (lambda t: t + "[methods.blender.set]\n\n[methods.blender.set.sngle]\npassages = 5\n",
          "grid.toml, line 28: unknown member 'sngle' of method blender: did you mean 'single'?"),
         (lambda t: t.replace("max_tokens =", "single.passages ="),
-         "grid.toml, line 24: unknown knob 'single.passages' of method dragin"),
+         "grid.toml, line 24: unknown parameter 'single.passages' of method dragin"),
         (lambda t: "# a\u2028b\n" + t.replace("profile =", "profil ="),
-         "grid.toml, line 25: unknown knob 'profil'"),
+         "grid.toml, line 25: unknown parameter 'profil'"),
         (lambda t: t.replace("[methods.closed_book]", "[methods.closedbook]"),
          "line 20: unknown method 'closedbook'"),
         (lambda t: t.replace("questions = \"sample\"", "questions = \"smaple\""), "did you mean 'sample'?"),
@@ -249,7 +251,7 @@ def test_flawed_grids(grid_file, tmp_path, change, message):
         (lambda t: t.replace("sample = 6", 'metrics = ["nope"]'), "line 3: unknown metric 'nope'"),
         (lambda t: t.replace("sample = 6", 'reading = "nope"'), "line 3: unknown reading 'nope'"),
         (lambda t: t.replace("limit = 2", 'ids = "nowhere"'), "line 11: can't read nowhere"),
-        (lambda t: t.replace("limit = 2", 'index = "nowhere"'), "line 11: nowhere holds no index"),
+        (lambda t: t.replace("limit = 2", 'index = "nowhere"'), "line 11: the index nowhere"),
         (lambda t: t.replace('"sample"\nlimit', '"jsonl:nowhere"\nlimit'), "line 10: can't read nowhere"),
         (lambda t: t + 'retriever = "nope"\n', "line 25: unknown retriever 'nope'"),
     ],

@@ -11,8 +11,8 @@ import sentencex
 from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
 from askance.core.installing import install_line
 from askance.evaluation.run.experiment import Cell, look_up
-from askance.evaluation.run.runner import Terms, evaluate
 from askance.evaluation.run.recorded_run import read_run
+from askance.evaluation.run.runner import Terms, evaluate
 from askance.models.scripted import ScriptedModel
 
 GOLDS = {"Bonn": "Rhine", "Cairo": "Nile", "Paris": "Seine", "Rome": "Tiber", "Vienna": "Danube"}
@@ -191,8 +191,8 @@ def test_another_method_or_model_in_the_same_folder_is_refused(cell, tmp_path):
     model = Rivers()
     with pytest.raises(RunFolderError, match=r"method: single, now flare"):
         run(replace(cell, method="flare"), tmp_path / "run", model)
-    with pytest.raises(RunFolderError, match=r"\(knob passages: 3, now 2\)"):
-        run(replace(cell, knobs={"passages": "2"}), tmp_path / "run", model)
+    with pytest.raises(RunFolderError, match=r"\(parameter passages: 3, now 2\)"):
+        run(replace(cell, parameters={"passages": "2"}), tmp_path / "run", model)
     assert not model.asked
 
 
@@ -217,7 +217,7 @@ def test_prompts_of_the_dataset(cell):
 
 
 def test_prompts_of_the_dataset_are_none_where_a_method_has_its_own(cell):
-    airrag = replace(cell, method="airrag", knobs={})
+    airrag = replace(cell, method="airrag", parameters={})
     assert repr(look_up(replace(airrag, prompts="dataset")).method) == repr(look_up(airrag).method)
     with pytest.raises(InputError, match="unknown prompt set 'hotpotqa' of airrag"):
         look_up(replace(airrag, prompts="hotpotqa"))

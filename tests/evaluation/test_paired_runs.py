@@ -8,7 +8,7 @@ from askance.core.errors import InputError, UnknownName
 from askance.core.strict_json import json_line
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
-from tests.eval.hand_made import record, run_of, scored
+from tests.evaluation.hand_made import record, run_of, scored
 from tests.tolerances import near
 
 

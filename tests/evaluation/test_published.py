@@ -2,7 +2,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from askance.eval import published as module
+from askance.evaluation.report import published as module
 from askance.evaluation.report.published import caveats, published
 from askance.registry import make_method
 from tests.tolerances import near

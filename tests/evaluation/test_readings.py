@@ -10,14 +10,14 @@ import pytest
 from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.trace import Trace
 from askance.core.types import Answer
+from askance.evaluation.report.tables import results_table, setting_lines
 from askance.evaluation.run.experiment import Cell, look_up
 from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
+from askance.evaluation.run.readings import Reading, open_reading
 from askance.evaluation.run.runner import Terms, evaluate
 from askance.evaluation.statistics.paired_runs import compare_group
-from askance.evaluation.run.readings import Reading, open_reading
 from askance.evaluation.statistics.run_groups import group_runs, names_of
 from askance.evaluation.statistics.summaries import summarise
-from askance.evaluation.report.tables import results_table, setting_lines
 from askance.models.scripted import Reply, ScriptedModel
 from askance.text.answers import authors_statement
 
@@ -55,7 +55,7 @@ def cell(tmp_path):
     def make(dataset, rows, **fields):
         path = tmp_path / f"{dataset}.json"
         path.write_text(json.dumps(rows))
-        given = {"method": "closed_book", "knobs": {"elicit": "no", "max_tokens": "30"}}
+        given = {"method": "closed_book", "parameters": {"elicit": "no", "max_tokens": "30"}}
         return Cell(dataset=f"{dataset}:{path}", models={"answer": "scripted"}, **given | fields)
 
     return make
@@ -95,8 +95,8 @@ def test_what_2wikimultihopqa_does_not_state_is_the_whole_text(cell, tmp_path):
 
 @pytest.mark.parametrize("profile", ["default", "code"])
 def test_what_was_elicited_is_read_from_the_trace(cell, tmp_path, profile):
-    knobs = {"profile": profile, "max_tokens": "30"}
-    found = run(cell("hotpotqa", HOTPOT, reading="authors", knobs=knobs), tmp_path / "run")
+    parameters = {"profile": profile, "max_tokens": "30"}
+    found = run(cell("hotpotqa", HOTPOT, reading="authors", parameters=parameters), tmp_path / "run")
     assert shorts(found)["unstated"].strip() == "Bonn"
     assert found.records[1].scores["exact_match"] == 1.0
 

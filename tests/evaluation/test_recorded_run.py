@@ -18,8 +18,8 @@ from askance.core.types import Answer, Question, Usage
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, claimed, open_run, read_run
-from tests.eval.hand_made import record, settings
-from tests.runtime.test_append_only import disk_with_room_for
+from tests.evaluation.hand_made import record, settings
+from tests.storage.test_append_only import disk_with_room_for
 
 SCORING = open_metrics(("exact_match", "f1"))
 
@@ -142,9 +142,11 @@ def test_one_writer_at_a_time(tmp_path):
 def test_other_settings_are_refused_with_what_differs(tmp_path):
     folder = tmp_path / "run"
     add(folder, 1)
-    other = replace(SETTINGS_OF_4, seed=3, knobs={"passages": "5", "new": "1"})
+    other = replace(SETTINGS_OF_4, seed=3, parameters={"passages": "5", "new": "1"})
     refused(
-        folder, "other settings (knob passages: 3, now 5; seed: 0, now 3; knob new: none, now 1)", asked=other
+        folder,
+        "other settings (parameter passages: 3, now 5; seed: 0, now 3; parameter new: none, now 1)",
+        asked=other,
     )
 
 

@@ -10,13 +10,13 @@ from askance.config import EngineConfig
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
 from askance.evaluation.run.experiment import Cell, look_up
 from askance.evaluation.run.grid import look_up_all, read_grid
-from askance.evaluation.run.runner import evaluate
 from askance.evaluation.run.recorded_run import read_run
+from askance.evaluation.run.runner import evaluate
 from askance.evaluation.statistics.run_groups import names_of
 from askance.loaders import open_retriever
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.index.build import build_index
-from tests.eval.test_harness import Rivers
+from tests.evaluation.test_harness import Rivers
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
 
 
 def test_another_encoder_is_another_run(cell, tmp_path, monkeypatch):
-    cell = replace(cell, method="airrag", knobs=EMB, encoder="scripted")
+    cell = replace(cell, method="airrag", parameters=EMB, encoder="scripted")
     before = run(cell, tmp_path / "run")
     assert before.settings.encoder == "scripted, scripted, 16 dimensions"
     monkeypatch.setattr("askance.evaluation.run.experiment.load_encoder", lambda spec: ScriptedEncoder(8))

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
-from askance.core.knobs import titled
+from askance.core.parameters import titled
 from askance.evaluation.statistics.run_groups import group_runs, names_of, places_of
-from tests.eval.hand_made import record, run_of
+from tests.evaluation.hand_made import record, run_of
 
 
 def three():
@@ -99,26 +99,28 @@ def test_names_say_what_differs():
     assert named({"folder": "a/run"}, {"folder": "b/run"}) == (str(Path("a/run")), str(Path("b/run")))
 
 
-def dragin(folder, **knobs):
-    told = [f"{knob}={value}" for knob, value in knobs.items() if knob != "profile"]
-    title = titled("dragin", knobs.get("profile", "default"), told)
+def dragin(folder, **parameters):
+    told = [f"{parameter}={value}" for parameter, value in parameters.items() if parameter != "profile"]
+    title = titled("dragin", parameters.get("profile", "default"), told)
     defaults = {"profile": "default", "threshold": "1.0", "max_tokens": "128"}
-    return run_of(three(), folder, title=title, knobs=defaults | knobs)
+    return run_of(three(), folder, title=title, parameters=defaults | parameters)
 
 
-def test_a_name_tells_only_the_knobs_that_other_runs_of_the_method_set_otherwise():
+def test_a_name_tells_only_the_parameters_that_other_runs_of_the_method_set_otherwise():
     runs = [
-        run_of(three(), "a", title="single (max_tokens=64)", knobs={"passages": "3", "max_tokens": "64"}),
+        run_of(
+            three(), "a", title="single (max_tokens=64)", parameters={"passages": "3", "max_tokens": "64"}
+        ),
         dragin("b", threshold="1.3", max_tokens="64"),
         dragin("c", profile="paper", max_tokens="64"),
     ]
     (group,) = group_runs(runs)
     assert group.names == ("single", "dragin (default, threshold=1.3)", "dragin (paper)")
-    assert group.shared_knobs == {"max_tokens": "64"}
+    assert group.shared_parameters == {"max_tokens": "64"}
     assert not group.differing
     (alone,) = group_runs(runs[1:2])
     assert alone.names == ("dragin (default)",)
-    assert alone.shared_knobs == {"threshold": "1.3", "max_tokens": "64"}
+    assert alone.shared_parameters == {"threshold": "1.3", "max_tokens": "64"}
 
 
 def test_every_name_tells_whose_reading_ran():
@@ -128,7 +130,7 @@ def test_every_name_tells_whose_reading_ran():
     assert not group.differing
     (alone,) = group_runs(runs[1:2])
     assert alone.names == ("dragin (paper)",)
-    old = run_of(three(), "old", title="dragin(profile=paper)", knobs={"profile": "paper"})
+    old = run_of(three(), "old", title="dragin(profile=paper)", parameters={"profile": "paper"})
     assert names_of([old]) == ("dragin (paper)",), "also of a run that was titled otherwise"
 
 
@@ -144,15 +146,17 @@ def test_a_base_may_be_named_by_its_method_where_one_run_is_of_it():
 def test_settings_that_differ():
     runs = [
         run_of(three(), "runs/a", index_content="a" * 64 + ", plain"),
-        run_of(three(), "runs/b", title="dragin", method="dragin", knobs={"passages": "5", "threshold": "1"}),
+        run_of(
+            three(), "runs/b", title="dragin", method="dragin", parameters={"passages": "5", "threshold": "1"}
+        ),
         run_of(
             three(), "runs/c", title="flare", method="flare", model_specs={"answer": "hf:x", "attend": "y"}
         ),
-        run_of(three(), "runs/d", title="closed_book", method="closed_book", knobs={}, seed=0),
+        run_of(three(), "runs/d", title="closed_book", method="closed_book", parameters={}, seed=0),
     ]
     (group,) = group_runs(runs)
     assert [each.line for each in group.differing] == [
-        "knob passages: 5 (dragin); 3 (single, flare)",
+        "parameter passages: 5 (dragin); 3 (single, flare)",
         "model answer: hf:x (flare); hf:tiny (the others)",
         "index content: aaaaaaaaaaaa…, plain (single); c0ffee, plain (the others)",
         "model attend: y (flare); none (the others)",
@@ -161,9 +165,9 @@ def test_settings_that_differ():
 
 def test_long_values_that_begin_alike_still_differ():
     runs = [
-        run_of(three(), "runs/a", title="a", knobs={"prompt": "x" * 99 + "1"}),
-        run_of(three(), "runs/b", title="b", knobs={"prompt": "x" * 99 + "2"}),
+        run_of(three(), "runs/a", title="a", parameters={"prompt": "x" * 99 + "1"}),
+        run_of(three(), "runs/b", title="b", parameters={"prompt": "x" * 99 + "2"}),
     ]
     (group,) = group_runs(runs)
     shown = "x" * 59 + "…"
-    assert [each.line for each in group.differing] == [f"knob prompt: {shown} (a); {shown} (b)"]
+    assert [each.line for each in group.differing] == [f"parameter prompt: {shown} (a); {shown} (b)"]

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from askance.core.errors import DatasetError, InputError
-from askance.evaluation.run.experiment import Cell, chosen, stratified
 from askance.evaluation.datasets import read_dataset
+from askance.evaluation.run.experiment import Cell, chosen, stratified
 
 KINDS = ["bridge"] * 12 + ["comparison"] * 6 + ["inference"] * 2
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from askance.core.types import Usage
 from askance.evaluation.run.runner import RunningMean, Standing
-from tests.eval.hand_made import record
+from tests.evaluation.hand_made import record
 from tests.tolerances import near
 
 SCORES = st.lists(st.floats(0, 1), min_size=2, max_size=40)

@@ -6,7 +6,7 @@ import pytest
 from askance.core.errors import RunFolderError
 from askance.core.types import Usage
 from askance.evaluation.statistics.summaries import main_metrics, summarise
-from tests.eval.hand_made import record, run_of, scored, written
+from tests.evaluation.hand_made import record, run_of, scored, written
 from tests.tolerances import near
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from askance.core.types import Usage
 from askance.evaluation.metrics.prices import Prices
+from askance.evaluation.report.tables import label, markdown, p_text, remarks_of, signed, tables_of
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
-from askance.evaluation.report.tables import label, markdown, p_text, remarks_of, signed, tables_of
-from tests.eval.hand_made import record, run_of
+from tests.evaluation.hand_made import record, run_of
 
 USAGE = Usage(prompt_tokens=1200, generated_tokens=100, reused_tokens=200, searches=3, seconds=2.0)
 

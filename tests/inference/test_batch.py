@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from askance.core.errors import ModelFailure
-from askance.runtime import batch as module
+from askance.inference import batch as module
 from askance.inference.batch import Batch
 from askance.inference.speculative import MOST_TOKENS
-from tests.runtime.tokens import GUESSING_TOKENS, Asked, Tokens, next_id, next_in_circles
+from tests.inference.tokens import GUESSING_TOKENS, Asked, Tokens, next_id, next_in_circles
 
 
 def alone(prompt, num_new=3, rule=next_id):

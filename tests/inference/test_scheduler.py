@@ -13,7 +13,7 @@ import pytest
 
 from askance.inference.batch import Batch
 from askance.inference.scheduler import Scheduler, tell
-from tests.runtime.tokens import Asked, Tokens
+from tests.inference.tokens import Asked, Tokens
 
 LONG = 10**6
 
@@ -193,7 +193,7 @@ FORKED = """
 import asyncio, os
 from askance.inference.batch import Batch
 from askance.inference.scheduler import Scheduler, tell
-from tests.runtime.tokens import Asked, Tokens
+from tests.inference.tokens import Asked, Tokens
 
 scheduler = Scheduler(Batch(Tokens()))
 
@@ -220,7 +220,7 @@ LEAVING = """
 import asyncio, os, time
 from askance.inference.batch import Batch
 from askance.inference.scheduler import Scheduler, tell
-from tests.runtime.tokens import Tokens
+from tests.inference.tokens import Tokens
 
 scheduler = Scheduler(Batch(Tokens()))
 
@@ -258,7 +258,7 @@ def late():
 atexit.register(late)  # runs after what is registered later
 from askance.inference.batch import Batch
 from askance.inference.scheduler import Scheduler, tell
-from tests.runtime.tokens import Asked, Tokens
+from tests.inference.tokens import Asked, Tokens
 
 scheduler = Scheduler(Batch(Tokens()))
 """

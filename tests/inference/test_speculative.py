@@ -2,7 +2,7 @@
 
 import pytest
 
-from askance.runtime import guessing as module
+from askance.inference import speculative as module
 from askance.inference.speculative import Guesser, Memory
 
 

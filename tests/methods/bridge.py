@@ -5,7 +5,7 @@ import asyncio
 from askance.ask import ask
 from askance.core.trace import Decided, Expanded, Generated, ScoredOptions
 from askance.core.types import GenerateRequest, Passage, Question
-from askance.methods.airrag.knobs import Actions
+from askance.methods.airrag.parameters import Actions
 from askance.methods.airrag.state import QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

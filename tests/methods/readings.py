@@ -9,8 +9,8 @@ from askance.reproductions.dragin import DraginAuthors
 READINGS = {"default": Dragin, "paper": DraginPaper, "code": DraginAuthors}
 
 
-def dragin(profile="default", **knobs):
-    """A reading with those of the knobs that it has."""
+def dragin(profile="default", **parameters):
+    """A reading with those of the parameters that it has."""
     cls = READINGS[profile]
     known = {field.name for field in dataclasses.fields(cls)}
-    return cls(**{knob: value for knob, value in knobs.items() if knob in known})
+    return cls(**{parameter: value for parameter, value in parameters.items() if parameter in known})

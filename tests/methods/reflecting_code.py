@@ -49,8 +49,8 @@ def by(replies):
     return lambda place: replies.get(place, "")
 
 
-def code(**knobs):
-    return SelfragAuthors(**knobs)
+def code(**parameters):
+    return SelfragAuthors(**parameters)
 
 
 def asking(probability):

@@ -1,4 +1,4 @@
-"""What tests of Self-RAG's long form share: replies of two segments, and the knobs."""
+"""What tests of Self-RAG's long form share: replies of two segments, and the parameters."""
 
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
@@ -35,8 +35,8 @@ REPLIES = {
 }
 
 
-def long(**knobs):
-    return Selfrag(form="long", **knobs)
+def long(**parameters):
+    return Selfrag(form="long", **parameters)
 
 
 def grades(**weights):

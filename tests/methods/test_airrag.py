@@ -2,7 +2,7 @@
 
 import pytest
 
-from askance.core.errors import KnobError, ModelFailure
+from askance.core.errors import ModelFailure, ParameterError
 from askance.core.types import Passage, Question
 from askance.evaluation.metrics.answers import exact_match
 from askance.methods.airrag.method import Airrag, AirragLite
@@ -101,10 +101,10 @@ def test_an_early_summary_leaves_queries_unasked():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "is_there"), [({}, True), ({"rollouts": 2}, True), ({"actions": PATHS_ALONE}, False)]
+    ("parameters", "is_there"), [({}, True), ({"rollouts": 2}, True), ({"actions": PATHS_ALONE}, False)]
 )
-def test_a_direct_answer_is_a_candidate_beside_the_paths(knobs, is_there):
-    result, _ = run(Airrag(**knobs))
+def test_a_direct_answer_is_a_candidate_beside_the_paths(parameters, is_there):
+    result, _ = run(Airrag(**parameters))
     found = {event.text: event.numbers for event in nodes(result).values() if event.action == "da"}
     assert list(found) == (["The Schuylkill River"] if is_there else [])
     for numbers in found.values():
@@ -300,10 +300,10 @@ def test_a_model_of_raw_text():
     assert all(prompt.endswith(("Answer:", "Queries:")) for prompt in raw.prompts)
 
 
-def test_knobs_are_checked():
-    for knobs in ({"rollouts": 0}, {"q_div": 1.5}, {"l_max": 0}, {"verifier": "vote"}, {"examples": 4}):
-        with pytest.raises(KnobError, match=f"knob {next(iter(knobs))}="):
-            Airrag(**knobs)
+def test_parameters_are_checked():
+    for parameters in ({"rollouts": 0}, {"q_div": 1.5}, {"l_max": 0}, {"verifier": "vote"}, {"examples": 4}):
+        with pytest.raises(ParameterError, match=f"parameter {next(iter(parameters))}="):
+            Airrag(**parameters)
 
 
 SECOND = "Where does Crum Creek end?"

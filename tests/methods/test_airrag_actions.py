@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from askance.core.errors import KnobError, LimitReached, MissingAbility, UnknownName
-from askance.methods.airrag.knobs import ALL, FULL, WITHOUT_ANALYSIS, Actions
+from askance.core.errors import LimitReached, MissingAbility, ParameterError, UnknownName
 from askance.methods.airrag.method import Airrag, AirragLite
+from askance.methods.airrag.parameters import ALL, FULL, WITHOUT_ANALYSIS, Actions
 from askance.methods.baselines import ClosedBook
 from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
@@ -39,12 +39,14 @@ def test_unknown_actions(text, expected):
 
 @pytest.mark.parametrize("text", ["say", "ra,sa", "say,da", "da,ra,qt,sa", "dragin", "ra,ra,qt,sa"])
 def test_sets_that_no_path_can_be_made_of(text):
-    with pytest.raises(KnobError, match=r"no path can be made of.*say,da,ra,qt,sa; say,ra,qt,sa; ra,qt,sa"):
+    with pytest.raises(
+        ParameterError, match=r"no path can be made of.*say,da,ra,qt,sa; say,ra,qt,sa; ra,qt,sa"
+    ):
         make_method("airrag", {"actions": text})
 
 
 def test_a_method_twice():
-    with pytest.raises(KnobError, match="single is there twice"):
+    with pytest.raises(ParameterError, match="single is there twice"):
         make_method("airrag", {"actions": "ra,qt,sa,single,single"})
 
 
@@ -60,8 +62,8 @@ class Failing:
         raise self.error
 
 
-def with_other(method, **knobs):
-    return Airrag(actions=Actions(FULL, (("other", method),)), rollouts=6, **knobs)
+def with_other(method, **parameters):
+    return Airrag(actions=Actions(FULL, (("other", method),)), rollouts=6, **parameters)
 
 
 def test_another_method_is_a_path_of_its_own():

@@ -11,10 +11,10 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, TokenLedger, most_that_fit
 from askance.core.trace import Trace
 from askance.core.types import Passage, Raw, Span
-from askance.methods.airrag.knobs import ALL, WITHOUT_ANALYSIS
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.airrag.tree_search import Searching
+from askance.methods.airrag.parameters import ALL, WITHOUT_ANALYSIS
 from askance.methods.airrag.state import DA
+from askance.methods.airrag.tree_search import Searching
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import (
@@ -66,10 +66,10 @@ many_settings = {
 
 @settings(max_examples=40, deadline=None)
 @given(st.fixed_dictionaries(many_settings), st.integers(0, 9))
-def test_no_more_than_l_max_is_read(knobs, seed):
+def test_no_more_than_l_max_is_read(parameters, seed):
     varied = Varied(None, context_tokens=random.Random(seed).choice([600, 4096, 32768]))
-    result, _ = run(Airrag(**knobs), varied, LONG, seed=seed)
-    assert ledger(result) == spent(result)["input tokens"] <= knobs["l_max"]
+    result, _ = run(Airrag(**parameters), varied, LONG, seed=seed)
+    assert ledger(result) == spent(result)["input tokens"] <= parameters["l_max"]
 
 
 class Dawdling(Varied):
@@ -92,9 +92,9 @@ class Dawdling(Varied):
 
 @settings(max_examples=15, deadline=None)
 @given(st.fixed_dictionaries(many_settings | {"temperature": st.sampled_from([0.0, 0.7])}), st.integers())
-def test_timing_changes_neither_tree_nor_answer_nor_cost(knobs, seed):
+def test_timing_changes_neither_tree_nor_answer_nor_cost(parameters, seed):
     def found(model):
-        result, _ = run(Airrag(**knobs), model, LONG)
+        result, _ = run(Airrag(**parameters), model, LONG)
         tree = [(event.text, event.numbers) for event in nodes(result).values()]
         return result.answer, tree, spent(result)
 
@@ -104,12 +104,12 @@ def test_timing_changes_neither_tree_nor_answer_nor_cost(knobs, seed):
 
 @settings(max_examples=20, deadline=None)
 @given(st.fixed_dictionaries(many_settings))
-def test_what_the_verifier_reads_may_be_left_out_of_account(knobs):
-    result, _ = run(Airrag(**knobs, count_verifier=False), Varied(None, context_tokens=8192), LONG)
+def test_what_the_verifier_reads_may_be_left_out_of_account(parameters):
+    result, _ = run(Airrag(**parameters, count_verifier=False), Varied(None, context_tokens=8192), LONG)
     numbers = spent(result)
-    assert numbers["input tokens"] <= knobs["l_max"]
+    assert numbers["input tokens"] <= parameters["l_max"]
     beside = numbers.get("input tokens of the verifier", 0)
-    if knobs["reward"] == "consistency":
+    if parameters["reward"] == "consistency":
         beside += numbers.get("input tokens of rewards", 0)
     assert ledger(result) == numbers["input tokens"] + beside
 

@@ -37,9 +37,9 @@ def answers(*given):
     return Varied(playing(say=WHERE, sa="\n".join(given)))
 
 
-def drawing(verifier, number, **knobs):
-    knobs = {"actions": PATHS_ALONE, **knobs}
-    return Airrag(answer_samples=number, followup_qt="never", verifier=verifier, **knobs)
+def drawing(verifier, number, **parameters):
+    parameters = {"actions": PATHS_ALONE, **parameters}
+    return Airrag(answer_samples=number, followup_qt="never", verifier=verifier, **parameters)
 
 
 def chosen(result):

@@ -61,8 +61,8 @@ def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewa
     return rules, drawn
 
 
-def run(rules, *, seed="", revisits=False, **knobs):
-    tree = Tree("", rules, Airrag(skip_exhausted=not revisits, **knobs), seed, rules.beside)
+def run(rules, *, seed="", revisits=False, **parameters):
+    tree = Tree("", rules, Airrag(skip_exhausted=not revisits, **parameters), seed, rules.beside)
     asyncio.run(tree.grow())
     return tree
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import Chat, Demo, GenerateRequest, Hit, Passage, Question, Sampling
+from askance.methods.airrag.prompt_template import OWN, REFUSAL
 from askance.methods.airrag.prompts import (
     MOST_QUERIES,
     Candidate,
@@ -16,7 +17,6 @@ from askance.methods.airrag.prompts import (
     parse_final,
     parse_queries,
 )
-from askance.methods.airrag.prompt_template import OWN, REFUSAL
 from askance.models.scripted import ScriptedModel
 
 QUESTION = Question("q", "Which sea does the river\nof Pisa flow into?")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Demo, Hit, Passage
-from askance.methods.airrag.knobs import ALL, FULL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.method import Airrag
+from askance.methods.airrag.parameters import ALL, FULL, WITHOUT_ANALYSIS, Actions
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State, is_same
 from askance.methods.dragin.method import Dragin
 

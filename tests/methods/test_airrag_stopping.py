@@ -51,7 +51,7 @@ def test_votes_tell_beforehand_and_other_verifiers_do_not(verifier, num_more, ex
     assert not is_chosen(verifier, [ended("unknown", 9, score=0.9)], 0), "no answer at all"
 
 
-KNOBS = {"rollouts": 12, "samples": 2, "wave": 2, "verifier": "jcd", "stop_decided": True}
+PARAMETERS = {"rollouts": 12, "samples": 2, "wave": 2, "verifier": "jcd", "stop_decided": True}
 
 
 def stops(result):
@@ -59,11 +59,11 @@ def stops(result):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("knobs", [{}, {"answer_samples": 2}, {"verifier": "rm_vote"}])
-def test_the_answer_is_that_of_all_rollouts(seed, knobs):
+@pytest.mark.parametrize("parameters", [{}, {"answer_samples": 2}, {"verifier": "rm_vote"}])
+def test_the_answer_is_that_of_all_rollouts(seed, parameters):
     def found(**more):
         varied = Varied(None, scores=lambda prompt, option: -0.1 if option.strip() == "Yes" else -2.0)
-        return run(Airrag(**KNOBS | knobs | more), varied, seed=seed)[0]
+        return run(Airrag(**PARAMETERS | parameters | more), varied, seed=seed)[0]
 
     result, whole = found(), found(stop_decided=False)
     assert not stops(whole)

@@ -9,29 +9,29 @@ import pytest
 from askance.ask import ask
 from askance.core.errors import (
     AllFailed,
-    KnobError,
     LimitReached,
     MissingAbility,
     ModelFailure,
+    ParameterError,
     PresetError,
     UnknownName,
 )
-from askance.core.knobs import short_repr
+from askance.core.parameters import short_repr
 from askance.core.ports import Needs
 from askance.core.trace import Decided, Failed, Generated, Searched
 from askance.core.types import Answer, Citation, GenerateRequest, Question, Raw, Sampling, Span
-from askance.methods.airrag.knobs import LITE, Actions
 from askance.methods.airrag.method import Airrag
+from askance.methods.airrag.parameters import LITE, Actions
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.blender import OF_THE_PAPER, Blender
-from askance.methods.dragin.method import Dragin
 from askance.methods.common.members import Members
 from askance.methods.common.prompts import PLAIN
+from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
-from askance.models.scripted import ScriptedModel
-from askance.retrieval.scripted import ScriptedRetriever
 from askance.middleware.session import Budget
+from askance.models.scripted import ScriptedModel
 from askance.registry import make_method, with_preset
+from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, playing, run
 from tests.methods.test_bounded import num_read
 from tests.tolerances import near
@@ -67,8 +67,8 @@ class Says:
         return Answer(self.text, self.short, cited)
 
 
-def blender(*members, **knobs):
-    return Blender(methods=Members(tuple((f"m{n}", each) for n, each in enumerate(members))), **knobs)
+def blender(*members, **parameters):
+    return Blender(methods=Members(tuple((f"m{n}", each) for n, each in enumerate(members))), **parameters)
 
 
 def asked(method, reply=f"Answer: {CHOSEN}.", **abilities):
@@ -208,10 +208,10 @@ def shown_passages(model):
 def test_passages_of_all_members_are_ranked_together():
     found = {"a": [BRIDGE, CREEK], "b": [OTHER_CREEK, CREEK], "c": []}
 
-    def prompt(passages, **knobs):
+    def prompt(passages, **parameters):
         model = ScriptedModel(lambda shown, key: "x")
         run(
-            blender(*(Says(f"answer {q}", query=q) for q in "abc"), passages=passages, **knobs),
+            blender(*(Says(f"answer {q}", query=q) for q in "abc"), passages=passages, **parameters),
             model,
             ScriptedRetriever(found),
         )
@@ -352,9 +352,9 @@ def test_members_by_name():
     assert "Dragin(" in repr(method)
     with pytest.raises(UnknownName, match="unknown method 'dragn' in methods='dragn': did you mean 'dragin'"):
         make_method("blender", {"methods": "dragn"})
-    with pytest.raises(KnobError, match="single is there twice"):
+    with pytest.raises(ParameterError, match="single is there twice"):
         make_method("blender", {"methods": "single,single"})
-    with pytest.raises(KnobError, match="name one method or more"):
+    with pytest.raises(ParameterError, match="name one method or more"):
         make_method("blender", {"methods": " "})
 
 
@@ -365,7 +365,7 @@ def test_members_by_name():
         {"single": {"passages": 5}, "airrag": {"actions": "ra,qt,sa,dragin", "dragin": {"wording": PLAIN}}},
     ],
 )
-def test_members_take_knobs_by_name(settings):
+def test_members_take_parameters_by_name(settings):
     made = dict(make_method("blender", settings).methods.named)
     further = (("dragin", Dragin(wording=PLAIN)),)
     assert made == {
@@ -401,23 +401,33 @@ def test_members_take_knobs_by_name(settings):
             "blender",
             {"single.passage": "5"},
             UnknownName,
-            "knob 'passage' of method single: did you mean 'pas",
+            "parameter 'passage' of method single: did you mean 'pas",
         ),
-        ("blender", {"single.passages": "few"}, KnobError, "passages='few' of method single: expected int"),
-        ("blender", {"single.passages": "-1"}, KnobError, "passages=-1 of method single: expected 0 or more"),
+        (
+            "blender",
+            {"single.passages": "few"},
+            ParameterError,
+            "passages='few' of method single: expected int",
+        ),
+        (
+            "blender",
+            {"single.passages": "-1"},
+            ParameterError,
+            "passages=-1 of method single: expected 0 or more",
+        ),
         ("blender", {"airrag.single.passages": 3}, UnknownName, "unknown member 'single' of method airrag"),
         (
             "dragin",
             {"dragin.passages": "5"},
             UnknownName,
-            "unknown knob 'dragin.passages' of method dragin: did you mean 'passages'",
+            "unknown parameter 'dragin.passages' of method dragin: did you mean 'passages'",
         ),
         ("blender", {"methods": "one=two"}, UnknownName, "unknown method 'two' in methods='one=two'"),
-        ("blender", {"methods": "a.b=single"}, KnobError, "'a.b' is no name"),
-        ("blender", {"methods": "single,single=dragin"}, KnobError, "single is there twice"),
+        ("blender", {"methods": "a.b=single"}, ParameterError, "'a.b' is no name"),
+        ("blender", {"methods": "single,single=dragin"}, ParameterError, "single is there twice"),
     ],
 )
-def test_knobs_of_members_are_checked(method, settings, error, expected):
+def test_parameters_of_members_are_checked(method, settings, error, expected):
     with pytest.raises(error, match=expected):
         make_method(method, settings)
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from askance.ask import ask
-from askance.core.errors import BudgetTooSmall, KnobError
+from askance.core.errors import BudgetTooSmall, ParameterError
 from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger, has_room
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage, Question
@@ -17,9 +17,9 @@ from askance.methods.baselines import FixedSentence, Single
 from askance.methods.common.prompts import Wording, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
+from askance.registry import METHODS, make_method, method_class
 from askance.reproductions.baselines import SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.registry import METHODS, make_method, method_class
 
 QUESTION = Question("q", "Which sea does the Arno flow into?", demos=())
 PASSAGES = tuple(
@@ -54,11 +54,11 @@ def decided(result, name):
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(l_max=st.sampled_from([1, 60, 200, 400, 700, 1000, 1500, 2500, 4000, 9000]), seed=st.integers(0, 99))
 def test_no_method_reads_more_than_l_max(name, profile, l_max, seed):
-    knobs = {"l_max": l_max} | ({"profile": profile} if profile else {})
-    knobs |= {"strict_budget": True} if name == "blender" else {}
+    parameters = {"l_max": l_max} | ({"profile": profile} if profile else {})
+    parameters |= {"strict_budget": True} if name == "blender" else {}
     question = Question(f"q{seed}", QUESTION.text, demos=())
     try:
-        result = run(make_method(name, knobs), question=question)
+        result = run(make_method(name, parameters), question=question)
     except BudgetTooSmall:
         return
     assert num_read(result) == decided(result, "budget")[-1].numbers["input tokens"] <= l_max
@@ -67,8 +67,11 @@ def test_no_method_reads_more_than_l_max(name, profile, l_max, seed):
 
 @pytest.mark.parametrize(("name", "profile"), PROFILES)
 def test_a_great_l_max_changes_nothing(name, profile):
-    knobs = {"profile": profile} if profile else {}
-    free, bounded = run(make_method(name, knobs)), run(make_method(name, knobs | {"l_max": 1_000_000}))
+    parameters = {"profile": profile} if profile else {}
+    free, bounded = (
+        run(make_method(name, parameters)),
+        run(make_method(name, parameters | {"l_max": 1_000_000})),
+    )
     assert bounded.answer == free.answer
     assert num_read(bounded) == num_read(free)
     assert "l_max" in method_class(name).__dataclass_fields__
@@ -101,13 +104,13 @@ def test_what_was_committed_is_the_answer_and_the_trace_says_why_it_ends():
 def test_where_nothing_is_written_the_error_says_what_would_have_been_read():
     with pytest.raises(
         BudgetTooSmall,
-        match=r"knob l_max=5 of method flare: the next call reads \d+ tokens, and 5 are left, and nothing "
-        r"is written yet: set it higher, or show fewer passages",
+        match=r"parameter l_max=5 of method flare: the next call reads \d+ tokens, and 5 are left, and "
+        r"nothing is written yet: set it higher, or show fewer passages",
     ):
         run(make_method("flare", {"l_max": 5}))
     with pytest.raises(BudgetTooSmall, match=r"set it higher\.$"):
         run(make_method("closed_book", {"l_max": 5}))
-    with pytest.raises(KnobError, match="l_max=0"):
+    with pytest.raises(ParameterError, match="l_max=0"):
         make_method("flare", {"l_max": 0})
 
 
@@ -115,10 +118,10 @@ def test_short_answers_are_asked_for_only_where_there_is_room():
     def reply(shown, key):
         return " the sea." if key[-1] == "elicit" else " It flows there."
 
-    knobs = {"wording": BARE, "passages": 1}
-    whole = run(Single(**knobs), ScriptedModel(reply))
+    parameters = {"wording": BARE, "passages": 1}
+    whole = run(Single(**parameters), ScriptedModel(reply))
     assert whole.answer.short == "the sea"
-    result = run(Single(**knobs, l_max=num_read(whole) - 1), ScriptedModel(reply))
+    result = run(Single(**parameters, l_max=num_read(whole) - 1), ScriptedModel(reply))
     assert (result.answer.text, result.answer.short) == ("It flows there.", "")
     assert "l_max has no room to ask for it" in [e.why.split("and ")[-1] for e in decided(result, "end")]
 
@@ -147,7 +150,7 @@ def test_single_shows_as_many_passages_as_one_call_has_room_for():
 
 
 def test_the_authors_code_shows_a_number_of_passages():
-    with pytest.raises(KnobError, match="passages=0 of method single"):
+    with pytest.raises(ParameterError, match="passages=0 of method single"):
         SingleAuthors(passages=0)
 
 

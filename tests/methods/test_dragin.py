@@ -10,11 +10,11 @@ from askance.core.errors import MissingAbility
 from askance.core.ports import Run, WrappedModel
 from askance.core.trace import Attended, Decided, Generated, Searched, Trace, WordSignal
 from askance.core.types import Demo, Passage, Question, Span
+from askance.methods.common.prompts import OWN as WORDING
+from askance.methods.common.prompts import Wording
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_reading import DraginPaper
 from askance.methods.flare import Flare
-from askance.methods.common.prompts import OWN as WORDING
-from askance.methods.common.prompts import Wording
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import DraginAuthors
@@ -44,8 +44,8 @@ def run(method, replies, found=(ARENA,), question=SEATS, look=looks):
     return result, model, retriever
 
 
-def paper(**knobs):
-    return DraginPaper(**{"elicit": False, **knobs})
+def paper(**parameters):
+    return DraginPaper(**{"elicit": False, **parameters})
 
 
 def searches(result):
@@ -55,14 +55,14 @@ def searches(result):
 # Case study 1: the doubtful number is searched for with the words it depends on.
 
 
-def seats_in_the_papers_reading(**knobs):
+def seats_in_the_papers_reading(**parameters):
     replies = [
         f"{FIRST} It has",
         Reply(" It has a seating capacity of 4,250. So the", entropies={"4,250": 3.0}),
         " 3,677. So the",
         " So the answer is 3,677.",
     ]
-    return run(paper(query_top=6, **knobs), replies)
+    return run(paper(query_top=6, **parameters), replies)
 
 
 def test_case_1_paper():
@@ -240,8 +240,8 @@ def test_probability_with_the_masked_sentence():
 # Profile "code".
 
 
-def code(**knobs):
-    return DraginAuthors(**{"threshold": 4.0, "elicit": False, **knobs})
+def code(**parameters):
+    return DraginAuthors(**{"threshold": 4.0, "elicit": False, **parameters})
 
 
 def test_a_draft_without_doubt_is_kept_whole():

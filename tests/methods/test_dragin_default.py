@@ -26,8 +26,8 @@ def looks(pieces):
     return [1000.0 if piece == " 4,250." else 0.1 for piece in pieces]
 
 
-def default(**knobs):
-    return dragin(**{"search_first": False, "elicit": False, "query_top": 6, **knobs})
+def default(**parameters):
+    return dragin(**{"search_first": False, "elicit": False, "query_top": 6, **parameters})
 
 
 def run(method, replies, found=(ARENA,), question=SEATS, look=looks, **models):

@@ -12,8 +12,8 @@ from askance.core.trace import Attended, Failed, Generated, Trace
 from askance.core.types import Passage, Question
 from askance.methods.dragin.method import Dragin
 from askance.models.scripted import Reply, ScriptedModel
-from askance.retrieval.scripted import ScriptedRetriever
 from askance.registry import load_model
+from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Where was the director of Fanny and Alexander born?")
 FOUND = (Passage("p1", "Ingmar Bergman", "Ingmar Bergman was born in Uppsala."),)

@@ -11,16 +11,16 @@ import pytest
 from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
+from askance.methods.common.prompts import DEMOS, PLAIN, Wording
+from askance.methods.dragin.attention_map import Look
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_reading import DraginPaper
-from askance.methods.dragin.attention_map import Look
-from askance.methods.common.prompts import DEMOS, PLAIN, Wording
 from askance.models.scripted import Reply, ScriptedModel
+from askance.registry import load_linguistics, make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
 from askance.training.calibration.calibrate import calibrate
-from askance.registry import load_linguistics, make_method
 from tests.methods.readings import dragin
 from tests.tolerances import near
 
@@ -35,14 +35,14 @@ def run(method, replies, *, question=ASKED, found=(FOUND,), look=None):
     return result, model, retriever
 
 
-def paper(**knobs):
-    return DraginPaper(elicit=False, **knobs)
+def paper(**parameters):
+    return DraginPaper(elicit=False, **parameters)
 
 
 # What a query is taken from.
 
 
-def in_doubt_twice(**knobs):
+def in_doubt_twice(**parameters):
     """The second search is made with passages in the prompt; attention goes to its other parts most."""
 
     def look(pieces):
@@ -55,7 +55,7 @@ def in_doubt_twice(**knobs):
         ANSWER,
         ANSWER,
     ]
-    return run(paper(threshold=1.0, **knobs), replies, look=look)
+    return run(paper(threshold=1.0, **parameters), replies, look=look)
 
 
 def test_a_query_in_the_papers_reading_has_words_of_question_and_answer_only():
@@ -144,7 +144,7 @@ def test_heads_are_summed_up_as_they_are_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "of_query", "read"),
+    ("parameters", "of_query", "read"),
     [
         ({"profile": "paper"}, "mean", "heads"),
         ({"profile": "paper", "heads": "mean"}, "mean", "mean"),
@@ -157,8 +157,8 @@ def test_heads_are_summed_up_as_they_are_asked_for():
         ({"query_heads": "mean"}, "mean", "heads"),
     ],
 )
-def test_trigger_and_query_sum_heads_up_each_for_itself(knobs, of_query, read):
-    method = dragin(**knobs)
+def test_trigger_and_query_sum_heads_up_each_for_itself(parameters, of_query, read):
+    method = dragin(**parameters)
     assert (method.heads_of_query, method.attention) == (of_query, read)
 
 
@@ -176,11 +176,11 @@ class TwoHeads(ScriptedModel):
 @pytest.mark.parametrize("profile", ["paper", "default"])
 def test_how_the_query_sums_heads_up_leaves_the_trigger_alone(profile):
     def ran(query_heads):
-        knobs = {"search_first": False, "query_top": 1}
+        parameters = {"search_first": False, "query_top": 1}
         replies = [Reply(" It flows by Minden slowly now. So the", entropies={"slowly": 9e9}), ANSWER, ANSWER]
         model, retriever = TwoHeads(replies), ScriptedRetriever([FOUND])
         question = Question("q", "Which river crosses Bremen?")
-        method = dragin(profile, query_heads=query_heads, elicit=False, **knobs)
+        method = dragin(profile, query_heads=query_heads, elicit=False, **parameters)
         result = asyncio.run(ask(question, method, {"answer": model}, retriever))
         return result.trace.decisions[0].words, retriever.queries
 
@@ -260,7 +260,7 @@ def test_the_trigger_of_probabilities_searches_with_its_own_default(profile):
 
 
 @pytest.mark.parametrize(
-    ("knobs", "theta"),
+    ("parameters", "theta"),
     [
         ({}, 1.0),
         ({"threshold": 0.5}, 0.5),
@@ -270,8 +270,8 @@ def test_the_trigger_of_probabilities_searches_with_its_own_default(profile):
         ({"trigger": "every_sentence"}, float("inf")),
     ],
 )
-def test_each_trigger_has_a_default_on_its_own_scale(knobs, theta):
-    assert dragin(**knobs).theta == theta
+def test_each_trigger_has_a_default_on_its_own_scale(parameters, theta):
+    assert dragin(**parameters).theta == theta
 
 
 def test_calibration_begins_at_the_default_of_the_trigger():

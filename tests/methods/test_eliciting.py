@@ -8,8 +8,8 @@ from askance.ask import ask
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
-from askance.methods.flare import Flare
 from askance.methods.common.prompts import Wording
+from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
@@ -79,7 +79,7 @@ def test_a_stated_answer_is_not_asked_for(method):
 
 
 @pytest.mark.parametrize("method", OWN)
-def test_the_knob_turns_it_off(method):
+def test_the_parameter_turns_it_off(method):
     result, model = run(method(elicit=False), [" The Arno."])
     assert (result.answer.text, result.answer.short, len(model.prompts)) == ("The Arno.", "", 1)
 
@@ -175,10 +175,10 @@ def test_a_full_window_keeps_the_answer():
 
 @pytest.mark.parametrize("method", CODE)
 def test_the_authors_code_reads_the_answer_and_leaves_the_text(method):
-    knobs = {"max_tokens": 3}
+    parameters = {"max_tokens": 3}
     replies = when_asked(" Arno. Then", otherwise=" The Arno. So")
-    with_it, model = run(method(wording=BARE, **knobs), replies)
-    without, _ = run(method(wording=BARE, elicit=False, **knobs), replies)
+    with_it, model = run(method(wording=BARE, **parameters), replies)
+    without, _ = run(method(wording=BARE, elicit=False, **parameters), replies)
     assert with_it.answer.text == without.answer.text
     assert (with_it.answer.short, without.answer.short) == ("Arno", "")
     assert model.prompts[-1] == f"{CASE} {with_it.answer.text.strip()} So the answer is "

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from askance.ask import ask
-from askance.core.errors import KnobError, MissingAbility
+from askance.core.errors import MissingAbility, ParameterError
 from askance.core.trace import Committed, Generated, Searched
 from askance.core.types import Passage, Question
 from askance.methods.flare import Flare
@@ -17,10 +17,10 @@ ARENA = Passage("a", "Androscoggin Bank Colis√©e", "The Androscoggin Bank Colis√
 QUESTION = Question("q", "How many seats does the home arena of the Lewiston Maineiacs have?")
 
 
-def run(replies, retriever=None, question=QUESTION, **knobs):
+def run(replies, retriever=None, question=QUESTION, **parameters):
     model = ScriptedModel(replies)
     retriever = retriever or ScriptedRetriever([ARENA])
-    method = Flare(**{"search_first": False, "elicit": False, **knobs})
+    method = Flare(**{"search_first": False, "elicit": False, **parameters})
     result = asyncio.run(ask(question, method, {"answer": model}, retriever))
     return result, model, retriever
 
@@ -185,6 +185,6 @@ def test_a_model_without_probabilities_is_refused():
     assert model.prompts == []
 
 
-def test_knobs_are_checked():
-    with pytest.raises(KnobError, match=r"search_below=1\.5"):
+def test_parameters_are_checked():
+    with pytest.raises(ParameterError, match=r"search_below=1\.5"):
         Flare(search_below=1.5)

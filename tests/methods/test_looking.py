@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from askance.core.types import GenerateRequest, Question, Sampling, Want
+from askance.methods.common.prompts import answer_prompt
 from askance.methods.dragin.attention_map import (
     Look,
     own_look,
@@ -17,7 +18,6 @@ from askance.methods.dragin.attention_map import (
     token_texts,
     weightiest,
 )
-from askance.methods.common.prompts import answer_prompt
 from askance.text.linguistics import OWN, WORD, Linguistics
 from tests.tolerances import near
 

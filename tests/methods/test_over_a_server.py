@@ -10,9 +10,9 @@ from askance.ask import ask
 from askance.core.trace import UPPER_BOUND
 from askance.core.types import Passage, Question
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
+from askance.registry import METHODS, load_model, make_method, method_class
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.terminal.trace_view import spending_line, usage_line
-from askance.registry import METHODS, load_model, make_method, method_class
 
 QUESTION = Question("q", "Which river is red?")
 FOUND = tuple(Passage(f"p{number}", "Rivers", f"River {number} is red.") for number in range(3))
@@ -28,13 +28,13 @@ def server():
 
 def short(name):
     known = {field.name for field in dataclasses.fields(method_class(name))}
-    return make_method(name, {knob: value for knob, value in SHORT.items() if knob in known})
+    return make_method(name, {parameter: value for parameter, value in SHORT.items() if parameter in known})
 
 
 def test_tokens_that_nobody_counted_are_shown_as_an_upper_bound(server):
-    def asked(options, **knobs):
+    def asked(options, **parameters):
         models = {"answer": load_model(f"openai:tiny@{server.url}?{options}&attempts=1")}
-        method = make_method("flare", {"max_tokens": 12, "passages": 1, **knobs})
+        method = make_method("flare", {"max_tokens": 12, "passages": 1, **parameters})
         return asyncio.run(ask(QUESTION, method, models, ScriptedRetriever(FOUND)))
 
     bound, exact = asked(RAW, l_max=100_000), asked("server=vllm", l_max=100_000)

@@ -8,8 +8,8 @@ from askance.ask import ask
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
 from askance.methods.common.members import Members
-from askance.retrieval.bm25 import open_index
 from askance.registry import METHODS, make_method, method_class
+from askance.retrieval.bm25 import open_index
 from tests.choices import watched_choices
 
 QUESTION = Question("q", "In which city was the director of Fanny and Alexander born?", demos=())
@@ -42,14 +42,16 @@ def test_method(model_name, name, profile, request, sample_index):
         "query_tokens": 24, "answer_tokens": 16, "summary_tokens": 16, "line_tokens": 12, "max_iters": 2,
     }  # fmt: skip
 
-    def knobs_of(name):
-        return {knob: few[knob] for knob in few if hasattr(method_class(name), knob)}
+    def parameters_of(name):
+        return {parameter: few[parameter] for parameter in few if hasattr(method_class(name), parameter)}
 
-    knobs = knobs_of(name)
+    parameters = parameters_of(name)
     if name == "blender":
         members = ("single", "iterdrag")
-        knobs["methods"] = Members(tuple((each, make_method(each, knobs_of(each))) for each in members))
-    method = make_method(name, knobs | ({"profile": profile} if profile else {}))
+        parameters["methods"] = Members(
+            tuple((each, make_method(each, parameters_of(each))) for each in members)
+        )
+    method = make_method(name, parameters | ({"profile": profile} if profile else {}))
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, open_index(sample_index)))
 
     generated = [event for event in result.trace.events if isinstance(event, Generated)]

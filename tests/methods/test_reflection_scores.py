@@ -46,7 +46,7 @@ def test_the_terms():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "score"),
+    ("parameters", "score"),
     [
         ({"use_seqscore": False}, 2.0625),
         ({}, 2.6690),
@@ -54,8 +54,8 @@ def test_the_terms():
         ({"w_rel": 0, "w_sup": 2, "w_use": 0, "use_seqscore": False}, 1.7),
     ],
 )
-def test_a_candidate(knobs, score):
-    assert Selfrag(**knobs).answer_score(CANDIDATE) == near(score, "as told", "4 decimals")
+def test_a_candidate(parameters, score):
+    assert Selfrag(**parameters).answer_score(CANDIDATE) == near(score, "as told", "4 decimals")
 
 
 def test_a_segment_has_no_utility():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from askance.core.ports import Run
 from askance.core.trace import Trace, WordSignal
 from askance.core.types import Question
-from askance.methods.dragin.attention_map import token_texts
 from askance.methods.common.prompts import OWN as WORDING
+from askance.methods.dragin.attention_map import token_texts
 from askance.models.scripted import ScriptedModel
 from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import (

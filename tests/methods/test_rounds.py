@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from askance.ask import ask
-from askance.core.errors import KnobError
+from askance.core.errors import ParameterError
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question, Token
 from askance.methods.baselines import FixedLength, FixedSentence
@@ -30,12 +30,12 @@ def run(method, replies, found=(ARNO,), **abilities):
     return result, model, retriever
 
 
-def of_length(**knobs):
-    return FixedLength(**{"wording": BARE, "elicit": False, **knobs})
+def of_length(**parameters):
+    return FixedLength(**{"wording": BARE, "elicit": False, **parameters})
 
 
-def of_sentence(**knobs):
-    return FixedSentence(**{"wording": BARE, "elicit": False, **knobs})
+def of_sentence(**parameters):
+    return FixedSentence(**{"wording": BARE, "elicit": False, **parameters})
 
 
 def endless(text):
@@ -146,7 +146,7 @@ def test_one_token_at_a_time():
 def test_one_token_is_the_least(make):
     result, _, _ = run(make(max_tokens=1), [endless(" one")])
     assert result.answer.text == "one"
-    with pytest.raises(KnobError, match="max_tokens=0"):
+    with pytest.raises(ParameterError, match="max_tokens=0"):
         make(max_tokens=0)
 
 
@@ -155,9 +155,9 @@ def test_passages_stay_until_others_replace_them(make):
     replies = [
         endless(f" {words}") for words in ("One here. Two", "Two there. So", "Then three. So", "Over. So")
     ]
-    knobs = {"every_tokens": 2, "query_last_tokens": 2} if make is of_length else {"max_rounds": 4}
+    parameters = {"every_tokens": 2, "query_last_tokens": 2} if make is of_length else {"max_rounds": 4}
     found = {QUESTION.text: [ARNO], "Two there.": [PO]}
-    _, model, retriever = run(make(passages=1, max_tokens=8, **knobs), replies, found)
+    _, model, retriever = run(make(passages=1, max_tokens=8, **parameters), replies, found)
     assert retriever.queries == [QUESTION.text, "One here.", "Two there.", "Then three."]
     assert ["Arno" in prompt for prompt in model.prompts] == [True, True, False, False]
     assert ["Turin" in prompt for prompt in model.prompts] == [False, False, True, True]

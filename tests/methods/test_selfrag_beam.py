@@ -16,8 +16,8 @@ from tests.methods.reflecting import QUESTION
 class Table(LongForm):
     """Paths whose text is all that counts; what was grown, settled and dropped is kept."""
 
-    def __init__(self, table, scores, bounds, identity, delays, **knobs):
-        super().__init__(Selfrag(form="long", **knobs), QUESTION, None, None)
+    def __init__(self, table, scores, bounds, identity, delays, **parameters):
+        super().__init__(Selfrag(form="long", **parameters), QUESTION, None, None)
         self.table, self.scores, self.bounds, self.delays = table, scores, bounds, delays
         self.identity = lambda path: identity(path.text)
         self.grown, self.settled, self.dropped = [], [], []

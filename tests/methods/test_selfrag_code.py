@@ -6,8 +6,8 @@ import math
 import pytest
 
 from askance.ask import ask
-from askance.core.errors import KnobError, MissingAbility
-from askance.core.knobs import short_repr
+from askance.core.errors import MissingAbility, ParameterError
+from askance.core.parameters import short_repr
 from askance.core.types import Citation, Passage, Question
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
@@ -23,10 +23,10 @@ from askance.methods.selfrag.tokens import (
     UTILITIES,
 )
 from askance.models.scripted import Reply, ScriptedModel
+from askance.registry import make_method
 from askance.reproductions.selfrag import SelfragAuthors
 from askance.reproductions.selfrag_reading import inverted_share
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.registry import make_method
 from tests.methods.reflecting_code import (
     ARNO,
     CLOSED,
@@ -190,17 +190,17 @@ def test_terms_are_switched_off():
     reply = lambda place: judged("The Arno.", 0.5, 0.25)  # noqa: E731
     for method in (code, Selfrag):
         for form in ("short", "long"):
-            knobs = {"mode": "always", "form": form, "use_seqscore": False, "max_segments": 1}
-            ours = run(method(**knobs, use_groundness=False, use_utility=False), reply)[0]
+            parameters = {"mode": "always", "form": form, "use_seqscore": False, "max_segments": 1}
+            ours = run(method(**parameters, use_groundness=False, use_utility=False), reply)[0]
             assert scores(ours)["0.1"] == near(0.5)
-            assert scores(run(method(**knobs, use_utility=False), reply)[0])["0.1"] == near(0.75)
+            assert scores(run(method(**parameters, use_utility=False), reply)[0])["0.1"] == near(0.75)
 
 
 def test_their_script_has_weights_of_its_own_unless_its_function_is_meant():
-    knobs = {"form": "long", "mode": "always", "w_rel": 2, "w_sup": 4, "use_seqscore": False}
+    parameters = {"form": "long", "mode": "always", "w_rel": 2, "w_sup": 4, "use_seqscore": False}
     reply = lambda place: judged("The Arno.", 0.5, 0.25)  # noqa: E731
-    assert scores(run(code(**knobs), reply)[0])["0.1"] == near(0.75)
-    assert scores(run(code(**knobs, fixed_weights=False), reply)[0])["0.1"] == near(2.0)
+    assert scores(run(code(**parameters), reply)[0])["0.1"] == near(0.75)
+    assert scores(run(code(**parameters, fixed_weights=False), reply)[0])["0.1"] == near(2.0)
 
 
 def test_their_scripts_part_instruction_and_question_in_other_ways():
@@ -278,13 +278,13 @@ def test_it_is_a_method_of_its_own_and_a_profile():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "told"),
+    ("parameters", "told"),
     [
-        ({"profile": "code", "path_power": "0.5"}, "knob path_power of method selfrag.*profile=default"),
-        ({"fixed_weights": "no"}, "knob fixed_weights of method selfrag.*profile=code"),
+        ({"profile": "code", "path_power": "0.5"}, "parameter path_power of method selfrag.*profile=default"),
+        ({"fixed_weights": "no"}, "parameter fixed_weights of method selfrag.*profile=code"),
         ({"profile": "paper"}, "profile='paper' of method selfrag: expected one of default, code"),
     ],
 )
-def test_a_knob_of_the_other_profile_is_refused(knobs, told):
-    with pytest.raises(KnobError, match=told):
-        make_method("selfrag", knobs)
+def test_a_parameter_of_the_other_profile_is_refused(parameters, told):
+    with pytest.raises(ParameterError, match=told):
+        make_method("selfrag", parameters)

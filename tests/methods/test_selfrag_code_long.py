@@ -88,8 +88,8 @@ def test_scores_are_multiplied_along_a_path():
 
 def test_utility_weights_and_sequence_do_not_count():
     replies = by({"0.1": judged("Dull.", end=UTILITIES[0]), "0.2": judged("Good.", end=GOOD)})
-    for knobs in ({}, {"w_rel": 0, "w_sup": 9, "w_use": 9, "use_seqscore": True}):
-        result, *_ = run(code(**{**LONG, **knobs}), replies)
+    for parameters in ({}, {"w_rel": 0, "w_sup": 9, "w_use": 9, "use_seqscore": True}):
+        result, *_ = run(code(**{**LONG, **parameters}), replies)
         assert scores(result) == {"0.1": near(1.0), "0.2": near(1.0)}
         assert result.answer.text == "Dull."
     assert run(Selfrag(**{**LONG, "w_use": 0.5}), replies)[0].answer.text == "Good."

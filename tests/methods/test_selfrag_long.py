@@ -118,9 +118,9 @@ def test_a_mean_favours_stopping_early(power, text):
 
 
 @pytest.mark.parametrize(
-    ("knobs", "text"), [({}, "One p."), ({"path_power": 0.5}, "One a. Two. Three. Four.")]
+    ("parameters", "text"), [({}, "One p."), ({"path_power": 0.5}, "One a. Two. Three. Four.")]
 )
-def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does(knobs, text):
+def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does(parameters, text):
     so_far, replies = BARE, {BARE + found(PO): "[Relevant]One p.[Fully supported][Utility:5]"}
     for each in ("One a.", "Two.", "Three.", "Four."):
         told = f"{each}[No support / Contradictory]"
@@ -128,7 +128,7 @@ def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does
         replies[so_far + found(ARNO)] = said(f"[Relevant]{told}{end}", supported(0.05, 0.1, 0.8))
         replies.setdefault(so_far + found(PO), SEARCH)
         so_far = told
-    result, _, _ = run(long(mode="always", w_use=0, **knobs), native(replies))
+    result, _, _ = run(long(mode="always", w_use=0, **parameters), native(replies))
     assert result.answer.text == text
 
 

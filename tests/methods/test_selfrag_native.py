@@ -25,10 +25,10 @@ from askance.methods.selfrag.tokens import (
 )
 from askance.models.hf import load_hf
 from askance.models.scripted import ScriptedModel
+from askance.registry import load_model
 from askance.reproductions.selfrag import SelfragAuthors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.registry import load_model
 from tests.choices import watched_choices
 from tests.methods.micro_language import learnt_model, passage
 from tests.methods.reflecting import cited, tried
@@ -128,8 +128,10 @@ def test_questions_side_by_side_are_answered_as_each_alone(form, random_model):
 def test_a_random_model_gets_through(form, random_model):
     """It writes whatever it likes, tokens in any order among it."""
     for mode, profile in itertools.product(("adaptive", "never", "always"), ("default", "code")):
-        knobs = {"form": form, "mode": mode, "max_tokens": 12, "max_segments": 2, "passages": 2}
-        method = SelfragAuthors(**knobs) if profile == "code" else Selfrag(evidence="keep_all", **knobs)
+        parameters = {"form": form, "mode": mode, "max_tokens": 12, "max_segments": 2, "passages": 2}
+        method = (
+            SelfragAuthors(**parameters) if profile == "code" else Selfrag(evidence="keep_all", **parameters)
+        )
         result = asyncio.run(ask(QUESTIONS[0], method, {"answer": random_model}, ScriptedRetriever(PASSAGES)))
         assert result.trace.committed == result.answer.text
         left = {KEEP_USING} if profile == "code" else set()
@@ -169,7 +171,7 @@ def test_options_are_scored_in_the_ids_that_the_model_would_write(random_model):
             assert random_model.count(whole) == random_model.count(prompt) + each.num_tokens
 
 
-def asked(model, text, passages=(), **knobs):
+def asked(model, text, passages=(), **parameters):
     """The result of a question in the micro-language, and its queries; passages are (thing, colour) pairs."""
     if isinstance(passages, dict):
         found = {query: [passage(*each) for each in pairs] for query, pairs in passages.items()}
@@ -177,7 +179,7 @@ def asked(model, text, passages=(), **knobs):
         found = [passage(*each) for each in passages]
     models = model if isinstance(model, dict) else {"answer": model}
     retriever = ScriptedRetriever(found)
-    result = asyncio.run(ask(Question("q", text), Selfrag(**knobs), models, retriever))
+    result = asyncio.run(ask(Question("q", text), Selfrag(**parameters), models, retriever))
     return result, retriever.queries
 
 
@@ -209,8 +211,10 @@ def test_a_search_that_the_model_does_not_ask_for_is_not_made(form, threshold, s
 
 @pytest.mark.parametrize("form", ["short", "long"])
 def test_hard_decisions_and_constraints(form, speaker):
-    knobs = {"form": form, "threshold": None, "reject_irrelevant": True, "least_utility": 3}
-    result, queries = asked(speaker, "What is the dog like?", [("boat", "red"), ("dog", "green")], **knobs)
+    parameters = {"form": form, "threshold": None, "reject_irrelevant": True, "least_utility": 3}
+    result, queries = asked(
+        speaker, "What is the dog like?", [("boat", "red"), ("dog", "green")], **parameters
+    )
     assert len(queries) == 1
     assert result.answer.text == "The dog is green now."
     assert [each.rejected for each in tried(result).values()] == ["its passage is irrelevant", ""]

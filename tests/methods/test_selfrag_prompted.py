@@ -64,8 +64,8 @@ def plain(replies=ANSWERS, **settings):
     return ScriptedModel(by_ending(replies) if isinstance(replies, dict) else replies, **settings)
 
 
-def selfrag(**knobs):
-    return Selfrag(**{"wording": PLAIN, **knobs})
+def selfrag(**parameters):
+    return Selfrag(**{"wording": PLAIN, **parameters})
 
 
 def test_the_short_form_in_words():
@@ -88,7 +88,7 @@ def test_the_short_form_in_words():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "prompts", "num_searches"),
+    ("parameters", "prompts", "num_searches"),
     [
         ({"mode": "always"}, [WITH_ARNO, WITH_PO], 1),
         ({"mode": "never"}, [CASE], 0),
@@ -96,8 +96,8 @@ def test_the_short_form_in_words():
         ({"threshold": None}, [WITH_ARNO, WITH_PO], 1),
     ],
 )
-def test_modes(knobs, prompts, num_searches):
-    result, shown, queries = run(Judged(selfrag(**knobs), LIKES_ARNO), plain())
+def test_modes(parameters, prompts, num_searches):
+    result, shown, queries = run(Judged(selfrag(**parameters), LIKES_ARNO), plain())
     assert (shown, len(queries)) == (prompts, num_searches)
     assert result.answer.short == ("some river" if prompts == [CASE] else "the Arno")
 

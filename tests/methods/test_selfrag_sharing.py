@@ -165,7 +165,7 @@ class FullSearch(Judged):
         return await self.selfrag.answer_with(writer, question, run)
 
 
-KNOBS = st.fixed_dictionaries(
+PARAMETERS = st.fixed_dictionaries(
     {
         "mode": st.sampled_from(["always", "adaptive"]),
         "beam_width": st.integers(1, 3),
@@ -185,8 +185,8 @@ KNOBS = st.fixed_dictionaries(
 
 
 @settings(max_examples=60, deadline=None)
-@given(KNOBS, st.integers(0, 10**6), st.booleans())
-def test_a_bounded_search_finds_what_the_full_one_does(knobs, seed, coarse):
+@given(PARAMETERS, st.integers(0, 10**6), st.booleans())
+def test_a_bounded_search_finds_what_the_full_one_does(parameters, seed, coarse):
     def share(*about):
         chance = random.Random(repr((seed, about)))
         return chance.choice([0.0, 0.5, 1.0]) if coarse else chance.random()
@@ -205,7 +205,7 @@ def test_a_bounded_search_finds_what_the_full_one_does(knobs, seed, coarse):
         lambda sentence, passage: distribution((FULLY, PARTIALLY, UNSUPPORTED), sentence, passage),
         lambda answer: distribution(UTILITIES, answer),
     )
-    method = Selfrag(form="long", max_tokens=8, wording=PLAIN, elicit=False, **knobs)
+    method = Selfrag(form="long", max_tokens=8, wording=PLAIN, elicit=False, **parameters)
     full = asked(FullSearch(method, scorer), ScriptedModel(reply), PASSAGES[:4])
     bounded = asked(Judged(method, scorer), ScriptedModel(reply), PASSAGES[:4])
     assert bounded.answer == full.answer

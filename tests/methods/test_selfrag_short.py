@@ -2,7 +2,7 @@
 
 import pytest
 
-from askance.core.errors import KnobError
+from askance.core.errors import ParameterError
 from askance.core.types import Demo, Question
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
@@ -72,7 +72,7 @@ def test_an_answer_for_each_passage_and_the_best_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "slow"),
+    ("parameters", "slow"),
     [
         ({}, {}),
         ({"use_seqscore": False}, {"use": 0}),
@@ -81,8 +81,8 @@ def test_an_answer_for_each_passage_and_the_best_is_taken():
         ({"w_sup": 0}, {"sup": 0}),
     ],
 )
-def test_scores_are_those_of_a_slow_sum(knobs, slow):
-    result, _, _ = run(Selfrag(**knobs), native(REPLIES))
+def test_scores_are_those_of_a_slow_sum(parameters, slow):
+    result, _, _ = run(Selfrag(**parameters), native(REPLIES))
     nodes = tried(result)
     assert nodes["0.1"].numbers["score"] == near(slow_score(GOOD, **slow))
     assert nodes["0.2"].numbers["score"] == near(slow_score(POOR, **slow))
@@ -206,13 +206,13 @@ def test_of_equal_answers_that_of_the_best_passage(open_dedupe, passage):
     assert result.answer.citations[0].passage.id == passage
 
 
-def vote(options, *answers, **knobs):
+def vote(options, *answers, **parameters):
     """The option chosen of (share of relevance, text) for each passage."""
     endings = (IN_ARNO, IN_PO, IN_TIBER)
     replies = {ending: relevant(*answer) for ending, answer in zip(endings, answers, strict=False)}
     passages = (ARNO, PO, TIBER)[: len(answers)]
     question = options if isinstance(options, Question) else choice(*options)
-    result, _, _ = run(Selfrag(**RELEVANCE_ALONE | knobs), native(replies), passages, question)
+    result, _, _ = run(Selfrag(**RELEVANCE_ALONE | parameters), native(replies), passages, question)
     return result.answer.short
 
 
@@ -387,22 +387,22 @@ USELESS = relevant(0.99, "The Po.[Fully supported][Utility:3]")
 
 
 @pytest.mark.parametrize(
-    ("knobs", "best", "why"),
+    ("parameters", "best", "why"),
     [
         ({"reject_unsupported": True}, CONTRADICTS, "its passage does not support it"),
         ({"reject_irrelevant": True}, IRRELEVANT_ONE, "its passage is irrelevant"),
         ({"least_utility": 4}, USELESS, "its utility is 3, less than 4"),
     ],
 )
-def test_hard_constraints(knobs, best, why):
+def test_hard_constraints(parameters, best, why):
     good = said("[Relevant]The Arno.[Partially supported][Utility:4]", sureness=0.5)
     replies = {IN_ARNO: good, IN_PO: best, NO_SEARCH: "A river."}
     words_alone = {"mode": "always", "w_rel": 0, "w_sup": 0, "w_use": 0}
     assert run(Selfrag(**words_alone), native(replies))[0].answer.text == "The Po."
-    result, _, _ = run(Selfrag(**words_alone, **knobs), native(replies))
+    result, _, _ = run(Selfrag(**words_alone, **parameters), native(replies))
     assert result.answer.text == "The Arno."
     assert [each.rejected for each in tried(result).values()] == ["", why]
-    result, prompts, _ = run(Selfrag(**words_alone, **knobs), native(replies), (PO,))
+    result, prompts, _ = run(Selfrag(**words_alone, **parameters), native(replies), (PO,))
     assert (result.answer.text, result.answer.citations) == ("A river.", ())
     assert prompts[-1] == BARE + NO_SEARCH
     assert result.trace.decisions[-1].why == "every answer with a passage was rejected"
@@ -460,8 +460,8 @@ def test_support_and_utility_are_those_that_come_first():
     assert UNSUPPORTED in tried(result)["0.1"].distributions["support"]
 
 
-def test_knobs_are_checked():
-    with pytest.raises(KnobError, match=r"least_utility=6"):
+def test_parameters_are_checked():
+    with pytest.raises(ParameterError, match=r"least_utility=6"):
         Selfrag(least_utility=6)
-    with pytest.raises(KnobError, match=r"threshold=1\.5"):
+    with pytest.raises(ParameterError, match=r"threshold=1\.5"):
         Selfrag(threshold=1.5)

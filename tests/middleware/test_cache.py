@@ -7,8 +7,8 @@ import pytest
 
 from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Hit, Passage, Raw, Sampling, Span, Want
-from askance.models.scripted import ScriptedModel
 from askance.middleware.cache import CachedModel, CachedRetriever, Store
+from askance.models.scripted import ScriptedModel
 from askance.text.answers import SentenceEnd
 
 ALL = Want(logprob=True, top_logprobs=2, entropy=True, token_probs=("the",), attention="heads")

@@ -6,9 +6,9 @@ import pytest
 
 from askance.core.errors import InputError, ModelFailure, ModelUnavailable
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
+from askance.middleware.retry import Patience, RetryingModel
 from askance.models.openai.options import read_options
 from askance.models.scripted import ScriptedModel
-from askance.middleware.retry import Patience, RetryingModel
 
 QUICK = Patience(attempts=3, first_seconds=0.0)
 PROMPT = Raw((Span("one"),))

@@ -1,14 +1,14 @@
 import asyncio
 
 import pytest
+from tests.tolerances import near
 
 from askance.core.errors import InputError, ModelFailure, PromptTooLong, RetrieverFailure
 from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace
 from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.middleware.session import Session, SessionModel, SessionRetriever
-from tests.tolerances import near
 
 PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
 

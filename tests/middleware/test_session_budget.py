@@ -6,12 +6,12 @@ import time
 import numpy as np
 import pytest
 
-from askance.core.errors import KnobError, LimitReached, ModelFailure
+from askance.core.errors import LimitReached, ModelFailure, ParameterError
 from askance.core.trace import Trace
 from askance.core.types import Attention, GenerateRequest, Raw, Sampling, Span
+from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
 
 PROMPT = Raw((Span("one two three four"),))
 
@@ -129,7 +129,7 @@ def test_a_time_out_of_the_call_itself_stays_one():
 
 @pytest.mark.parametrize("budget", [{"tokens": 0}, {"calls": -1}, {"seconds": float("nan")}])
 def test_a_budget_out_of_range(budget):
-    with pytest.raises(KnobError, match=r"of the budget: expected [\d.]+ or more"):
+    with pytest.raises(ParameterError, match=r"of the budget: expected [\d.]+ or more"):
         Budget(**budget)
 
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from tests.contracts.entailment_contract import EntailmentContract
 
-from askance.core.errors import KnobError, ModelSpecError, UnknownName
+from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.models.registry import load_entailment
 from askance.models.scripted import ScriptedEntailment
 
@@ -82,7 +82,7 @@ def test_not_entailment_is_another_label(tmp_path):
         ("hf:", ModelSpecError, "names no model"),
         ("hf:/nowhere/at/all", ModelSpecError, "does not exist: check the path"),
         ("hf:x?adapter=y", UnknownName, "unknown entailment option 'adapter'"),
-        ("hf:x?dtype=int3", KnobError, "dtype='int3'"),
+        ("hf:x?dtype=int3", ParameterError, "dtype='int3'"),
         ("hg:x", UnknownName, "unknown model 'hg:x'"),
         ("scripted:file", ModelSpecError, "'scripted:file' judges no entailment"),
     ],

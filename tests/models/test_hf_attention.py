@@ -7,9 +7,9 @@ import torch
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near
 
+from askance.inference.batch import Batch
 from askance.models.hf.attention import ATTENTION_NAME
 from askance.models.hf.network import Network
-from askance.inference.batch import Batch
 
 SLIDING = {"sliding_window": 4}
 MOE = {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}

@@ -13,11 +13,11 @@ from tests.contracts.model_contract import KeepOf, computed, run
 from tests.models.tiny import byte_level_tokenizer, tiny_module
 from tests.tolerances import assert_near, near
 
-from askance.core.errors import InputError, KnobError, ModelFailure, PromptTooLong
+from askance.core.errors import InputError, ModelFailure, ParameterError, PromptTooLong
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
+from askance.inference.decoding import Chooser, check_sampling
 from askance.models.hf import HfModel, load_hf
 from askance.models.hf.network import rows_of
-from askance.inference.decoding import Chooser, check_sampling
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
@@ -361,12 +361,12 @@ BAD = (
 
 @pytest.mark.parametrize("options", BAD)
 def test_sampling_out_of_range(options):
-    with pytest.raises(KnobError):
+    with pytest.raises(ParameterError):
         check_sampling(Sampling(1, **options), 1)
 
 
 def test_no_samples():
-    with pytest.raises(KnobError, match="n=0"):
+    with pytest.raises(ParameterError, match="n=0"):
         check_sampling(Sampling(1), 0)
 
 

@@ -12,7 +12,7 @@ import torch
 from huggingface_hub import constants
 from tests.models.tiny import make_tokenizer_panic, save_tiny_gguf, tiny_module
 
-from askance.core.errors import KnobError, ModelSpecError
+from askance.core.errors import ModelSpecError, ParameterError
 from askance.core.installing import install_line
 from askance.models.hf import load_hf
 from askance.models.hf.load import load_parts
@@ -103,7 +103,7 @@ def test_a_broken_gguf_file(tmp_path):
 def test_an_unknown_device_or_precision(llama_folder):
     with pytest.raises(ModelSpecError, match="device 'banana'"):
         load_hf(str(llama_folder), device="banana")
-    with pytest.raises(KnobError, match="dtype='int3'"):
+    with pytest.raises(ParameterError, match="dtype='int3'"):
         load_hf(str(llama_folder), dtype="int3")
 
 

@@ -6,8 +6,8 @@ from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near
 from torch import nn
 
-from askance.models.hf.network import Network
 from askance.inference.backend import Feed
+from askance.models.hf.network import Network
 
 BEGINNINGS = (9, 30, 4)
 NUM_STEPS = 3

@@ -11,10 +11,10 @@ from tests.models.tiny import (
 
 from askance.core.errors import InputError
 from askance.core.types import Chat, Span, Turn
+from askance.inference.vocabulary import Vocabulary
 from askance.models.local import chat_template
 from askance.models.local.chat_template import ChatTemplate
 from askance.models.local.encoding import Encoding
-from askance.inference.vocabulary import Vocabulary
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},

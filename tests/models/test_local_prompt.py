@@ -10,8 +10,8 @@ from tests.models.tiny import byte_level_tokenizer, hostile_alphabet, sentencepi
 
 from askance.core.errors import InputError, MissingAbility
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
-from askance.models.local.encoding import Encoding
 from askance.inference.vocabulary import Vocabulary
+from askance.models.local.encoding import Encoding
 
 TOKENIZERS = {"sentencepiece": sentencepiece_tokenizer(), "byte level": byte_level_tokenizer()}
 VOCABULARIES = {

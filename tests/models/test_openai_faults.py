@@ -12,8 +12,8 @@ from askance.core.errors import (
     RequestRefused,
 )
 from askance.core.types import Want
-from askance.models.scripted import ScriptedModel
 from askance.middleware.retry import Patience, RetryingModel
+from askance.models.scripted import ScriptedModel
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_a_count_that_is_a_lie_is_made_here(server, tmp_path):
         server.faults.append(Fault(events=[event(" Bonn.", finish="stop"), ending(prompt_tokens=lie)]))
     model = model_of(server, "completions=1&chat=0")
     for number in range(3):
-        result = wire.Engine(ClosedBook(), {"answer": model}).ask(Question(str(number), "Where?"))
+        result = registry.Engine(ClosedBook(), {"answer": model}).ask(Question(str(number), "Where?"))
         generated = next(each for each in result.trace.events if each.type == "generate")
         assert 0 < generated.prompt_tokens <= result.usage.prompt_tokens < 10_000
         write_trace(result.trace, tmp_path / "trace.jsonl")

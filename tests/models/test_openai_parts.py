@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tolerances import near, tolerance
 
-from askance.core.errors import KnobError, ModelSpecError, UnknownName
+from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.core.types import Span, untrusted
 from askance.models.openai import texts
 from askance.models.openai.events import Entry, Unusable, read_event
@@ -263,11 +263,11 @@ def test_nothing_is_assumed_of_a_server():
     ("options", "error", "told"),
     [
         ({"server": "vlm"}, UnknownName, "did you mean 'vllm'"),
-        ({"top_logprobs": "many"}, KnobError, "expected int"),
-        ({"top_logprobs": "-1"}, KnobError, "0 or more"),
-        ({"score": "1", "completions": "1"}, KnobError, "needs chat=0 and completions=1"),
-        ({"score": "1"}, KnobError, "needs chat=0 and completions=1"),
-        ({"chat": "0"}, KnobError, "at least one endpoint"),
+        ({"top_logprobs": "many"}, ParameterError, "expected int"),
+        ({"top_logprobs": "-1"}, ParameterError, "0 or more"),
+        ({"score": "1", "completions": "1"}, ParameterError, "needs chat=0 and completions=1"),
+        ({"score": "1"}, ParameterError, "needs chat=0 and completions=1"),
+        ({"chat": "0"}, ParameterError, "at least one endpoint"),
     ],
 )
 def test_options_that_can_not_be_used(options, error, told):

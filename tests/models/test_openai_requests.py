@@ -12,19 +12,19 @@ from tests.models.served import ALL, CHAT, KEY, RAW, model_of, write
 
 from askance.core.errors import (
     InputError,
-    KnobError,
     LimitReached,
     MissingAbility,
     ModelSpecError,
+    ParameterError,
     PromptTooLong,
     RequestRefused,
 )
 from askance.core.notes import noted
 from askance.core.trace import Trace
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Want, untrusted
-from askance.models.scripted import ScriptedModel
 from askance.middleware.cache import CachedModel, Store
 from askance.middleware.session import Budget, Session, SessionModel
+from askance.models.scripted import ScriptedModel
 from askance.registry import load_model
 
 
@@ -255,7 +255,7 @@ def test_attention_is_not_for_servers(server):
 
 
 def test_values_out_of_range(server):
-    with pytest.raises(KnobError, match="top_p=2"):
+    with pytest.raises(ParameterError, match="top_p=2"):
         write(model_of(server), top_p=2)
 
 

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.methods.bridge import QUESTION, WHERE, model, run
 
-from askance.core.errors import InputError, KnobError, PromptsError, UnknownName
+from askance.core.errors import InputError, ParameterError, PromptsError, UnknownName
 from askance.core.types import Demo
-from askance.methods.airrag.knobs import DIRECT, Actions
 from askance.methods.airrag.method import Airrag, AirragLite
-from askance.methods.airrag.prompts import Prompts
+from askance.methods.airrag.parameters import DIRECT, Actions
 from askance.methods.airrag.prompt_template import OWN, READER, AirragWording
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.blender import Blender
-from askance.registry import make_method, own_prompts, ready_method
 from askance.prompts import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts, toml_of
+from askance.registry import make_method, own_prompts, ready_method
 
 PACKAGED_READER = "airrag-reader-eaea6135"
 """The words that the packaged adapter was trained on: with others it must be trained again."""
@@ -120,11 +120,11 @@ def test_blenders_last_call_has_the_words_of_its_own_set(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("knob", "key", "plans", "turns"),
+    ("parameter", "key", "plans", "turns"),
     [(None, "", 2, 1), (1, "", 1, 1), (0, "", 0, 0), (None, "examples = 1", 1, 1), (2, "examples = 0", 2, 1)],
 )
-def test_the_examples_of_a_file_are_shown_unless_told_otherwise(tmp_path, knob, key, plans, turns):
-    method = Airrag(prompts=open_airrag_wording(written(tmp_path, key + MINE)), examples=knob)
+def test_the_examples_of_a_file_are_shown_unless_told_otherwise(tmp_path, parameter, key, plans, turns):
+    method = Airrag(prompts=open_airrag_wording(written(tmp_path, key + MINE)), examples=parameter)
     shown = Prompts(model(capabilities={"raw"}), QUESTION, method.prompts, method.num_examples)
     assert num_examples(shown.say()) == plans
     assert num_examples(shown.qt((), "")) == turns
@@ -137,7 +137,7 @@ def num_examples(prompt):
 
 
 def test_more_examples_than_there_are():
-    with pytest.raises(KnobError, match="examples=4 of method airrag: airrag has 3"):
+    with pytest.raises(ParameterError, match="examples=4 of method airrag: airrag has 3"):
         Airrag(examples=4)
 
 
@@ -182,7 +182,7 @@ def test_names_that_stand_for_nothing(tmp_path):
 def test_the_option_for_prompts_reaches_the_method_and_its_members(tmp_path):
     path = written(tmp_path, MINE)
     assert ready_method("airrag", {}, "", prompts=path).prompts.say == "Plan it."
-    with pytest.raises(InputError, match="--prompts and the knob prompts both name the prompts"):
+    with pytest.raises(InputError, match="--prompts and the parameter prompts both name the prompts"):
         ready_method("airrag", {"prompts": "airrag"}, "", prompts=path)
     made = dict(ready_method("blender", {"airrag.prompts": str(path)}, "").methods.named)
     assert (made["airrag"].prompts.say, made["airrag_lite"].prompts) == ("Plan it.", OWN)

@@ -4,8 +4,8 @@ import pytest
 
 from askance.core.errors import PromptsError, UnknownName
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
-from askance.registry import make_method
 from askance.prompts import open_instructions
+from askance.registry import make_method
 
 
 def written(tmp_path, text):

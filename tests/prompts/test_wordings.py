@@ -14,10 +14,10 @@ from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo, Passage, Question
 from askance.methods.common.prompts import OWN, Wording
 from askance.models.scripted import ScriptedModel
+from askance.prompts import WORDINGS, open_wording, toml_of
 from askance.reproductions.baselines import ClosedBookAuthors, SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import awaits_answer, short_answer
-from askance.prompts import WORDINGS, open_wording, toml_of
 
 EXAMPLES = {
     "own": 4,

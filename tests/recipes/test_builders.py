@@ -11,8 +11,8 @@ from recipes.reader.splitting import following_up, splitting, summing_up
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Grounds, Step, Triple
-from askance.methods.airrag.prompts import Prompts, parse_queries
 from askance.methods.airrag.prompt_template import READER, REFUSAL
+from askance.methods.airrag.prompts import Prompts, parse_queries
 from askance.methods.common.labels import label_options
 from askance.methods.common.prompts import PLAIN, answer_prompt
 from askance.methods.selfrag.judging import LABELS
@@ -26,7 +26,7 @@ from askance.training.reader.reading import (
     shown,
     to_the_end,
 )
-from tests.train.reader.lessons import (
+from tests.training.reader.lessons import (
     ARGON,
     BOTH,
     DWAN,
@@ -39,7 +39,7 @@ from tests.train.reader.lessons import (
     supporting,
     text_of,
 )
-from tests.train.reader.lessons import FILM as PLAIN_FILM
+from tests.training.reader.lessons import FILM as PLAIN_FILM
 
 FILM = worded(PLAIN_FILM)
 WHOLE = (

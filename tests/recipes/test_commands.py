@@ -38,7 +38,7 @@ def test_the_recipe_takes_the_options_of_the_command_and_its_own_shares(qwen_fol
     assert " steps; " in told.stdout
     told = called("recipes.reader", *words, "--set", "juding=2", "--out", tmp_path / "r")
     assert (told.returncode, told.stdout) == (2, "")
-    assert "unknown knob 'juding' of python -m recipes.reader: did you mean 'judging'?" in " ".join(
+    assert "unknown parameter 'juding' of python -m recipes.reader: did you mean 'judging'?" in " ".join(
         told.stderr.split()
     )
 

@@ -8,7 +8,7 @@ from recipes.reader.relations import comparison, conclusions
 
 from askance.evaluation.datasets.grounds import Grounds, Triple
 from askance.training.reader.reading import reasoning
-from tests.train.reader.lessons import FILM
+from tests.training.reader.lessons import FILM
 
 HEIDI, FURY = Triple("Heidi (film)", "director", "Allan Dwan"), Triple("Fury", "director", "Fritz Lang")
 DWAN, LANG = (

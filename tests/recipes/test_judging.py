@@ -10,7 +10,7 @@ from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
 from askance.methods.selfrag.judging import judgement_prompt
 from askance.training.reader.passages import Showing
 from tests.recipes.test_builders import FILM, WHOLE, many
-from tests.train.reader.lessons import (
+from tests.training.reader.lessons import (
     ARGON,
     BOTH,
     HEIDI,

@@ -10,7 +10,7 @@ from askance.core.errors import InputError
 from askance.core.types import Question, Raw
 from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
 from askance.training.reader.mixture import mixture
-from tests.train.reader.lessons import (
+from tests.training.reader.lessons import (
     ARGON,
     BOTH,
     FILM,

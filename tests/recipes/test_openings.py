@@ -7,7 +7,7 @@ from recipes.reader.composing import comparisons
 from recipes.reader.openings import opened, opening_facts
 
 from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
-from tests.train.reader.lessons import FILM, PISA
+from tests.training.reader.lessons import FILM, PISA
 
 
 @pytest.mark.parametrize(

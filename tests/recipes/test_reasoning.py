@@ -10,7 +10,7 @@ from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
 from askance.training.reader.reading import reasoning
-from tests.train.reader.lessons import ARGON, FILM, TOWER
+from tests.training.reader.lessons import ARGON, FILM, TOWER
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ from tests.retrieval.vectors import CountingEncoder
 
 from askance.core.errors import BadIndex
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval import build, draft, ledger, lexical, store, vectors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
+from askance.retrieval.index import build, draft, ledger, lexical, store, vectors
 
 OLD = [("a", "old river"), ("b", "old town"), ("c", "old bridge"), ("e", "old mill")]
 NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower"), ("e", "new mill")]

@@ -15,10 +15,10 @@ from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFai
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
-from askance.retrieval.index.build import build_index
 from askance.retrieval.dense import HybridRetriever, open_dense, open_hybrid
-from askance.retrieval.scripted import ScriptedRetriever
+from askance.retrieval.index.build import build_index
 from askance.retrieval.index.store import VECTORS, generation_folder
+from askance.retrieval.scripted import ScriptedRetriever
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from tests.retrieval.conftest import rows_file, snapshot
 
 from askance.core.errors import BadIndex
-from askance.retrieval import draft as draft_module
+from askance.retrieval.index import draft as draft_module
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.draft import open_draft
 from askance.retrieval.index.lexical import Analysis
@@ -26,7 +26,7 @@ NUM_ROWS = 1500
 BUILD = """
 import sys
 from pathlib import Path
-from askance.retrieval import build, draft, ledger, lexical, store
+from askance.retrieval.index import build, draft, ledger, lexical, store
 build.CHECKPOINT_PASSAGES = int(sys.argv[3])
 """
 BUILD_AND_SAY = (

@@ -12,15 +12,15 @@ from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vec
 
 from askance.core.errors import BadIndex, ModelFailure
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval.index.build import build_index
 from askance.retrieval.dense import open_dense
+from askance.retrieval.index.build import build_index
 from askance.retrieval.index.store import open_store
 
 BUILD = """
 import sys
 from pathlib import Path
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval import build, draft, ledger, lexical, vectors
+from askance.retrieval.index import build, draft, ledger, lexical, vectors
 build.CHECKPOINT_VECTORS = int(sys.argv[3])
 build._PASSAGES_AT_ONCE = 100
 """

@@ -16,8 +16,8 @@ from tests.retrieval.conftest import snapshot
 from askance.core.errors import AskanceError, BadIndex, RetrieverFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
-from askance.retrieval.index.build import build_index
 from askance.retrieval.dense import open_dense
+from askance.retrieval.index.build import build_index
 from askance.retrieval.index.lexical import Analysis
 from askance.retrieval.index.store import SCHEMA_VERSION, open_store
 
@@ -46,19 +46,13 @@ def test_the_manifest_says_what_the_index_holds(index):
 
 
 def test_a_missing_folder(tmp_path):
-    with pytest.raises(
-        BadIndex,
-        match=r"nowhere can't be .* holds no index \(.*No such file .*: name the folder",
-    ):
+    with pytest.raises(BadIndex, match=r"nowhere does not exist: name the folder"):
         open_store(tmp_path / "nowhere")
 
 
 def test_a_file(tmp_path):
     (tmp_path / "index").write_text("x")
-    with pytest.raises(
-        BadIndex,
-        match=r"index can't be .* holds no index \(.*Not a directory\): name the folder",
-    ):
+    with pytest.raises(BadIndex, match="is a file"):
         open_store(tmp_path / "index")
 
 
@@ -214,7 +208,7 @@ def test_what_may_not_be_read_is_told_and_is_nothing_to_delete(shared, name):
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO, errno.ENOSPC])
 def test_an_error_of_the_system_is_no_damage(index, monkeypatch, tmp_path, number):
-    from askance.retrieval import draft, lexical
+    from askance.retrieval.index import draft, lexical
 
     def fails(*given, **named):
         raise OSError(number, os.strerror(number))
@@ -269,6 +263,8 @@ def run(script):
 
 
 def test_reading_documents_imports_no_package_that_it_does_not_need():
-    modules = "askance.retrieval.index.passages, askance.retrieval.index.documents, askance.retrieval.scripted"
+    modules = (
+        "askance.retrieval.index.passages, askance.retrieval.index.documents, askance.retrieval.scripted"
+    )
     names = "{'tantivy', 'pypdfium2', 'trafilatura', 'lxml'}"
     assert run(f"import sys, {modules}; print({names} & set(sys.modules))").stdout == "set()\n"

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from askance.core.trace import Answered, Asked, Drafted, Searched, Trace, WordSignal
 from askance.core.types import Answer, Hit, Passage, Usage
-from askance.methods.airrag.knobs import FULL as AIRRAG_ACTIONS
+from askance.methods.airrag.parameters import FULL as AIRRAG_ACTIONS
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_reading import DraginPaper
 from askance.methods.selfrag.method import Selfrag

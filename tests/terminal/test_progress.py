@@ -20,7 +20,7 @@ from askance.terminal.progress import (
     standing_lines,
     training_line,
 )
-from tests.eval.hand_made import record
+from tests.evaluation.hand_made import record
 
 
 def standing(*scores, metrics=("exact_match", "f1", "yes_no_accuracy"), **fields):

@@ -6,14 +6,14 @@ import re
 import pytest
 
 from askance.ask import ask
-from askance.core.errors import InputError, KnobError, MissingExtra, ModelSpecError, UnknownName
+from askance.core.errors import InputError, MissingExtra, ModelSpecError, ParameterError, UnknownName
 from askance.core.installing import install_line
 from askance.core.types import Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
+from askance.registry import METHODS, load_linguistics, make_method, method_class
 from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
-from askance.registry import METHODS, load_linguistics, make_method, method_class
 
 TEXT = " Jo Smith saw two old boats.  They sank near Bonn \n"
 TAGS = [
@@ -62,7 +62,7 @@ def test_what_a_pipeline_finds(pipeline):
     assert repr(found) != spec
 
 
-def test_a_method_reads_with_the_pipeline_that_its_knob_names(pipeline):
+def test_a_method_reads_with_the_pipeline_that_its_parameter_names(pipeline):
     spec = pipeline("sentencizer", "entity_ruler")
     method = make_method("flare_entity", {"linguistics": spec, "threshold": "0.5"})
     doubtful = Reply(" Ann met Jo Smith. So it was.", {"Ann": 0.1, "Jo": 0.1, "Smith": 0.1})
@@ -114,12 +114,12 @@ def test_linguistics_by_name(name):
     assert make_method(name, {"linguistics": OWN}).linguistics is OWN
     with pytest.raises(UnknownName, match="did you mean 'spacy'"):
         make_method(name, {"linguistics": "spcy:en_core_web_sm"})
-    with pytest.raises(KnobError, match="takes no name"):
+    with pytest.raises(ParameterError, match="takes no name"):
         make_method(name, {"linguistics": "own:english"})
     with pytest.raises(ModelSpecError, match="names no pipeline"):
         make_method(name, {"linguistics": "spacy:"})
 
 
-def test_a_method_without_the_knob_says_so_first():
-    with pytest.raises(UnknownName, match="unknown knob 'linguistics'"):
+def test_a_method_without_the_parameter_says_so_first():
+    with pytest.raises(UnknownName, match="unknown parameter 'linguistics'"):
         make_method("flare", {"linguistics": "spacy:"})

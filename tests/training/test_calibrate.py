@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import Engine
-from askance.core.errors import AskanceError, InputError, KnobError, MissingAbility, UnknownName
+from askance.core.errors import AskanceError, InputError, MissingAbility, ParameterError, UnknownName
 from askance.core.types import Passage, Question
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
+from askance.registry import make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.training.calibration.bracket import Aim, Tried, next_value
 from askance.training.calibration.calibrate import calibrate, calibrated_methods
 from askance.training.calibration.trials import Trials
-from askance.registry import make_method
 
 PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
 QUESTIONS = [Question(str(p), "Where is it?") for p in PROBABILITIES]
@@ -47,7 +47,7 @@ def run(method, settings, wanted, questions=QUESTIONS, script=reply, seed=0, **o
 def test_a_threshold_that_more_probable_tokens_must_pass(wanted, low, high):
     found = run("flare", FLARE, wanted)
     assert low <= found.value < high
-    assert found.knob == "search_below"
+    assert found.parameter == "search_below"
     assert f"search_below={found.value}" in found.method
     assert len(found.table) <= 7
     assert found.interval[0] <= found.value <= found.interval[1]
@@ -81,11 +81,11 @@ def test_few_trials_are_near_already():
     assert 0.4 < found.value < 0.6
 
 
-def test_another_knob_whose_direction_is_not_known():
-    found = run("flare", {**FLARE, "mask_below": 0.0}, 0.4, knob="search_below")
+def test_another_parameter_whose_direction_is_not_known():
+    found = run("flare", {**FLARE, "mask_below": 0.0}, 0.4, parameter="search_below")
     assert 0.35 <= found.value < 0.45
-    none_masked = run("flare", {**FLARE, "search_below": 1.0}, 1.0, knob="mask_below")
-    assert none_masked.knob == "mask_below"
+    none_masked = run("flare", {**FLARE, "search_below": 1.0}, 1.0, parameter="mask_below")
+    assert none_masked.parameter == "mask_below"
     assert 0.975 <= none_masked.value <= 1.005, "from there on no word is left for a query"
 
 
@@ -230,11 +230,11 @@ def test_the_share_that_self_rag_searches_at_is_calibrated():
 @pytest.mark.parametrize(
     ("method", "options", "error", "expected"),
     [
-        ("single", {}, InputError, r"single has no knob.*flare \(search_below\)"),
+        ("single", {}, InputError, r"single has no parameter.*flare \(search_below\)"),
         ("flair", {}, UnknownName, "did you mean 'flare'"),
-        ("flare", {"knob": "search_belo"}, UnknownName, "did you mean 'search_below'"),
-        ("flare", {"knob": "passages"}, InputError, "takes int"),
-        ("flare", {"settings": {"search_below": "7"}}, KnobError, "from 0 to 1"),
+        ("flare", {"parameter": "search_belo"}, UnknownName, "did you mean 'search_below'"),
+        ("flare", {"parameter": "passages"}, InputError, "takes int"),
+        ("flare", {"settings": {"search_below": "7"}}, ParameterError, "from 0 to 1"),
         ("selfrag", {"settings": {"threshold": "none"}}, InputError, "threshold=none"),
         ("flare", {"wanted": -1}, InputError, "searches a question: -1"),
         ("flare", {"wanted": float("nan")}, InputError, "searches a question: nan"),

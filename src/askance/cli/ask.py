@@ -22,8 +22,8 @@ from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.loaders import check_has_index, check_is_used, encoder_to_build_with
-from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
 from askance.sample import CORPUS, SAMPLE
+from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
 from askance.terminal.console import err, out, plain_table, tell
 from askance.terminal.live_view import LiveView
 from askance.terminal.progress import IndexProgress

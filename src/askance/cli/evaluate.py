@@ -14,16 +14,16 @@ from askance.config import EngineConfig
 from askance.config_sources import Sourced
 from askance.core.errors import AskanceError, InputError
 from askance.core.strict_json import json_line
-from askance.evaluation.run.experiment import Cell, look_up
-from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
-from askance.evaluation.run.runner import Terms
-from askance.evaluation.run.runner import evaluate as run_cell
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import Judge, Judged, check_can_be_judged, judge_run
 from askance.evaluation.metrics import DEFAULT_METRICS
+from askance.evaluation.run.experiment import Cell, look_up
+from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
 from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
+from askance.evaluation.run.runner import Terms
+from askance.evaluation.run.runner import evaluate as run_cell
 from askance.evaluation.statistics.summaries import Costs, reading_told, summarise
 from askance.loaders import load_models
 from askance.models.registry import load_entailment, suits_in_flight

@@ -14,7 +14,7 @@ from rich.text import Text
 from askance.cli.options import JsonFlag
 from askance.core.errors import InputError
 from askance.core.extensions import known_names, packages_of_plugins, passed_over
-from askance.core.knobs import describe_type, knob_range, name_of
+from askance.core.parameters import describe_type, name_of, parameter_range
 from askance.core.ports import Method, Needs
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import DATASETS, Dataset, Example, read_dataset
@@ -23,10 +23,10 @@ from askance.loaders import RETRIEVERS
 from askance.models.checking import Report, check
 from askance.models.registry import MODEL_KINDS
 from askance.presets import shipped
+from askance.prompts import AIRRAG_WORDINGS, WORDINGS, open_airrag_wording, open_wording, shown_prompts
+from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method
 from askance.terminal.console import Row, err, out, plain_table, tell
 from askance.text.printable import printable, printable_record
-from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method
-from askance.prompts import AIRRAG_WORDINGS, WORDINGS, open_airrag_wording, open_wording, shown_prompts
 
 CONTINUES, ATTENTION = "continuation", "attention"
 NEEDS = {
@@ -56,13 +56,13 @@ def methods(
     name: Annotated[str | None, typer.Argument()] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """List the methods: when each searches, and what it needs. With NAME: its knobs, paper and page.
+    """List the methods: when each searches, and what it needs. With NAME: its parameters, paper and page.
 
     NAME may be that of a plug-in, or module:Class.
 
     Args:
-        name: A method to show with all its knobs.
-        as_json: Print the names or, with NAME, the JSON Schema of its knobs.
+        name: A method to show with all its parameters.
+        as_json: Print the names or, with NAME, the JSON Schema of its parameters.
 
     Examples:
         askance methods
@@ -70,7 +70,7 @@ def methods(
     """
     known_methods = known_names("methods", METHODS)
     if as_json:
-        print(json_line({"methods": known_methods} if name is None else knob_schema(plain_method(name))))
+        print(json_line({"methods": known_methods} if name is None else parameter_schema(plain_method(name))))
     elif name is not None:
         _show_method(name)
     else:
@@ -93,7 +93,7 @@ def _list_methods(known_methods: Iterable[str]) -> None:
     told += [
         f"Further readings, each a profile of the method it is named after: {', '.join(READINGS)}.",
         f"All but {', '.join(bare)} search: they need an index.",
-        "One with its knobs: askance methods NAME",
+        "One with its parameters: askance methods NAME",
     ]
     out.print(Text("\n".join(("", *told)), style="dim"))
 
@@ -111,9 +111,9 @@ def _show_method(name: str) -> None:
     }
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
     out.print(plain_table((), [(fact, value) for fact, value in rows.items() if value]))
-    out.print(Text("\nknobs, each set by --set knob=value", style="bold"))
-    headings = ("knob", "default", "meaning, and its values")
-    out.print(plain_table(headings, _knob_rows(type(method)), style="dim"))
+    out.print(Text("\nparameters, each set by --set parameter=value", style="bold"))
+    headings = ("parameter", "default", "meaning, and its values")
+    out.print(plain_table(headings, _parameter_rows(type(method)), style="dim"))
 
 
 def told_of(method: object, name: str) -> str:
@@ -121,39 +121,41 @@ def told_of(method: object, name: str) -> str:
     return str(getattr(method, name, ""))
 
 
-def knob_schema(method: Method) -> dict[str, Any]:
-    """The JSON Schema of a method's knobs; one that is a record is written as text, by its name."""
+def parameter_schema(method: Method) -> dict[str, Any]:
+    """The JSON Schema of a method's parameters; one that is a record is written as text, by its name."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name_of(type(method)),
         "type": "object",
-        "properties": {field.name: _knob_schema(field, hint) for field, hint in _knobs(type(method))},
+        "properties": {
+            field.name: _parameter_schema(field, hint) for field, hint in _parameters(type(method))
+        },
         "additionalProperties": False,
     }
 
 
-def _knob_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
+def _parameter_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
     from pydantic import TypeAdapter
 
     is_record, default = dataclasses.is_dataclass(hint), field.default
     if is_record or default in (math.inf, -math.inf):
         default = str(default)
     schema = {"type": "string"} if is_record else TypeAdapter(hint).json_schema()
-    bounds = zip(("minimum", "maximum"), knob_range(field), strict=True)
+    bounds = zip(("minimum", "maximum"), parameter_range(field), strict=True)
     schema |= {name: bound for name, bound in bounds if math.isfinite(bound)}
     return {**schema, "description": field.metadata.get("help", ""), "default": default}
 
 
-def _knobs(cls: type[Any]) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """The knobs of a method with their types."""
+def _parameters(cls: type[Any]) -> list[tuple[dataclasses.Field[Any], Any]]:
+    """The parameters of a method with their types."""
     hints: dict[str, Any] = get_type_hints(cls)
     known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     return [(each, hints[each.name]) for each in known]
 
 
-def _knob_rows(cls: type[Any]) -> Iterable[Row]:
-    for field, hint in sorted(_knobs(cls), key=lambda knob: knob[0].kw_only is True):
-        default, (low, high) = field.default, knob_range(field)
+def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
+    for field, hint in sorted(_parameters(cls), key=lambda parameter: parameter[0].kw_only is True):
+        default, (low, high) = field.default, parameter_range(field)
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
         bounds = f", {low:g} or more" if math.isinf(high) else f", {low:g} to {high:g}"
         values = describe_type(hint) + (bounds if math.isfinite(low) else "")
@@ -197,8 +199,8 @@ def presets() -> None:
     """
     for name, preset in shipped().items():
         out.print(Text(name, style="bold").append(f"  {preset.about}", style="not bold dim"), soft_wrap=True)
-        for (method, profile), knobs in preset.entries.items():
-            told = ", ".join(f"{knob}={value}" for knob, value in knobs.items())
+        for (method, profile), parameters in preset.entries.items():
+            told = ", ".join(f"{parameter}={value}" for parameter, value in parameters.items())
             tell(out, f"  {f'{method} {profile}'.strip():<18} {told}")
 
 

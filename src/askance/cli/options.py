@@ -12,7 +12,7 @@ import typer
 from askance.config import SETTINGS, EngineConfig
 from askance.config_sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
-from askance.core.knobs import described
+from askance.core.parameters import described
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out, tell
 
@@ -80,9 +80,9 @@ def flags_given(flags: dict[str, Any]) -> dict[str, Any]:
     return {name: _TABLES[name](value) if name in _TABLES else value for name, value in given.items()}
 
 
-def knobs_by_name(settings: Sequence[str]) -> dict[str, str]:
-    """The settings of --set, each ``knob=value``."""
-    return _pairs(settings, "--set", "knob=value")
+def parameters_by_name(settings: Sequence[str]) -> dict[str, str]:
+    """The settings of --set, each ``parameter=value``."""
+    return _pairs(settings, "--set", "parameter=value")
 
 
 def models_by_role(specs: Sequence[str]) -> dict[str, str]:
@@ -95,7 +95,7 @@ def _limits_by_name(limits: Sequence[str]) -> dict[str, str]:
     return _pairs(limits, "--budget", "tokens=5000")
 
 
-_TABLES = {"models": models_by_role, "knobs": knobs_by_name, "budget": _limits_by_name}
+_TABLES = {"models": models_by_role, "parameters": parameters_by_name, "budget": _limits_by_name}
 
 
 def _pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:

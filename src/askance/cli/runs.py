@@ -13,13 +13,13 @@ from rich.text import Text
 from askance.cli.options import JsonFlag, OutOption, write_out
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
-from askance.eval import export as formats
 from askance.evaluation.metrics.prices import read_prices
-from askance.evaluation.statistics.paired_runs import Comparisons, compare_group
-from askance.evaluation.run.recorded_run import RecordedRun, read_run
+from askance.evaluation.report import export as formats
 from askance.evaluation.report.page import Reported, report_page
-from askance.evaluation.statistics.run_groups import group_runs, places_of
 from askance.evaluation.report.tables import counted, markdown, remarks_of, setting_lines, tables_of
+from askance.evaluation.run.recorded_run import RecordedRun, read_run
+from askance.evaluation.statistics.paired_runs import Comparisons, compare_group
+from askance.evaluation.statistics.run_groups import group_runs, places_of
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import out
 from askance.terminal.tables import print_tables

@@ -13,19 +13,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from askance.cli.options import JsonFlag, NumberOption, OutOption, knobs_by_name, with_settings, write_out
+from askance.cli.options import (
+    JsonFlag,
+    NumberOption,
+    OutOption,
+    parameters_by_name,
+    with_settings,
+    write_out,
+)
 from askance.config_sources import Sourced
 from askance.core.errors import InputError, MissingExtra
-from askance.core.knobs import parse_knobs
+from askance.core.parameters import parse_parameters
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import Example, read_dataset
 from askance.presets import preset_text
+from askance.registry import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, tell
 from askance.terminal.progress import CalibrationProgress, TrainingProgress
-from askance.training.calibration.calibrate import Calibration, chosen_knob
+from askance.training.calibration.calibrate import Calibration, chosen_parameter
 from askance.training.calibration.calibrate import calibrate as find_threshold
-from askance.registry import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
 
 if TYPE_CHECKING:
     from askance.training.reader.finish import Account
@@ -72,7 +79,7 @@ def reader_command(lessons: str) -> Callable[..., None]:
             dataset: NAME:FILE with supporting texts or facts; may be given again.
             folder: Folder of the reader; a stopped training goes on.
             model: What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
-            set_: knob=value; may be given again.
+            set_: parameter=value; may be given again.
             limit: Take the first N questions of each.
             dry: Say what would be learned, and stop.
 
@@ -84,7 +91,7 @@ def reader_command(lessons: str) -> Callable[..., None]:
             if find_spec(package) is None:
                 raise MissingExtra(package, "train", "training a reader")
         builder: type[Builder] = resolve_name(lessons)
-        settings = _settings(builder.settings_class, knobs_by_name(set_ or ()))
+        settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
         from askance.training.reader.train_reader import check_free
 
@@ -106,7 +113,7 @@ def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSet
             f"--set {name}={given[name]}: such lessons are those of the recipe. In a checkout of the "
             "repository, `python -m recipes.reader` takes the same options, and this one."
         )
-    return kind(**parse_knobs(kind, given))
+    return kind(**parse_parameters(kind, given))
 
 
 def train_shown(
@@ -178,7 +185,7 @@ def calibrate(
     sourced: Sourced,
     searches: Annotated[float, typer.Option(min=0)] = 2.0,
     limit: Annotated[int, typer.Option(min=1)] = 40,
-    knob: str | None = None,
+    parameter: str | None = None,
     trials: Annotated[int, typer.Option(min=1)] = 7,
     file: Annotated[Path | None, typer.Option("--out")] = None,
     as_json: JsonFlag = False,
@@ -189,7 +196,7 @@ def calibrate(
         dataset: Questions: sample, jsonl:FILE, csv:FILE … See `askance datasets`.
         searches: Searches wanted, a question on average.
         limit: Most questions used, the first ones.
-        knob: The knob to turn, if not the method's own.
+        parameter: The parameter to turn, if not the method's own.
         trials: Most values tried; each asks every question.
         file: Write a preset to this file (TOML).
 
@@ -199,10 +206,10 @@ def calibrate(
     """
     config = sourced.for_method()
     method = config.method or DEFAULT_METHOD
-    knobs = with_prompts(method, config.knobs, config.prompts)
-    settings = {**own_prompts(method, config.answering), **with_preset(method, knobs, "", config.preset)}
+    parameters = with_prompts(method, config.parameters, config.prompts)
+    settings = {**own_prompts(method, config.answering), **with_preset(method, parameters, "", config.preset)}
     made = make_method(method, settings)
-    name = chosen_knob(type(made), knob).name
+    name = chosen_parameter(type(made), parameter).name
     config.check_retrieval(made)
     if file is not None:
         check_writable(file)
@@ -213,7 +220,7 @@ def calibrate(
     with CalibrationProgress(err, name, len(questions)) as progress:
         work = find_threshold(
             engine, questions, searches,
-            knob=knob, max_trials=trials, in_flight=config.questions_in_flight, progress=progress,
+            parameter=parameter, max_trials=trials, in_flight=config.questions_in_flight, progress=progress,
         )  # fmt: skip
         found = asyncio.run(work)
     if file is not None and found.value is not None:
@@ -225,9 +232,9 @@ def calibrate(
 
 def _show_calibration(found: Calibration, file: Path | None) -> None:
     for failure in found.failures:
-        place = f"question {failure.question_id} at {found.knob}={failure.value:g}"
+        place = f"question {failure.question_id} at {found.parameter}={failure.value:g}"
         tell(err, f"failed: {place}: {failure.error}", "yellow")
-    table = plain_table((found.knob, "searches a question", "95 % interval", "tokens"), (), num_words=0)
+    table = plain_table((found.parameter, "searches a question", "95 % interval", "tokens"), (), num_words=0)
     for row in found.table:
         low, high = row.searches_interval
         table.add_row(
@@ -243,15 +250,17 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
         return
     low, high = found.interval
     leads = "should give" if found.remark else "gives"
-    told = f"{found.knob}={found.value:g} {leads} {found.wanted:g} searches a question with {found.title} on "
-    tell(out, f"{told}{found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)")
+    told = (
+        f"{found.parameter}={found.value:g} {leads} {found.wanted:g} searches a question with {found.title} "
+    )
+    tell(out, f"{told}on {found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)")
     if found.remark:
         tell(out, found.remark, "yellow")
     if found.is_interval_cut:
         told = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
         tell(out, told, "yellow")
     use = "" if file is None else f", or --preset {file}"
-    tell(out, f"use it: --set {found.knob}={found.value:g}{use}")
+    tell(out, f"use it: --set {found.parameter}={found.value:g}{use}")
 
 
 def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> str:
@@ -260,7 +269,7 @@ def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> st
     comments = [
         f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {found.wanted:g} searches a question",
         f"model {found.model}; {found.num_counted} questions of {dataset}",
-        f"95 % interval of {found.knob}: {low:g} to {high:g}",
+        f"95 % interval of {found.parameter}: {low:g} to {high:g}",
     ]
-    settings = {**settings, found.knob: found.value}
+    settings = {**settings, found.parameter: found.value}
     return preset_text(type(make_method(found.method_name, settings)), settings, comments)

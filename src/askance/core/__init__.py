@@ -1,0 +1,1 @@
+"""Types, ports, traces, errors and parameters: what every other package builds on."""

@@ -2,8 +2,8 @@
 
     AskanceError                 exit code 1
     ├── InputError               exit code 2: what the user gave can't be used
-    │   ├── UnknownName          no such method, model, knob …; names the nearest
-    │   ├── KnobError            a knob of the wrong type or out of range
+    │   ├── UnknownName          no such method, model, parameter …; names the nearest
+    │   ├── ParameterError            a parameter of the wrong type or out of range
     │   ├── ConfigError          a configuration that can't be read, or of a newer version
     │   ├── PresetError          a preset that can't be read, or does not know the method or profile
     │   ├── QuestionError        an empty or unusable question
@@ -54,8 +54,8 @@ class InputError(AskanceError):
     """What the user gave can't be used.
 
     Attributes:
-        setting: the key of the setting of an engine that it is about, such as ``knobs.passages``; empty where
-            that is not known.
+        setting: the key of the setting of an engine that it is about, such as ``parameters.passages``; empty
+            where that is not known.
     """
 
     exit_code = 2
@@ -95,8 +95,8 @@ class UnknownName(InputError):
         super().__init__(f"unknown {kind} {name!r}{where}: {remedy}{listing}")
 
 
-class KnobError(InputError):
-    """A knob of the wrong type or out of range."""
+class ParameterError(InputError):
+    """A parameter of the wrong type or out of range."""
 
 
 class ConfigError(InputError):

@@ -200,7 +200,7 @@ class Run:
 
 @runtime_checkable
 class Method(Protocol):
-    """An algorithm for ONE question. A frozen dataclass whose fields are its knobs."""
+    """An algorithm for ONE question. A frozen dataclass whose fields are its parameters."""
 
     @property
     def needs(self) -> Needs: ...

@@ -1,6 +1,6 @@
 """The ledger of token budgets: how many tokens may be spent, how many were, and which are lent.
 
-`runtime.session` keeps one for the budget of a question, which all that is read and written counts against.
+`middleware.session` keeps one for the budget of a question; all tokens read and written count against it.
 Methods keep one for L_max (Feng et al. 2025, AirRAG, arXiv 2501.10053, after Yue et al. 2024, IterDRAG,
 arXiv 2410.04343): the most input tokens of all calls together; output, the retriever and encoders don't
 count.

@@ -1,6 +1,6 @@
 """The trace of one question: typed events in the order they happened, and nothing else.
 
-Wrappers in `runtime.session` add the calls; a method itself only says what it decided (`decide`), what it
+Wrappers in `middleware.session` add the calls; a method itself only says what it decided (`decide`), what it
 will not take back (`commit`) and what it still may (`draft`). Viewers, costs and metrics read the trace
 alone. Each event holds the numbers behind what happened; `docs/trace.md` lists them.
 """
@@ -42,8 +42,8 @@ class Asked(Event):
     """The question, and everything needed to ask it again.
 
     Attributes:
-        method: with all its knobs.
-        title: the method with its profile and the knobs that are not at their defaults.
+        method: with all its parameters.
+        title: the method with its profile and the parameters that are not at their defaults.
         precisions: what the numbers of the models are computed in, by role, where that is known.
         options: the answers to choose from, if there are any.
         config: what the engine was made of, as `EngineConfig.stored` tells it; empty where nobody told.

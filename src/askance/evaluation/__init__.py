@@ -1,1 +1,1 @@
-"""Measuring: questions with known answers, metrics, and comparisons with their uncertainty."""
+"""Evaluation: questions with known answers, runs, metrics, statistics, reports and judges."""

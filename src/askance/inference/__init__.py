@@ -1,1 +1,1 @@
-"""What lies between methods and models: each concern is a wrapper of a port."""
+"""Inference for local models: scheduler, continuous batching, prefix cache, speculative decoding."""

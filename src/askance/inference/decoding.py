@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import KnobError, ModelFailure
+from askance.core.errors import ModelFailure, ParameterError
 from askance.core.types import (
     GenerateRequest,
     Generation,
@@ -26,8 +26,8 @@ from askance.core.types import (
     Until,
     Watch,
 )
-from askance.inference.vocabulary import Detokeniser, Vocabulary
 from askance.inference.backend import Fed
+from askance.inference.vocabulary import Detokeniser, Vocabulary
 
 LEAST_LOGPROB = -1e4
 """Nats; e to the power of it is 0 in float32."""
@@ -176,7 +176,7 @@ def _clipped(token: Token, chars: int) -> Token:
 
 
 def check_sampling(sampling: Sampling, n: int) -> None:
-    """Raises KnobError for a value out of range."""
+    """Raises ParameterError for a value out of range."""
     for is_wrong, told in (
         (n < 1, f"n={n}: ask for at least one sample."),
         (sampling.max_tokens < 1, f"max_tokens={sampling.max_tokens}: ask for at least one new token."),
@@ -189,7 +189,7 @@ def check_sampling(sampling: Sampling, n: int) -> None:
         ("" in sampling.stop, "stop=('',): an empty stop string would end every text before it begins."),
     ):
         if is_wrong:
-            raise KnobError(told)
+            raise ParameterError(told)
 
 
 class Sample:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from askance.core.knobs import knob
+from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Hit, Prompt, Question
+from askance.methods.common.generation_state import WritesAnswer
 from askance.methods.common.prompts import answer_prompt, layout_needs
 from askance.methods.common.searching import last_tokens, num_in_room, num_shown, search_as_fits, search_for
-from askance.methods.common.generation_state import WritesAnswer
 from askance.text.answers import AnswerEnd, SentenceEnd
 
 
@@ -22,7 +22,7 @@ class ClosedBook(WritesAnswer):
     Ours: stop strings end the answer where an invented next question would begin.
     """
 
-    profile: Literal["default"] = knob("default", "whose reading: ours")
+    profile: Literal["default"] = parameter("default", "whose reading: ours")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
     searches: ClassVar[str] = "never"
@@ -48,11 +48,11 @@ class Single(WritesAnswer):
     passages as there is room for, all that were asked for or, with `passages=0`, any number.
     """
 
-    profile: Literal["default"] = knob("default", "whose reading: ours")
-    passages: int = knob(
+    profile: Literal["default"] = parameter("default", "whose reading: ours")
+    passages: int = parameter(
         3, "passages; 0: as many as l_max and the window have room for, up to most_passages", at_least=0
     )
-    most_passages: int | None = knob(None, "the most of them; none: no other limit", at_least=1)
+    most_passages: int | None = parameter(None, "the most of them; none: no other limit", at_least=1)
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), SR-RAG"
     searches: ClassVar[str] = "once, with the question"
@@ -81,11 +81,11 @@ class Single(WritesAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesInRounds(WritesAnswer):
-    """The knobs of both."""
+    """The parameters of both."""
 
-    profile: Literal["default"] = knob("default", "whose reading: ours")
-    passages: int = knob(3, "passages per search", at_least=1)
-    max_rounds: int = knob(100, "most searches of one answer", at_least=1)
+    profile: Literal["default"] = parameter("default", "whose reading: ours")
+    passages: int = parameter(3, "passages per search", at_least=1)
+    max_rounds: int = parameter(100, "most searches of one answer", at_least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class FixedLength(WritesInRounds):
     `max_tokens` is its limit.
     """
 
-    every_tokens: int = knob(25, "tokens between searches", at_least=1)
-    query_last_tokens: int = knob(25, "a query is this many last tokens of the answer", at_least=1)
+    every_tokens: int = parameter(25, "tokens between searches", at_least=1)
+    query_last_tokens: int = parameter(25, "a query is this many last tokens of the answer", at_least=1)
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FL-RAG"
     searches: ClassVar[str] = "every n tokens"

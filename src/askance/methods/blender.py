@@ -4,22 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from askance.core.concurrency import abreast
+from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
-from askance.core.knobs import Knobs, knob
+from askance.core.parameters import Parameters, parameter
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
 from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
 from askance.methods.airrag.method import Airrag, AirragLite, with_sources
+from askance.methods.airrag.prompt_template import OWN, AirragWording
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.state import State, each_once
-from askance.methods.airrag.prompt_template import OWN, AirragWording
 from askance.methods.baselines import Single
+from askance.methods.common.members import Members, answer_of, check_all, joined_needs
 from askance.methods.common.token_limit import NotedRetriever
 from askance.methods.iterdrag import Iterdrag
-from askance.methods.common.members import Members, answer_of, check_all, joined_needs
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
 
@@ -113,7 +113,7 @@ OF_THE_PAPER = Members(
 
 
 @dataclass(frozen=True, slots=True)
-class Blender(Knobs):
+class Blender(Parameters):
     """AirRAG-Blender (Feng et al. 2025, arXiv 2501.10053): the answers of several methods, refined into one.
 
     Each method answers on its own. Then the model sees the question, the different answers with what their
@@ -126,16 +126,18 @@ class Blender(Knobs):
     method that fails costs its own answer alone.
     """
 
-    methods: Members = knob(OF_THE_PAPER, "the methods that answer, by name")
-    l_max: int | None = knob(
+    methods: Members = parameter(OF_THE_PAPER, "the methods that answer, by name")
+    l_max: int | None = parameter(
         None, "most input tokens of each method, and of the last call; none: no limit", at_least=1
     )
-    strict_budget: bool = knob(False, "whether l_max is for all of them together, in equal parts")
-    verifier: Literal["sa", "jcd"] = knob("sa", "who chooses: a call that sees all answers, or common words")
-    passages: int = knob(0, "most passages that the last call is shown; 0: as many as fit", at_least=0)
-    show_passages: bool = knob(True, "whether the last call is shown passages at all")
-    summary_tokens: int = knob(128, "most new tokens of the last call", at_least=1)
-    prompts: AirragWording = knob(OWN, "the words of the last call: a set for airrag, or a file")
+    strict_budget: bool = parameter(False, "whether l_max is for all of them together, in equal parts")
+    verifier: Literal["sa", "jcd"] = parameter(
+        "sa", "who chooses: a call that sees all answers, or common words"
+    )
+    passages: int = parameter(0, "most passages that the last call is shown; 0: as many as fit", at_least=0)
+    show_passages: bool = parameter(True, "whether the last call is shown passages at all")
+    summary_tokens: int = parameter(128, "most new tokens of the last call", at_least=1)
+    prompts: AirragWording = parameter(OWN, "the words of the last call: a set for airrag, or a file")
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG-Blender)"
     searches: ClassVar[str] = "as each of its methods does"
@@ -150,7 +152,7 @@ class Blender(Knobs):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         shares = self._shares(question, run)
-        told = await abreast(
+        told = await gather_or_cancel(
             ask_member(name, method, question, run, shares.members[name])
             for name, method in self.methods.named
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from askance.core.knobs import SearchKnob, knob
+from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Want
@@ -40,21 +40,23 @@ class Flare(WritesAnswer):
       `search_below=1`.
     """
 
-    passages: int = knob(2, "passages per search", at_least=1)
-    search_below: float = knob(
+    passages: int = parameter(2, "passages per search", at_least=1)
+    search_below: float = parameter(
         0.8, "search when a token's probability is at most this", at_least=0, at_most=1
     )
-    mask_below: float = knob(
+    mask_below: float = parameter(
         0.4, "tokens of at most this probability stay out of the query", at_least=0, at_most=1
     )
-    look_ahead_tokens: int = knob(64, "most tokens of one sentence", at_least=1)
-    max_tokens: int = knob(256, "most new tokens of the answer", at_least=1)
-    search_first: bool = knob(True, "search with the question before the first sentence")
+    look_ahead_tokens: int = parameter(64, "most tokens of one sentence", at_least=1)
+    max_tokens: int = parameter(256, "most new tokens of the answer", at_least=1)
+    search_first: bool = parameter(True, "search with the question before the first sentence")
 
     paper: ClassVar[str] = "Jiang et al. 2023 (FLARE)"
     searches: ClassVar[str] = "when a token is improbable"
     reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
-    calibrated: ClassVar[SearchKnob] = SearchKnob("search_below", rises=True, belongs_to=("search_first",))
+    calibrated: ClassVar[SearchParameter] = SearchParameter(
+        "search_below", rises=True, belongs_to=("search_first",)
+    )
 
     async def answer(self, question: Question, run: Run) -> Answer:
         writing, written = self.begin(question, run), set[str]()

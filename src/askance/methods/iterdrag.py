@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
-from askance.core.knobs import knob
+from askance.core.parameters import parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom, has_room
 from askance.core.types import (
@@ -24,7 +24,6 @@ from askance.core.types import (
     Span,
     untrusted,
 )
-from askance.methods.common.token_limit import Bounded
 from askance.methods.common.finishing import cited, plain_of, settled
 from askance.methods.common.prompts import EXAMPLES as WORKED
 from askance.methods.common.prompts import (
@@ -37,6 +36,7 @@ from askance.methods.common.prompts import (
     question_spans,
 )
 from askance.methods.common.searching import num_in_room, num_shown, search_as_fits, search_for
+from askance.methods.common.token_limit import Bounded
 from askance.text.answers import normalise_answer, short_answer
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
@@ -131,15 +131,17 @@ class Iterdrag(Bounded):
     the lowest ranks as far as it must.
     """
 
-    passages: int = knob(
+    passages: int = parameter(
         3, "passages per search; 0: as follows from l_max or the window, up to most_passages", at_least=0
     )
-    most_passages: int | None = knob(None, "the most of them; none: no other limit", at_least=1)
-    max_iters: int = knob(5, "most lines before the final answer is forced; 0: no follow-up", at_least=0)
-    examples: int = knob(0, "worked examples in the prompt", at_least=0, at_most=len(EXAMPLES))
-    line_tokens: int = knob(64, "most new tokens of a follow-up or an intermediate answer", at_least=1)
-    answer_tokens: int = knob(64, "most new tokens of the final answer", at_least=1)
-    layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
+    most_passages: int | None = parameter(None, "the most of them; none: no other limit", at_least=1)
+    max_iters: int = parameter(5, "most lines before the final answer is forced; 0: no follow-up", at_least=0)
+    examples: int = parameter(0, "worked examples in the prompt", at_least=0, at_most=len(EXAMPLES))
+    line_tokens: int = parameter(64, "most new tokens of a follow-up or an intermediate answer", at_least=1)
+    answer_tokens: int = parameter(64, "most new tokens of the final answer", at_least=1)
+    layout: Layout = parameter(
+        "auto", "raw text or the model's chat format; auto is raw where the model takes it"
+    )
 
     paper: ClassVar[str] = "Yue et al. 2024 (IterDRAG)"
     searches: ClassVar[str] = "with each follow-up question"

@@ -13,9 +13,9 @@ from functools import partial
 from typing import ClassVar
 
 from askance.core.errors import AskanceError, LimitReached, ModelFailure, RetrieverFailure, machine_failure
-from askance.core.knobs import Knobs, knob
 from askance.core.notes import noted
 from askance.core.panics import INTERRUPTIONS
+from askance.core.parameters import Parameters, parameter
 from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.token_ledger import TokenLedger
 from askance.core.trace import Attended, Failed, Generated, Noted, ScoredOptions, Searched, Trace, TracedToken
@@ -37,16 +37,16 @@ from askance.core.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class Budget(Knobs):
+class Budget(Parameters):
     """The most that one question may cost; None is no limit."""
 
     owner: ClassVar[str] = "the budget"
 
-    tokens: int | None = knob(
+    tokens: int | None = parameter(
         None, "Tokens of prompts, reused or not, and generated ones, of all models together.", at_least=1
     )
-    calls: int | None = knob(None, "Calls of models and of the retriever.", at_least=1)
-    seconds: float | None = knob(None, "Seconds since the first call.", at_least=0.001)
+    calls: int | None = parameter(None, "Calls of models and of the retriever.", at_least=1)
+    seconds: float | None = parameter(None, "Seconds since the first call.", at_least=0.001)
 
 
 class Session:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from askance.core.errors import KnobError, ModelFailure, ModelUnavailable
+from askance.core.errors import ModelFailure, ModelUnavailable, ParameterError
 from askance.core.panics import panics_as
 from askance.core.ports import Model
 from askance.core.types import (
@@ -22,9 +22,9 @@ from askance.core.types import (
     Until,
     Want,
 )
-from askance.models.registry import options_in, parse_spec, readying
 from askance.models.openai.options import trying
 from askance.models.openai.reading import entropy_bounds
+from askance.models.registry import options_in, parse_spec, readying
 
 _BEGUN = 3
 """Tokens of a text that is gone on from."""
@@ -102,7 +102,7 @@ async def check(spec: str) -> Report:
             continue
         try:
             tried = load(option) if option else model
-        except KnobError as error:  # it contradicts what is declared
+        except ParameterError as error:  # it contradicts what is declared
             findings.append(Finding(ability, False, None, str(error)))
             continue
         why = await _wrong(probe, tried, may_raise=is_declared and not findings)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from askance.core.errors import KnobError, MissingExtra, ModelSpecError
+from askance.core.errors import MissingExtra, ModelSpecError, ParameterError
 from askance.core.installing import install_line
 from askance.core.notes import note
 from askance.core.ports import Model
@@ -31,11 +31,11 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
         others: options, all of which are torch's.
 
     Raises:
-        KnobError: no such engine.
+        ParameterError: no such engine.
         ModelSpecError: llama.cpp with an option of torch, or a second adapter.
     """
     if engine not in ("", *ENGINES):
-        raise KnobError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
+        raise ParameterError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
     if engine == "llama.cpp" and others:
         raise ModelSpecError(
             f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
@@ -95,7 +95,7 @@ def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
 
     Raises:
         ModelSpecError: what `load_gguf` says; the adapter is no plain LoRA, or the cache can't be written.
-        KnobError: an unknown value of `attention`.
+        ParameterError: an unknown value of `attention`.
     """
     from askance.models.local.model_files import gguf_file
 
@@ -128,7 +128,7 @@ def load_adapted(
     Raises:
         ModelSpecError: base or adapter can't be loaded, or they do not belong together.
         MissingExtra: peft is not installed.
-        KnobError: an unknown `dtype`.
+        ParameterError: an unknown `dtype`.
     """
     import torch
 

@@ -33,8 +33,8 @@ from askance.core.types import (
     Want,
     as_spans,
 )
-from askance.models import scripts
 from askance.inference.decoding import Writing, check_sampling
+from askance.models import scripts
 from askance.models.scripts import Reply
 from askance.text.linguistics import content_words
 

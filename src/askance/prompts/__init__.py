@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
 from askance.core.types import Demo
-from askance.methods.airrag import wording as airrag
+from askance.methods.airrag import prompt_template as airrag
 from askance.methods.airrag.prompt_template import DEMO_KEYS, AirragWording
 from askance.methods.common.prompts import OWN, PLAIN, Wording
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions

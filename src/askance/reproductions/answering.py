@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from askance.core.knobs import knob
+from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import (
@@ -24,10 +24,10 @@ from askance.core.types import (
     Want,
     untrusted,
 )
-from askance.methods.common.token_limit import Bounded
 from askance.methods.common.finishing import cited_as_written, decide_to_elicit, plain_of
-from askance.methods.dragin.attention_map import is_control
 from askance.methods.common.prompts import OWN, Wording, example_spans, numbered
+from askance.methods.common.token_limit import Bounded
+from askance.methods.dragin.attention_map import is_control
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
@@ -35,17 +35,17 @@ from askance.text.linguistics import Linguistics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsMethod(Bounded):
-    """The knobs of every method of the code. Its prompts are raw text, and what the model writes stays as it
-    is, markers and end tokens included.
+    """The parameters of every method of the code. Its prompts are raw text, and what the model writes stays
+    as it is, markers and end tokens included.
     """
 
-    profile: Literal["code"] = knob("code", "whose reading: the DRAGIN authors' code")
-    max_tokens: int = knob(
+    profile: Literal["code"] = parameter("code", "whose reading: the DRAGIN authors' code")
+    max_tokens: int = parameter(
         128, "most new tokens of one generation; a longer text ends the answer", at_least=1
     )
-    elicit: bool = knob(True, "ask for the short answer where the text states none")
-    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
-    wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
+    elicit: bool = parameter(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = parameter(20, "most new tokens of an elicited answer", at_least=1)
+    wording: Wording = parameter(OWN, "examples and fixed lines of the prompt")
 
     keeps_markers: ClassVar[bool] = True
     reads: ClassVar[frozenset[Signal]] = frozenset()
@@ -63,19 +63,19 @@ class AuthorsMethod(Bounded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsSearch(AuthorsMethod):
-    """The knobs of those that search."""
+    """The parameters of those that search."""
 
-    passages: int = knob(3, "passages per search", at_least=1)
-    query_tokens: int = knob(64, "a query keeps this many of its last tokens", at_least=1)
+    passages: int = parameter(3, "passages per search", at_least=1)
+    query_tokens: int = parameter(64, "a query keeps this many of its last tokens", at_least=1)
 
     retrieves: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsRounds(AuthorsSearch):
-    """The knobs of those that write in rounds, and search in them."""
+    """The parameters of those that write in rounds, and search in them."""
 
-    max_rounds: int = knob(100, "most rounds of one answer", at_least=1)
+    max_rounds: int = parameter(100, "most rounds of one answer", at_least=1)
 
 
 @dataclass(slots=True)
@@ -243,7 +243,7 @@ class Doubt:
 class AuthorsDrafts(AuthorsRounds, ABC):
     """Drafts without passages; what is in doubt is written again with the passages found for it."""
 
-    linguistics: Linguistics = knob(
+    linguistics: Linguistics = parameter(
         OWN_LINGUISTICS, "sentences, content words and entities: own, or spacy:PIPELINE"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.knobs import SearchKnob, knob
+from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Model, Run
 from askance.core.trace import WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Want
@@ -67,7 +67,7 @@ class FixedLengthAuthors(AuthorsRounds):
     Paper and code give no n (D24): 25 is the n of the paper's query of the last n tokens.
     """
 
-    every_tokens: int = knob(25, "tokens between searches", at_least=1)
+    every_tokens: int = parameter(25, "tokens between searches", at_least=1)
 
     known_as: ClassVar[str] = "fixed_length"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FL-RAG"
@@ -94,7 +94,7 @@ class FixedSentenceAuthors(AuthorsRounds):
       text exceeds `max_tokens`.
     """
 
-    linguistics: Linguistics = knob(OWN, "how sentences are split: own, or spacy:PIPELINE")
+    linguistics: Linguistics = parameter(OWN, "how sentences are split: own, or spacy:PIPELINE")
 
     known_as: ClassVar[str] = "fixed_sentence"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FS-RAG"
@@ -124,13 +124,13 @@ class AuthorsFlare(AuthorsDrafts):
     A variant says which sentence of a draft is in doubt, and what of it is masked.
     """
 
-    query: Literal["direct", "forward_all"] = knob(
+    query: Literal["direct", "forward_all"] = parameter(
         "direct", "direct: the sentence without what is masked; forward_all: question and text so far"
     )
-    threshold: float = knob(0.08, "search when a sentence's 1 − p is above this", at_least=0)
-    over_sentence: Literal["avg", "max", "min"] = knob("avg", "how a sentence's values are summed up")
+    threshold: float = parameter(0.08, "search when a sentence's 1 − p is above this", at_least=0)
+    over_sentence: Literal["avg", "max", "min"] = parameter("avg", "how a sentence's values are summed up")
 
-    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("over_sentence",))
+    calibrated: ClassVar[SearchParameter] = SearchParameter("threshold", belongs_to=("over_sentence",))
     joins_empty: ClassVar[bool] = True
 
     want: ClassVar[Want] = Want(logprob=True)
@@ -210,7 +210,7 @@ class FlareEntity(AuthorsFlare):
     space after "Answer:", and in two after a search.
     """
 
-    over_entity: Literal["avg", "max", "min", "first"] = knob(
+    over_entity: Literal["avg", "max", "min", "first"] = parameter(
         "avg", "how the log-probabilities of an entity's tokens are summed up"
     )
 

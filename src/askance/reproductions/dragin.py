@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import MissingAbility
-from askance.core.knobs import SearchKnob, knob
+from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Model, Needs, ShowsPieces
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
-from askance.methods.dragin.attention_map import weightiest
 from askance.methods.common.searching import QueryMode, TriggerMode, query_in_words
+from askance.methods.dragin.attention_map import weightiest
 from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
 
 _LLAMA2_NEWLINE_ID = 13
@@ -40,30 +40,34 @@ class DraginAuthors(AuthorsDrafts):
     text only the control tokens that it wrote as such are ones again.
     """
 
-    trigger: TriggerMode = knob("rind", "when to search")
-    query: QueryMode = knob("real_words", "what to search for; real_words is QFS")
-    threshold: float | None = knob(
+    trigger: TriggerMode = parameter("rind", "when to search")
+    query: QueryMode = parameter("real_words", "what to search for; real_words is QFS")
+    threshold: float | None = parameter(
         None,
         "search when the trigger's number is above this; it belongs to a model and a trigger; none: 1 for "
         "rind, 0.08 for token_probability",
         at_least=0,
     )
-    query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
-    every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
-    real_words_only: bool = knob(True, "only words with content count as hits")
-    doubt: DoubtMeasure = knob("entropy", "what doubt is: the entropy, or the surprise at the token written")
-    query_share: float | None = knob(
+    query_top: int = parameter(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
+    every_tokens: int = parameter(25, "tokens between searches of the trigger every_tokens", at_least=1)
+    real_words_only: bool = parameter(True, "only words with content count as hits")
+    doubt: DoubtMeasure = parameter(
+        "entropy", "what doubt is: the entropy, or the surprise at the token written"
+    )
+    query_share: float | None = parameter(
         None,
         "a query keeps this share of the words with content, not query_top of them",
         at_least=0,
         at_most=1,
     )
-    space_marker: str = knob("auto", "what begins a word in the vocabulary; auto is the piece of a space")
+    space_marker: str = parameter(
+        "auto", "what begins a word in the vocabulary; auto is the piece of a space"
+    )
 
     known_as: ClassVar[str] = "dragin"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
     searches: ClassVar[str] = "when the model doubts a word"
-    calibrated: ClassVar[SearchKnob] = SearchKnob(
+    calibrated: ClassVar[SearchParameter] = SearchParameter(
         "threshold", belongs_to=("trigger", "doubt"), scale=("trigger", "doubt"), in_force="theta"
     )
 

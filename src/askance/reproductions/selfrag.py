@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from askance.core.concurrency import abreast
+from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import MissingAbility
-from askance.core.knobs import SearchKnob, knob
+from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.knobs import SelfragKnobs
+from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens, search_share
 from askance.reproductions import selfrag_reading as reading
@@ -26,7 +26,7 @@ _PROBE_TOKENS = 25
 
 
 @dataclass(frozen=True, slots=True)
-class SelfragAuthors(SelfragKnobs):
+class SelfragAuthors(SelfragParameters):
     """Self-RAG in the reading of its authors' code (Asai et al. 2024), with its errors.
 
     In the short form a draft decides on the search, and the best answer of all passages is taken. In the long
@@ -34,13 +34,13 @@ class SelfragAuthors(SelfragKnobs):
     makes their code crash does not do so here; the page (docs/methods/selfrag.md) has the differences.
     """
 
-    profile: Literal["code"] = knob("code", "whose reading: the authors' code")
-    fixed_weights: bool = knob(True, "weights of 1, 1 and 0.5 and no sequence term, in the long form")
+    profile: Literal["code"] = parameter("code", "whose reading: the authors' code")
+    fixed_weights: bool = parameter(True, "weights of 1, 1 and 0.5 and no sequence term, in the long form")
 
     known_as: ClassVar[str] = "selfrag"
     paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
     searches: ClassVar[str] = "when the model asks for it"
-    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("form",))
+    calibrated: ClassVar[SearchParameter] = SearchParameter("threshold", belongs_to=("form",))
 
     @property
     def needs(self) -> Needs:
@@ -72,7 +72,7 @@ async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     hits = await _found_by_draft(asked)
     if not hits:
         return _told(reading.closed_text(await asked.write_alone())), ()
-    written = await abreast(
+    written = await gather_or_cancel(
         asked.write(hit=hit, key=("passage", number)) for number, hit in enumerate(hits, start=1)
     )
     answers = enumerate(zip(hits, written, strict=True), start=1)
@@ -86,16 +86,16 @@ async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
 
 async def _found_by_draft(asked: Asked) -> tuple[Hit, ...]:
     """A whole answer is written to be judged by its first token; with `mode=never` for nothing."""
-    knobs = asked.knobs
-    draft = await asked.write(key=("decide",)) if knobs.mode != "always" else None
-    if draft is None or knobs.mode == "never":
+    parameters = asked.parameters
+    draft = await asked.write(key=("decide",)) if parameters.mode != "always" else None
+    if draft is None or parameters.mode == "never":
         return await asked.found_by_mode()
-    if knobs.threshold is None:
+    if parameters.threshold is None:
         searches = SEARCH in draft.text
         return await asked.found(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
     probs = first_distribution(draft, "retrieve")
     kind = f"share of {SEARCH} in logarithms"
-    return await asked.found_by_share(reading.inverted_share(probs), knobs.threshold, kind, probs)
+    return await asked.found_by_share(reading.inverted_share(probs), parameters.threshold, kind, probs)
 
 
 def _candidate(asked: Asked, number: int, hit: Hit, written: Generation) -> _Candidate:
@@ -159,7 +159,7 @@ async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     *_, deepest = await kept_levels(asked, hits)
     scores = {node.name: node.score for node in deepest}
     asked.run.trace.decide("choose", deepest[0].name, "the best of the deepest level", numbers=scores)
-    paths = [supported_path(node, rejects=asked.knobs.reject_unsupported) for node in deepest]
+    paths = [supported_path(node, rejects=asked.parameters.reject_unsupported) for node in deepest]
     if is_biography:
         return reading.spaced(reading.whole_text(paths[0])), ()
     return reading.cited_text(paths[1] if len(paths) > 1 and not reading.whole_text(paths[0]) else paths[0])
@@ -172,11 +172,13 @@ async def kept_levels(asked: Asked, hits: Sequence[Hit]) -> list[list[Node]]:
     beside them has some. One that is nothing but the end token ends the tree with the next level.
     """
     levels = [[Node()]]
-    for _ in range(asked.knobs.max_segments):
+    for _ in range(asked.parameters.max_segments):
         is_over = any(node.read.is_end for node in levels[-1])
-        grown = await abreast(children_of(asked, node, hits) for node in levels[-1] if node.read.searches)
+        grown = await gather_or_cancel(
+            children_of(asked, node, hits) for node in levels[-1] if node.read.searches
+        )
         children = [child for siblings in grown for child in siblings]
-        level = sorted(children, key=lambda node: node.score, reverse=True)[: asked.knobs.beam_width]
+        level = sorted(children, key=lambda node: node.score, reverse=True)[: asked.parameters.beam_width]
         levels += [level] if level else []
         if is_over or not level:
             break
@@ -190,12 +192,12 @@ def supported_path(node: Node, *, rejects: bool) -> list[Told]:
 
 async def _found_by_probe(asked: Asked) -> tuple[Hit, ...]:
     """[Retrieval] must be written soon, and its share be above the threshold where the probe begins."""
-    if asked.knobs.mode != "adaptive":
+    if asked.parameters.mode != "adaptive":
         return await asked.found_by_mode()
     probe = await asked.write(key=("decide",), max_tokens=_PROBE_TOKENS)
     if SEARCH not in _first_paragraph(probe.text):
         return await asked.found(False, f"{SEARCH} is not in the first paragraph of {_PROBE_TOKENS} tokens")
-    threshold, probs = asked.knobs.threshold, first_distribution(probe, "retrieve")
+    threshold, probs = asked.parameters.threshold, first_distribution(probe, "retrieve")
     if threshold is None:
         return await asked.found(False, "there is no threshold")
     return await asked.found_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
@@ -208,14 +210,14 @@ async def children_of(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[N
     the parent's text, that of the sibling before it: in the code one variable holds both.
     """
     behind = (*parent.before, *parent.read.behind)
-    written = await abreast(
+    written = await gather_or_cancel(
         asked.write(*behind, hit=hit, key=("segment", *parent.name.split("."), number))
         for number, hit in enumerate(hits, start=1)
     )
     children = list[Node]()
     for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1):
         name, judged = f"{parent.name}.{number}", asked.judgements(each)
-        read = reading.segment(each, asked.shows_end(each), asked.vocabulary, asked.knobs.threshold)
+        read = reading.segment(each, asked.shows_end(each), asked.vocabulary, asked.parameters.threshold)
         numbers = asked.segment_scores(each, judged)
         score = parent.score * numbers["score"]
         numbers |= {"score": score, "step": numbers["score"]}

@@ -27,7 +27,7 @@ from askance.core.types import (
 )
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.judging import fitting, passage_parts
-from askance.methods.selfrag.knobs import SelfragKnobs
+from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.segments import found_for
 from askance.methods.selfrag.tasks import Separator, Task, asked_text, prompt_head, shown_options, task_of
 from askance.methods.selfrag.tokens import NO_SEARCH, SEARCH, WANT, Distribution, Group, Vocabulary
@@ -43,20 +43,27 @@ class Asked:
     """One question, and what is written behind its prompt. Nothing stops it but its length.
 
     Attributes:
-        knobs: those that every reading of Self-RAG has.
-        fixed_weights: the scores of segments are weighted as the code has it, whatever the knobs say.
+        parameters: those that every reading of Self-RAG has.
+        fixed_weights: the scores of segments are weighted as the code has it, whatever the parameters say.
     """
 
-    def __init__(self, knobs: SelfragKnobs, question: Question, run: Run, *, fixed_weights: bool) -> None:
-        self.knobs, self.question, self.run, self.fixed_weights = knobs, question, run, fixed_weights
+    def __init__(
+        self, parameters: SelfragParameters, question: Question, run: Run, *, fixed_weights: bool
+    ) -> None:
+        self.parameters, self.question, self.run, self.fixed_weights = (
+            parameters,
+            question,
+            run,
+            fixed_weights,
+        )
         self.vocabulary = Vocabulary.of(run.model)
-        self.task = task_of(knobs.task, question)
-        asked, separator = asked_with(question, self.task, knobs.separator, knobs.form)
-        self._before = prompt_head(asked, self.task, knobs.instructions, separator, run.trace)
+        self.task = task_of(parameters.task, question)
+        asked, separator = asked_with(question, self.task, parameters.separator, parameters.form)
+        self._before = prompt_head(asked, self.task, parameters.instructions, separator, run.trace)
 
     async def write(self, *behind: Part, hit: Hit | None = None, key: Key, max_tokens: int = 0) -> Generation:
         """All that follows `behind` and a passage, as long as an answer may be unless a length is given."""
-        max_tokens = max_tokens or self.knobs.max_tokens
+        max_tokens = max_tokens or self.parameters.max_tokens
 
         def prompt_with(*shown: Hit) -> Raw:
             passages = (part for each in shown for part in (Span(SEARCH), *passage_parts(each)))
@@ -85,13 +92,18 @@ class Asked:
     ) -> tuple[Hit, ...]:
         """Record whether there is a search for the question; the passages found."""
         outcome, query = ("search", self.question.text) if searches else ("keep", "")
-        told = {"signal": signal, "threshold": self.knobs.threshold, "query": query, "numbers": dict(numbers)}
+        told = {
+            "signal": signal,
+            "threshold": self.parameters.threshold,
+            "query": query,
+            "numbers": dict(numbers),
+        }
         decision = self.run.trace.decide("retrieve", outcome, why, **told)
-        return await found_for(self.run, decision, self.knobs.passages) if searches else ()
+        return await found_for(self.run, decision, self.parameters.passages) if searches else ()
 
     async def found_by_mode(self) -> tuple[Hit, ...]:
         """What is found where there is nothing to decide."""
-        return await self.found(self.knobs.mode == "always", f"mode={self.knobs.mode}")
+        return await self.found(self.parameters.mode == "always", f"mode={self.parameters.mode}")
 
     async def found_by_share(
         self, share: float, threshold: float, kind: str, probs: Distribution
@@ -117,7 +129,7 @@ class Asked:
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
         """The score of a whole answer, and its parts (short form)."""
         relevance = tokens.relevance_score(_filled("relevance", judged["relevance"]))
-        read = self.knobs.use_utility and judged["utility"]
+        read = self.parameters.use_utility and judged["utility"]
         utility = tokens.utility_score(_filled("utility", read)) if read else 0.0
         return self._scored(written, relevance, judged, utility)
 
@@ -138,13 +150,13 @@ class Asked:
     def _scored(
         self, written: Generation, relevance: float, judged: Judgements, utility: float
     ) -> dict[str, float]:
-        knobs, computed = self.knobs, (*written.tokens, *written.dropped)  # the end token included
+        parameters, computed = self.parameters, (*written.tokens, *written.dropped)  # the end token included
         sequence = tokens.sequence_score(computed) if computed else 1.0
-        read = knobs.use_groundness and judged["support"]
+        read = parameters.use_groundness and judged["support"]
         support = tokens.support_score(_filled("support", read)) if read else 0.0
-        score = knobs.w_rel * relevance + knobs.w_sup * support + knobs.w_use * utility
+        score = parameters.w_rel * relevance + parameters.w_sup * support + parameters.w_use * utility
         parts = {"sequence": sequence, "relevance": relevance, "support": support, "utility": utility}
-        return {"score": score + (sequence if knobs.use_seqscore else 0.0), **parts}
+        return {"score": score + (sequence if parameters.use_seqscore else 0.0), **parts}
 
 
 def inverted_share(probs: Distribution) -> float:

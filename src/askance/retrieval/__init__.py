@@ -1,0 +1,1 @@
+"""Retrievers by words, by vectors and by both, and rerankers."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from askance.core.errors import RetrieverFailure
 from askance.core.types import Hit
 from askance.retrieval.index.lexical import Analysis, any_of
-from askance.retrieval.ranking import best_hits, check_k
 from askance.retrieval.index.store import Store, open_store
+from askance.retrieval.ranking import best_hits, check_k
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from askance.core.errors import ModelFailure, RetrieverFailure
 from askance.core.ports import Encoder, Retriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.bm25 import Bm25Retriever
-from askance.retrieval.ranking import best_hits, check_k
 from askance.retrieval.index.store import Store, open_store
 from askance.retrieval.index.vectors import FlatIndex, checked
+from askance.retrieval.ranking import best_hits, check_k
 from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100

@@ -1,1 +1,1 @@
-"""What people look at; everything here reads traces only."""
+"""The terminal: answers, traces, progress and tables as a person reads them."""

@@ -138,8 +138,8 @@ class IndexProgress(_Bar):
 class CalibrationProgress(_Bar):
     """Shows how far a calibration is; a line stays for every value that has been tried."""
 
-    def __init__(self, console: Console, knob: str, num_questions: int) -> None:
-        super().__init__(console, knob)
+    def __init__(self, console: Console, parameter: str, num_questions: int) -> None:
+        super().__init__(console, parameter)
         self._num_questions = num_questions
 
     def __call__(self, trial: int, value: float, done: int, searches: float | None) -> None:

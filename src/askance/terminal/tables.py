@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from askance.evaluation.statistics.compare import MeanInterval
 from askance.evaluation.report.tables import ResultTable
+from askance.evaluation.statistics.compare import MeanInterval
 from askance.terminal.console import plain_table
 
 _LEAST_WIDTH, _GAP = 8, 2

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from askance.core.errors import InputError, KnobError, MissingExtra, ModelSpecError, UnknownName
+from askance.core.errors import InputError, MissingExtra, ModelSpecError, ParameterError, UnknownName
 from askance.text.linguistics import OWN, Linguistics, Spans
 
 REAL_WORD_TAGS = frozenset({"NOUN", "ADJ", "VERB", "PROPN", "NUM"})
@@ -84,5 +84,5 @@ def load_linguistics(spec: str) -> Linguistics:
     if kind != "own":
         raise UnknownName("linguistics", kind, ("own", "spacy"), place=f"in {spec!r}")
     if name:
-        raise KnobError(f"linguistics 'own:{name}': 'own' takes no name; leave out {':' + name!r}.")
+        raise ParameterError(f"linguistics 'own:{name}': 'own' takes no name; leave out {':' + name!r}.")
     return OWN

@@ -1,1 +1,1 @@
-"""Learning from data: thresholds for a model."""
+"""Training: thresholds by calibration, and readers by fine-tuning."""

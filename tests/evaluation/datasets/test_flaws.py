@@ -8,7 +8,7 @@ from askance.core.errors import DatasetError, UnknownName
 from askance.core.records import rows
 from askance.core.types import Question
 from askance.evaluation.datasets import Example, read_dataset
-from tests.eval.datasets.test_files import FILES, read
+from tests.evaluation.datasets.test_files import FILES, read
 
 
 def iirc(answer, **more):

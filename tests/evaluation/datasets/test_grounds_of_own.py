@@ -5,8 +5,8 @@ import pytest
 from askance.core.errors import DatasetError
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.datasets.grounds import Grounds, Paragraph, Step, Triple
-from tests.eval.datasets.test_formats import lines, write
-from tests.eval.datasets.test_grounds_told import grounds_of
+from tests.evaluation.datasets.test_formats import lines, write
+from tests.evaluation.datasets.test_grounds_told import grounds_of
 
 BONN = {"question": "Which river flows through Bonn?", "answers": ["Rhine"]}
 

@@ -4,8 +4,8 @@ import pytest
 
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.datasets.grounds import Grounds, Paragraph, Step, Triple
-from tests.eval.datasets.test_files import read
-from tests.eval.datasets.test_formats import HOTPOT, MUSIQUE, TWO_WIKI, lines, write
+from tests.evaluation.datasets.test_files import read
+from tests.evaluation.datasets.test_formats import HOTPOT, MUSIQUE, TWO_WIKI, lines, write
 
 MANN = Paragraph("Thomas Mann", "He was born in Lübeck. He wrote Buddenbrooks.", ((0, 22),))
 LUBECK = Paragraph("Lübeck", "A city. It is old. It lies on the Trave.", ((19, 40),))

@@ -19,7 +19,7 @@ from askance.evaluation.judging.judge_run import (
 from askance.evaluation.run.recorded_run import read_run
 from askance.models.scripted import ScriptedEntailment, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.eval.hand_made import answered, record, written
+from tests.evaluation.hand_made import answered, record, written
 from tests.tolerances import near
 
 BONN = Passage("1", "Bonn", "Bonn is an old city.")

@@ -32,18 +32,21 @@ def test_reading():
     ("settings", "message"),
     [
         (["prompt"], "'prompt' sets no price: write NAME=PRICE"),
-        (["prompt=cheap", "generated=1"], "knob prompt='cheap' of the prices: expected float"),
-        (["prompt=", "generated=1"], "knob prompt='' of the prices: expected float"),
-        (["prompt=0,15", "generated=1"], "knob prompt='0,15' of the prices: expected float"),
-        (["prompt=-1", "generated=1"], "knob prompt=-1.0 of the prices: expected a value from 0 to 1e"),
-        (["prompt=1", "generated=inf"], "knob generated=inf of the prices: expected a value from 0 to 1e"),
+        (["prompt=cheap", "generated=1"], "parameter prompt='cheap' of the prices: expected float"),
+        (["prompt=", "generated=1"], "parameter prompt='' of the prices: expected float"),
+        (["prompt=0,15", "generated=1"], "parameter prompt='0,15' of the prices: expected float"),
+        (["prompt=-1", "generated=1"], "parameter prompt=-1.0 of the prices: expected a value from 0 to 1e"),
+        (
+            ["prompt=1", "generated=inf"],
+            "parameter generated=inf of the prices: expected a value from 0 to 1e",
+        ),
         (
             ["prompt=1", "generated=1", "reused=nan"],
-            "knob reused=nan of the prices: expected a value from 0 to 1e",
+            "parameter reused=nan of the prices: expected a value from 0 to 1e",
         ),
         (
             ["prompt=1", "generated=1", "search=-0.1"],
-            "knob search=-0.1 of the prices: expected a value from 0 to 1e",
+            "parameter search=-0.1 of the prices: expected a value from 0 to 1e",
         ),
         (["prompt=1", "prompt=1", "generated=1"], "price prompt is given twice, last as 'prompt=1'"),
         (["prompt=1"], "no price for generated: add generated=PRICE"),
@@ -57,5 +60,5 @@ def test_bad_prices(settings, message):
 
 
 def test_unknown_price():
-    with pytest.raises(UnknownName, match="unknown knob 'promt' of the prices: did you mean 'prompt'"):
+    with pytest.raises(UnknownName, match="unknown parameter 'promt' of the prices: did you mean 'prompt'"):
         read_prices(["promt=1"])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from askance.core.errors import MissingExtra
 from askance.core.types import Usage
-from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.report.charts import (
     MOST_BARS,
     Point,
@@ -23,8 +22,9 @@ from askance.evaluation.report.charts import (
     points_of,
     shares_of,
 )
+from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
-from tests.eval.hand_made import record, run_of
+from tests.evaluation.hand_made import record, run_of
 from tests.tolerances import near
 
 

@@ -7,11 +7,11 @@ import pytest
 from markupsafe import escape
 
 from askance.core.types import Usage
-from askance.evaluation.statistics.paired_runs import compare_group
-from askance.evaluation.report.published import caveats, published
 from askance.evaluation.report.page import MOST_FAILURES, Reported, report_page
+from askance.evaluation.report.published import caveats, published
+from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
-from tests.eval.hand_made import record, run_of
+from tests.evaluation.hand_made import record, run_of
 
 EVIL = '<script>alert("x")</script> & \x1b[31m'
 VOID = {"meta", "br"}
@@ -135,7 +135,7 @@ def test_published_numbers_stand_beside_ours():
         "a",
         dataset="hotpotqa:x.json",
         models={"answer": "SmolLM2"},
-        knobs={"profile": "paper", "threshold": "1.3"},
+        parameters={"profile": "paper", "threshold": "1.3"},
     )
     text = page_of(ours)
     section = text[text.index("Published numbers") :]

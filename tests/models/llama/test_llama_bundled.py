@@ -15,7 +15,7 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import as_stored, gguf_name, save_gguf, tiny_llama
 from tests.tolerances import near, tolerance
 
-from askance.core.errors import KnobError, ModelSpecError
+from askance.core.errors import ModelSpecError, ParameterError
 from askance.core.notes import shown_by
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.models import bundled as module
@@ -281,7 +281,7 @@ def test_the_engines_are_told_apart(tiny_reader):
 
 
 def test_what_does_not_go_together_is_refused(tiny_reader):
-    with pytest.raises(KnobError, match=r"engine='jax': expected llama\.cpp or torch"):
+    with pytest.raises(ParameterError, match=r"engine='jax': expected llama\.cpp or torch"):
         load_model("bundled?engine=jax")
     with pytest.raises(ModelSpecError, match=r"\?dtype= needs engine=torch"):
         load_model("bundled?engine=llama.cpp&dtype=float32")

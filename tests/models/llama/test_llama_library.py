@@ -252,7 +252,8 @@ from askance.models import bundled
 bundled._PACKAGE = "tiny_llm"
 bundled.READER = Path({reader!r})
 for method in ("single", "dragin"):
-    engine = askance.open_engine(index={index!r}, method=method, model={model!r}, knobs={{"max_tokens": 16}})
+    parameters = {{"max_tokens": 16}}
+    engine = askance.open_engine(index={index!r}, method=method, model={model!r}, parameters=parameters)
     print(engine.ask("Where was Ingmar Bergman born?").usage.generated_tokens > 0)
 print(sorted({{name.partition(".")[0] for name in sys.modules}} & {{"torch", "transformers", "xllamacpp"}}))
 """

@@ -9,10 +9,10 @@ from tests.contracts.model_contract import run
 from tests.models.tiny_gguf import save_gguf, tiny_llama
 
 from askance.core.errors import (
-    KnobError,
     MissingAbility,
     ModelFailure,
     ModelSpecError,
+    ParameterError,
     PromptTooLong,
     UnknownName,
 )
@@ -30,7 +30,7 @@ def test_a_specification(gguf_files):
     assert load_model(f"gguf:{file}?attention=0").signals == model.signals - {"attention"}
     with pytest.raises(UnknownName, match="device"):
         load_model(f"gguf:{file}?device=cpu")
-    with pytest.raises(KnobError, match="attention='yes': expected 0 or 1"):
+    with pytest.raises(ParameterError, match="attention='yes': expected 0 or 1"):
         load_model(f"gguf:{file}?attention=yes")
 
 

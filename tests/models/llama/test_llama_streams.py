@@ -9,10 +9,10 @@ from tests.contracts.model_contract import computed, run
 from tests.tolerances import assert_near, near
 
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
+from askance.inference import batch
 from askance.models.llama_cpp import LlamaModel, context, streams
 from askance.models.llama_cpp.streams import MOST_RUNNING, Streams
 from askance.models.llama_cpp.weights import Weights
-from askance.inference import batch
 
 ALL = Want(entropy=True, attention="mean")
 BOUND = "keys and values", "float16"

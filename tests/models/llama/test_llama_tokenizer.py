@@ -7,9 +7,9 @@ from tests.models.tiny import CHATML_TEMPLATE, hostile_alphabet
 
 from askance.core.errors import InputError
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
+from askance.inference.vocabulary import Detokeniser
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
-from askance.inference.vocabulary import Detokeniser
 
 TEXTS = (
     "The cat sat on the river bank.",

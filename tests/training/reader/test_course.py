@@ -7,7 +7,7 @@ import pytest
 from askance.training.reader.lesson import lessons_digest
 from askance.training.reader.packing import Course, make_course
 from tests.tolerances import near
-from tests.train.reader.encoded import encoded, full_settings, some_lessons
+from tests.training.reader.encoded import encoded, full_settings, some_lessons
 
 
 def course(**settings):

@@ -8,7 +8,7 @@ import pytest
 from askance.evaluation.datasets.grounds import Grounds
 from askance.training.reader.mixture import mixture
 from askance.training.reader.settings import ReaderSettings
-from tests.train.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
+from tests.training.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
 
 NONE = ReaderSettings(reading=0.0, memory=0.0, paragraph=0.0, chat=0.0, held_out=0.0)
 EXAMPLES = {"2wiki": (FILM, OTHER_FILM), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}

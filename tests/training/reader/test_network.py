@@ -7,7 +7,7 @@ from askance.training.reader.network import Trainee
 from askance.training.reader.packing import lone_rows
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near, near, tolerance
-from tests.train.reader.encoded import VOCABULARY, alone, full_settings, some_lessons, trainee
+from tests.training.reader.encoded import VOCABULARY, alone, full_settings, some_lessons, trainee
 
 IDS = torch.arange(3, 40)[None]
 

@@ -10,7 +10,7 @@ from askance.training.reader.network import Trainee
 from askance.training.reader.packing import Goal, Row, lone_rows, rows
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near, near
-from tests.train.reader.encoded import VOCABULARY, alone, encoded, full_settings, some_lessons, trainee
+from tests.training.reader.encoded import VOCABULARY, alone, encoded, full_settings, some_lessons, trainee
 
 
 def row_of(*lessons):

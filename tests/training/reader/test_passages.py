@@ -6,7 +6,7 @@ import pytest
 
 from askance.evaluation.datasets.grounds import Paragraph
 from askance.training.reader.passages import Showing, among_distractors, fitted
-from tests.train.reader.lessons import DWAN, HEIDI, PISA
+from tests.training.reader.lessons import DWAN, HEIDI, PISA
 
 TEXT = "One two three. Four five six. Seven eight nine. Ten eleven twelve."
 

@@ -21,7 +21,7 @@ from askance.models.local.reader_note import read_note
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.train_reader import load_base, train_reader
 from tests.tolerances import assert_near
-from tests.train.reader.lessons import FILM, NO_TOWER, OTHER_FILM, TOWER
+from tests.training.reader.lessons import FILM, NO_TOWER, OTHER_FILM, TOWER
 
 EXAMPLES = {"2wikimultihopqa": (FILM, OTHER_FILM), "squad2": (TOWER, NO_TOWER)}
 IDS = torch.arange(3, 60)[None]

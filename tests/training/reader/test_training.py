@@ -17,7 +17,7 @@ from askance.training.reader.checkpoint import claimed
 from askance.training.reader.packing import make_course
 from askance.training.reader.training import HELD_OUT_EVERY, Standing, Training
 from tests.tolerances import assert_near, near
-from tests.train.reader.encoded import full_settings, some_lessons, trainee
+from tests.training.reader.encoded import full_settings, some_lessons, trainee
 
 
 def nobody(standing):
@@ -256,7 +256,7 @@ def test_speed_and_time_left():
 KILLED = """
 import sys, time
 from pathlib import Path
-from tests.train.reader.test_training import run
+from tests.training.reader.test_training import run
 
 def told(standing):
     print(standing.step, flush=True)

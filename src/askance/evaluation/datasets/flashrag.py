@@ -23,7 +23,15 @@ from pathlib import Path
 from askance.core.errors import DatasetError
 from askance.core.records import Convert, Field, RowsOf, converted, rows, unique
 from askance.core.types import Task
-from askance.evaluation.datasets.grounds import Example, Grounds, Paragraph, from_facts, steps_of, triples_of, whole
+from askance.evaluation.datasets.grounds import (
+    Example,
+    Grounds,
+    Paragraph,
+    from_facts,
+    steps_of,
+    triples_of,
+    whole,
+)
 from askance.evaluation.datasets.own import asked
 
 SHAPE = (

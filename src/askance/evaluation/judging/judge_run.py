@@ -16,14 +16,14 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from askance.core.concurrency import map_concurrent
 from askance.core.errors import AskanceError, InputError, ModelFailure, RunFolderError
 from askance.core.strict_json import json_line
 from askance.core.types import Answer
-from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun, refusals_told, sealed_lines, validated
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import AppendOnlyFile, locked_folder, sealed, write_atomically
-from askance.core.map_concurrent_tmp import many
 
 Kind = Literal["citations", "facts"]
 FORMAT, SCHEMA_VERSION = "askance-judgements", 1
@@ -175,7 +175,7 @@ async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda 
         found = {id: each for id, each in kept.items() if hashes.get(id) == each.answer_sha256}
         progress(judge.kind, len(found), len(hashes))
         left = [record for record in run.records if record.id not in found]
-        async with aclosing(many(left, judge_record, judge.in_flight)) as finishing:
+        async with aclosing(map_concurrent(left, judge_record, judge.in_flight)) as finishing:
             async for outcomes in finishing:
                 judged = [outcome.result for outcome in outcomes if outcome.result is not None]
                 file.append([_line(json_line(each)) for each in judged])

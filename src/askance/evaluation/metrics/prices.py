@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from askance.core.errors import InputError
-from askance.core.knobs import Knobs, knob, parse_knobs
+from askance.core.parameters import Parameters, parameter, parse_parameters
 from askance.core.types import Usage
 
 DEFAULT_CURRENCY = "USD"
@@ -14,7 +14,7 @@ _TOKENS_PRICED = 1_000_000
 
 
 @dataclass(frozen=True)
-class Prices(Knobs):
+class Prices(Parameters):
     """Prices in one currency; the same for every model that a method calls.
 
     Attributes:
@@ -24,7 +24,7 @@ class Prices(Knobs):
         search: of one search.
 
     Raises:
-        KnobError: a price below 0, or without an end.
+        ParameterError: a price below 0, or without an end.
         InputError: no currency.
     """
 
@@ -32,8 +32,8 @@ class Prices(Knobs):
 
     prompt: float = field(metadata=_RANGE)
     generated: float = field(metadata=_RANGE)
-    reused: float | None = knob(None, "", **_RANGE)
-    search: float = knob(0.0, "", **_RANGE)
+    reused: float | None = parameter(None, "", **_RANGE)
+    search: float = parameter(0.0, "", **_RANGE)
     currency: str = DEFAULT_CURRENCY
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ def read_prices(settings: Iterable[str]) -> Prices:
         if name in given:
             raise InputError(f"price {name} is given twice, last as {setting!r}: give it once.")
         given[name] = value
-    typed = parse_knobs(Prices, given)
+    typed = parse_parameters(Prices, given)
     for name in ("prompt", "generated"):
         if name not in given:
             raise InputError(

@@ -1,1 +1,1 @@
-"""One page about runs, all in one file: tables, charts, published numbers; no network, no script."""
+"""Reports of runs: tables, charts, an HTML page, and the numbers that papers print."""

@@ -11,9 +11,8 @@ from markupsafe import Markup
 
 from askance.ask import models_told
 from askance.core.version import VERSION
-from askance.eval import published, tables
+from askance.evaluation.report import charts, published, tables
 from askance.evaluation.statistics.paired_runs import Comparisons
-from askance.evaluation.report import charts
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.text.printable import printable
 

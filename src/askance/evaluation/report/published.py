@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from askance.evaluation.report.tables import counted
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.evaluation.statistics.summaries import RunSummary
-from askance.evaluation.report.tables import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

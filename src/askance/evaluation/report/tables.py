@@ -62,7 +62,7 @@ def tables_of(found: Comparisons) -> list[ResultTable]:
 
 def setting_lines(found: Comparisons) -> list[str]:
     """What is the same in all runs though it is no default, and what is not the same; a line each."""
-    shared = ", ".join(f"{knob}={value}" for knob, value in found.shared_knobs.items())
+    shared = ", ".join(f"{parameter}={value}" for parameter, value in found.shared_parameters.items())
     return [f"in all runs that have them: {shared}"] * bool(shared) + [
         setting.line for setting in found.differing
     ]

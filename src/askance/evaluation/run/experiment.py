@@ -16,18 +16,18 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from askance.ask import check_can_search
 from askance.config import STRICT, EngineConfig, PathOrNone
 from askance.core.errors import DatasetError, InputError, about
-from askance.core.knobs import name_of, short_repr
+from askance.core.parameters import name_of, short_repr
 from askance.core.ports import Encoder, Method, Retriever
 from askance.core.records import opened
 from askance.core.version import VERSION
 from askance.evaluation.datasets import Example, read_dataset
-from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.metrics import DEFAULT_METRICS, Scoring, open_metrics
+from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.evaluation.run.record import Settings, machine_here, versions_here
 from askance.loaders import DEFAULT_RETRIEVER, load_encoder, open_retriever
-from askance.registry import DEFAULT_METHOD, plain_method, prompts_knob
 from askance.prompts import WORDINGS
+from askance.registry import DEFAULT_METHOD, plain_method, prompts_parameter
 
 PROMPTS_OF_DATASET = "dataset"
 SAMPLING_SEED = 0
@@ -50,7 +50,7 @@ class Cell(EngineConfig):
         sample: so many, each kind of question with about its share; those of a smaller sample are among those
             of a greater one.
         ids: a text file with the id of one question a line.
-        reading: how short answers are read, see `eval.readings`.
+        reading: how short answers are read, see `evaluation.run.readings`.
     """
 
     dataset: str
@@ -89,7 +89,7 @@ class Cell(EngineConfig):
 
 def takes_prompts(method: Method) -> bool:
     """Whether a method takes the prompt sets of datasets, rather than having prompts of its own alone."""
-    return prompts_knob(method) == "wording"
+    return prompts_parameter(method) == "wording"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class ReadyCell:
             questions_sha256=sha256(repr(examples).encode()).hexdigest(),
             method=name_of(type(self.method)),
             title=short_repr(self.method),
-            knobs=_knobs(self.method),
+            parameters=_parameters(self.method),
             models=models,
             model_specs=cell.model_specs,
             index="" if cell.index is None else str(cell.index),
@@ -136,7 +136,7 @@ class ReadyCell:
         )
 
 
-def _knobs(method: Any) -> dict[str, str]:
+def _parameters(method: Any) -> dict[str, str]:
     known = fields(method) if is_dataclass(method) else ()
     values = {field.name: getattr(method, field.name) for field in known}
     return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
@@ -149,7 +149,7 @@ def look_up(cell: Cell, load: Load = lambda function, *given: function(*given)) 
         load: may remember what came of a call, for cells that have an index or questions in common.
 
     Raises:
-        InputError: a name, file, knob or index that can't be used.
+        InputError: a name, file, parameter or index that can't be used.
         MissingExtra: a metric's package is missing; names the pip line.
     """
     with about("reading"):

@@ -52,8 +52,8 @@ from askance.core.toml_file import read_toml
 from askance.core.types import Role
 from askance.evaluation.run.experiment import Cell, Load, ReadyCell, look_up, takes_prompts
 from askance.evaluation.run.gold_retriever import GOLD
-from askance.evaluation.run.runner import LoadModels, Progress, Terms, begin, evaluate
 from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.run.runner import LoadModels, Progress, Terms, begin, evaluate
 from askance.loaders import DEFAULT_RETRIEVER, ROLES, is_kind
 
 Table = Mapping[str, Any]

@@ -128,8 +128,8 @@ class Settings:
         dataset: as it was named, such as "hotpotqa:FILE".
         num_questions: how many were chosen of it.
         questions_sha256: of the chosen questions with all that is known about them, in their order.
-        title: the method with its profile and the knobs that are not at their defaults.
-        knobs: all of them, as text.
+        title: the method with its profile and the parameters that are not at their defaults.
+        parameters: all of them, as text.
         models: name of the loaded model by role; `model_specs`: as they were named.
         index: folder of the index; empty without one.
         budget: of each question: the limits that there were.
@@ -139,7 +139,7 @@ class Settings:
         precisions: what the numbers of the models are computed in, by role, where that is known.
         retriever: how the index is searched.
         encoder: name and fingerprint of what the method compares texts with; empty without one.
-        reading: how short answers are read, see `eval.readings`.
+        reading: how short answers are read, see `evaluation.run.readings`.
         config: the whole configuration of the engine, as `EngineConfig.stored` tells it; empty for runs that
             began before it was kept.
     """
@@ -149,7 +149,7 @@ class Settings:
     questions_sha256: str
     method: str
     title: str
-    knobs: Mapping[str, str]
+    parameters: Mapping[str, str]
     models: Mapping[str, str]
     model_specs: Mapping[str, str]
     index: str
@@ -175,7 +175,7 @@ class Settings:
     @property
     def profile(self) -> str:
         """Whose reading of the method it is; empty for a method that has one only."""
-        return self.knobs.get("profile", "")
+        return self.parameters.get("profile", "")
 
     @property
     def identity(self) -> dict[str, object]:
@@ -185,7 +185,7 @@ class Settings:
         return {
             "dataset": self.dataset_name,
             "method": self.method,
-            **{f"knob {name}": value for name, value in self.knobs.items()},
+            **{f"parameter {name}": value for name, value in self.parameters.items()},
             **{f"model {role}": spec for role, spec in self.model_specs.items()},
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
             **{f"precision of model {role}": precision for role, precision in self.precisions.items()},

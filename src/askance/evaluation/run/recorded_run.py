@@ -6,9 +6,9 @@
     lock               held by the process that writes
 
 A question is finished once its trace and then its record are on the disk, so that a kill at any moment loses
-no finished question and repeats none. What a killed process leaves behind its last finished question is cut
-off when the run goes on. Settings, records and traces carry checksums (see `runtime.durable`), which are
-verified whenever a run is gone on with or read.
+no finished question and repeats none. What a killed process leaves after its last finished question is cut
+off when the run continues. Settings, records and traces carry checksums (see `storage.durable_files`), which
+are verified whenever a run is continued or read.
 """
 
 import dataclasses
@@ -192,6 +192,8 @@ def _read_settings(folder: Path) -> Settings:
             f"the run {folder} has schema {schema!r}, this version reads {SCHEMA_VERSION}: use the askance "
             f"that wrote it ({content.get('askance')})."
         )
+    if "knobs" in content:  # what parameters were called in runs of earlier versions
+        content["parameters"] = content.pop("knobs")
     return validated(_SETTINGS, json.dumps(content), str(path), _DAMAGED)
 
 

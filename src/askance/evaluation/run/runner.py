@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Engine, Result, precisions_of
+from askance.core.concurrency import Outcome, map_concurrent
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
 from askance.core.ports import Model
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
-from askance.evaluation.run.experiment import Chosen, ReadyCell
 from askance.evaluation.datasets import Example
-from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.metrics import Scoring
+from askance.evaluation.run.experiment import Chosen, ReadyCell
+from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.run.record import Record, make_record
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter, claimed, open_run, read_run
-from askance.core.map_concurrent_tmp import Outcome, many
 from askance.registry import choose_method
 
 LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
@@ -251,7 +251,7 @@ async def _ask_all(
             standing.add(record)
         progress(standing)
 
-    work = many(attempts, lambda attempt: _answer(engine, attempt), ready.cell.questions_in_flight)
+    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), ready.cell.questions_in_flight)
     async with aclosing(work) as finishing:
         async for outcomes in finishing:
             lasting = [each for each in outcomes if isinstance(each.error, LASTING)]

@@ -1,0 +1,1 @@
+"""Statistics over runs: summaries, paired comparisons and bootstrap intervals."""

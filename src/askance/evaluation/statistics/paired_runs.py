@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from askance.core.errors import InputError, UnknownName
-from askance.evaluation.statistics.compare import Difference, PValue, holm, paired_difference, sign_flip_p
 from askance.evaluation.metrics.prices import Prices
+from askance.evaluation.statistics.compare import Difference, PValue, holm, paired_difference, sign_flip_p
 from askance.evaluation.statistics.run_groups import Differing, RunGroup
 from askance.evaluation.statistics.summaries import RunSummary, main_metrics, scores_of, summarise
 
@@ -69,7 +69,7 @@ class Comparisons:
     summaries: tuple[RunSummary, ...]
     currency: str
     differing: tuple[Differing, ...]
-    shared_knobs: Mapping[str, str]
+    shared_parameters: Mapping[str, str]
     metrics: tuple[str, ...]
     differences: tuple[Comparison, ...]
 
@@ -106,7 +106,7 @@ def compare_group(
         summaries=tuple(summarise(run, prices) for run in group.runs),
         currency="" if prices is None else prices.currency,
         differing=group.differing,
-        shared_knobs=group.shared_knobs,
+        shared_parameters=group.shared_parameters,
         metrics=chosen,
         differences=tuple(
             each

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
-from askance.core.knobs import titled
+from askance.core.parameters import titled
 from askance.evaluation.run.record import Settings
 from askance.evaluation.run.recorded_run import RecordedRun
 
@@ -28,12 +28,14 @@ class Differing:
 
     @property
     def is_told_by_names(self) -> bool:
-        """Whether it is the profile, or a knob that the names of all runs have but those of one value."""
-        knob = self.setting.removeprefix("knob ")
-        if knob == "profile":
+        """Whether it is the profile, or a parameter that the names of all runs have but those of one
+        value.
+        """
+        parameter = self.setting.removeprefix("parameter ")
+        if parameter == "profile":
             return True
-        untold = [names for _, names in self.values if not all(f"{knob}=" in name for name in names)]
-        return knob != self.setting and len(untold) < 2
+        untold = [names for _, names in self.values if not all(f"{parameter}=" in name for name in names)]
+        return parameter != self.setting and len(untold) < 2
 
     @property
     def line(self) -> str:
@@ -65,26 +67,26 @@ class RunGroup:
 
     @property
     def differing(self) -> tuple[Differing, ...]:
-        """The settings that differ, without knobs that only one method has or that names tell."""
+        """The settings that differ, without parameters that only one method has or that names tell."""
         told = [_told_settings(run.settings) for run in self.whole]
         keys = dict.fromkeys(key for settings in told for key in settings)
         found = [self._differing(key, told) for key in keys]
         return tuple(each for each in found if len(each.values) > 1 and not each.is_told_by_names)
 
     @property
-    def shared_knobs(self) -> dict[str, str]:
-        """Knobs that are not at their defaults, and have one value in all runs that have them."""
-        knobs = dict(item for run in self.whole for item in set_knobs(run.settings).items())
+    def shared_parameters(self) -> dict[str, str]:
+        """Parameters that are not at their defaults, and have one value in all runs that have them."""
+        parameters = dict(item for run in self.whole for item in set_parameters(run.settings).items())
         return {
-            knob: value
-            for knob, value in knobs.items()
-            if all(run.settings.knobs.get(knob, value) == value for run in self.whole)
+            parameter: value
+            for parameter, value in parameters.items()
+            if all(run.settings.parameters.get(parameter, value) == value for run in self.whole)
         }
 
     def _differing(self, setting: str, told: Sequence[Mapping[str, str]]) -> Differing:
         names: dict[str, list[str]] = {}
         for name, settings in zip(self.names, told, strict=True):
-            if setting in settings or not setting.startswith("knob "):
+            if setting in settings or not setting.startswith("parameter "):
                 names.setdefault(settings.get(setting) or "none", []).append(name)
         return Differing(setting, tuple((_shortened(value), tuple(runs)) for value, runs in names.items()))
 
@@ -215,8 +217,8 @@ def _shortened(value: str) -> str:
 
 
 def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
-    """The method with its profile and the knobs that other runs of it set otherwise; where that repeats, with
-    what else differs; where that does, too, the folder.
+    """The method with its profile and the parameters that other runs of it set otherwise; where that
+    repeats, with what else differs; where that does, too, the folder.
     """
     choices = (
         [_brief(run.settings, runs) for run in runs],
@@ -240,21 +242,22 @@ def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
     """``dragin (paper, threshold=1.3)`` where another run has another threshold, else ``dragin (paper)``."""
     others = [run.settings for run in runs if run.settings.method == settings.method]
     told = [
-        f"{knob}={value}"
-        for knob, value in set_knobs(settings).items()
-        if any(other.knobs.get(knob) != value for other in others)
+        f"{parameter}={value}"
+        for parameter, value in set_parameters(settings).items()
+        if any(other.parameters.get(parameter) != value for other in others)
     ]
     return titled(settings.method, settings.profile, told)
 
 
-def set_knobs(settings: Settings) -> dict[str, str]:
-    """The knobs that are not at their defaults, without the profile, which every name has: those that the
-    title tells.
+def set_parameters(settings: Settings) -> dict[str, str]:
+    """The parameters that are not at their defaults, without the profile, which every name has: those that
+    the title tells.
     """
     return {
-        knob: value
-        for knob, value in settings.knobs.items()
-        if knob != "profile" and (f"({knob}=" in settings.title or f", {knob}=" in settings.title)
+        parameter: value
+        for parameter, value in settings.parameters.items()
+        if parameter != "profile"
+        and (f"({parameter}=" in settings.title or f", {parameter}=" in settings.title)
     }
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from askance.core.errors import RunFolderError
-from askance.core.knobs import titled
+from askance.core.parameters import titled
 from askance.core.types import Task
-from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.metrics.prices import Prices, cost
 from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 
 Intervals = Mapping[str, MeanInterval]
 _OF_CLOSED_TASKS: Mapping[Task, str] = {"yes_no": "yes_no_accuracy", "choice": "choice_accuracy"}
@@ -67,11 +67,11 @@ class RunSummary:
     """A run in numbers.
 
     Attributes:
-        title: the method with its profile and the knobs that are not at their defaults; `method` is the
+        title: the method with its profile and the parameters that are not at their defaults; `method` is the
             method with its profile alone.
         num_questions: of the run; `num_finished` of them are, and only these count below.
         failures: how many questions broke; they are among the finished ones.
-        reading: how short answers were read, see `eval.readings`.
+        reading: how short answers were read, see `evaluation.run.readings`.
         main_metric: the one to judge by, see `main_metrics`; empty where no metric has a score.
         metrics: by name; only those that apply to a question, each over the questions it applies to.
         share_answered: of questions whose answer has a short form.

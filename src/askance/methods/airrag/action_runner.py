@@ -9,12 +9,12 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, TokenLedger, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.choosing import jcd_scores
-from askance.methods.airrag.knobs import AirragKnobs
 from askance.methods.airrag.mcts import Outcome
+from askance.methods.airrag.parameters import AirragParameters
+from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final, parse_queries
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.common.finishing import quotable
 from askance.methods.common.members import answer_of
 from askance.methods.common.searching import num_in_room, search_as_fits, search_for
@@ -43,7 +43,7 @@ class Acting:
         memory: of rollouts that were over before this one began, and of its own.
     """
 
-    airrag: AirragKnobs
+    airrag: AirragParameters
     prompts: Prompts
     run: Run
     allowance: TokenLedger

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from askance.core.concurrency import abreast
-from askance.methods.airrag.knobs import AirragKnobs
+from askance.core.concurrency import gather_or_cancel
+from askance.methods.airrag.parameters import AirragParameters
 
 S = TypeVar("S")
 
@@ -128,9 +128,14 @@ class Tree(Generic[S]):
     """
 
     def __init__(
-        self, start: S, rules: Rules[S], knobs: AirragKnobs, seed: str = "", beside: Sequence[str] = ()
+        self,
+        start: S,
+        rules: Rules[S],
+        parameters: AirragParameters,
+        seed: str = "",
+        beside: Sequence[str] = (),
     ) -> None:
-        self._rules, self._knobs, self._seed, self._beside = rules, knobs, seed, beside
+        self._rules, self._parameters, self._seed, self._beside = rules, parameters, seed, beside
         self.root = Node(start, is_terminal=rules.is_terminal(start))
         self.terminals = list[Node[S]]()
         self.num_rollouts = self.num_failed = 0
@@ -141,10 +146,10 @@ class Tree(Generic[S]):
         while wave := list(self._wave()):
             first = self.num_rollouts - len(wave)
             work: list[Awaitable[list[Any]]] = [
-                abreast(self._go_on(*way, rollout) for rollout, way in enumerate(wave, start=first)),
-                abreast(self._rules.draw(self.root, action, 0) for action in beside),
+                gather_or_cancel(self._go_on(*way, rollout) for rollout, way in enumerate(wave, start=first)),
+                gather_or_cancel(self._rules.draw(self.root, action, 0) for action in beside),
             ]
-            ends, drawn = await abreast(work)
+            ends, drawn = await gather_or_cancel(work)
             for rollout, ((path, _), end) in enumerate(zip(wave, ends, strict=True), start=first):
                 self._rules.ended(rollout)
                 self._pay(path, end)
@@ -158,11 +163,11 @@ class Tree(Generic[S]):
     def _wave(self) -> Iterator[Way[S]]:
         """Where the rollouts that start now go on from."""
         num_begun = self.num_rollouts
-        if 0 < num_begun < self._knobs.rollouts and self._rules.is_settled(self):
+        if 0 < num_begun < self._parameters.rollouts and self._rules.is_settled(self):
             return
-        for _ in range(self._knobs.wave):
+        for _ in range(self._parameters.wave):
             rollout = self.num_rollouts
-            if rollout >= self._knobs.rollouts or not self._rules.may_start(rollout):
+            if rollout >= self._parameters.rollouts or not self._rules.may_start(rollout):
                 return
             way = self._select(self.root, rollout)
             if way is None:
@@ -174,13 +179,13 @@ class Tree(Generic[S]):
     def _select(self, node: Node[S], rollout: int) -> Way[S] | None:
         """The way to the next place to go on from; None where all is exhausted or being drawn for."""
         if node.is_terminal:
-            return ([node], "") if not self._knobs.skip_exhausted or not node.visits else None
+            return ([node], "") if not self._parameters.skip_exhausted or not node.visits else None
         untried = [] if node.is_taken else self._untried(node)
         if untried and node.parent and not node.visits:
             return [node], ""
         order = list(self._rules.actions(node.state, frozenset(node.dead)))
         fresh: list[tuple[str, int, Way[S]]] = [(action, 0, ([node], action)) for action in untried]
-        weight = self._knobs.weight(rollout)
+        weight = self._parameters.weight(rollout)
         for child in sorted(node.children, key=lambda each: each.uct(weight), reverse=True):
             if fresh and child.visits:
                 break
@@ -193,7 +198,7 @@ class Tree(Generic[S]):
             fresh.append((child.action, child.number, below))
         if not fresh:
             return None
-        if self._knobs.unexplored == "random":
+        if self._parameters.unexplored == "random":
             return random.Random(f"{self._seed} select {rollout} {node.name}").choice(fresh)[2]
         return min(fresh, key=lambda each: ((*order, each[0]).index(each[0]), each[1]))[2]
 
@@ -229,15 +234,15 @@ class Tree(Generic[S]):
         Where `action` itself gave nothing, the rollout takes another one of those that gave something.
         """
         actions = [action]
-        if self._knobs.expansion == "eager":
+        if self._parameters.expansion == "eager":
             actions += [each for each in self._untried(node) if each != action]
-        found = await self._knobs.together(self._rules.draw(node, each, rollout) for each in actions)
+        found = await self._parameters.together(self._rules.draw(node, each, rollout) for each in actions)
         added = {each: self._add(node, each, outcomes) for each, outcomes in zip(actions, found, strict=True)}
         live = [each for each in actions if added[each]]
         if not live:
             return None
         children = added[action if action in live else self._rules.choose(node, live, rollout)]
-        if len(children) > 1 and self._knobs.unexplored == "random":
+        if len(children) > 1 and self._parameters.unexplored == "random":
             return random.Random(f"{self._seed} enter {rollout} {node.name}").choice(children)
         return children[0]
 

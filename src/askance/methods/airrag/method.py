@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from askance.core.errors import MissingAbility
-from askance.core.knobs import knob
+from askance.core.parameters import parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Hit, Question, Role
 from askance.methods.airrag.choosing import Chosen, Ending, Verifier, valid
-from askance.methods.airrag.knobs import WITHOUT_ANALYSIS, Actions, AirragKnobs
 from askance.methods.airrag.mcts import Node, Tree
-from askance.methods.airrag.tree_search import Searching
+from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
 from askance.methods.airrag.state import RA, State
+from askance.methods.airrag.tree_search import Searching
 from askance.methods.common.finishing import Evidence, whole_cited
 from askance.methods.common.members import check_all, joined_needs
 from askance.text.answers import short_answer
@@ -20,7 +20,7 @@ from askance.text.linguistics import content_words
 
 
 @dataclass(frozen=True, slots=True)
-class Airrag(AirragKnobs):
+class Airrag(AirragParameters):
     """AirRAG (Feng et al. 2025, arXiv 2501.10053): Monte Carlo tree search over five actions.
 
     SAY splits the question into sub-queries, RA answers one from passages, QT rewrites what to ask next, SA
@@ -70,7 +70,7 @@ class Airrag(AirragKnobs):
 class AirragLite(Airrag):
     """AirRAG with retrieval-answer, query transformation and summary-answer alone (AirRAG-Lite)."""
 
-    actions: Actions = knob(
+    actions: Actions = parameter(
         WITHOUT_ANALYSIS, "what a path may consist of: its own, and other methods by name"
     )
 

@@ -1,6 +1,6 @@
 """The words of AirRAG's prompts (Feng et al. 2025, arXiv 2501.10053, appendix A), which can be replaced.
 
-Our own stand in `wording.toml`.
+Our own stand in `prompt_template.toml`.
 """
 
 import tomllib
@@ -49,7 +49,7 @@ class AirragWording:
 
 
 def _own() -> AirragWording:
-    content = tomllib.loads(Path(__file__).with_name("wording.toml").read_text(encoding="utf-8"))
+    content = tomllib.loads(Path(__file__).with_name("prompt_template.toml").read_text(encoding="utf-8"))
     content |= {key: tuple(Demo(**each) for each in content[key]) for key in DEMO_KEYS}
     return AirragWording(**content, name="airrag")
 

@@ -10,8 +10,8 @@ from askance.core.types import Question
 from askance.methods.airrag import choosing
 from askance.methods.airrag.action_runner import Acting, Memory
 from askance.methods.airrag.choosing import Chosen, Ending
-from askance.methods.airrag.knobs import AirragKnobs
 from askance.methods.airrag.mcts import Node, Outcome, Tree
+from askance.methods.airrag.parameters import AirragParameters
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.reward import Judge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
@@ -24,7 +24,7 @@ _SHORT_PATH = 6
 class Searching:
     """One question's search."""
 
-    airrag: AirragKnobs
+    airrag: AirragParameters
     question: Question
     run: Run
     account: TokenLedger = field(init=False)

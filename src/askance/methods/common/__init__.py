@@ -1,0 +1,1 @@
+"""What several methods share: prompts, the state of a growing answer, searches, token limits."""

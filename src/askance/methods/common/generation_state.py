@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from askance.core.knobs import knob
+from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided
 from askance.core.types import (
@@ -19,9 +19,9 @@ from askance.core.types import (
     Until,
     Want,
 )
-from askance.methods.common.token_limit import Bounded
 from askance.methods.common.finishing import as_answer, decide_to_elicit, plain_of, settled
 from askance.methods.common.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
+from askance.methods.common.token_limit import Bounded
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain
 
@@ -31,13 +31,15 @@ _SHORTEST_ANSWER = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesAnswer(Bounded):
-    """The knobs of every method that writes its answer behind the prompt of `answer_prompt`."""
+    """The parameters of every method that writes its answer behind the prompt of `answer_prompt`."""
 
-    max_tokens: int = knob(128, "most new tokens of the answer", at_least=1)
-    elicit: bool = knob(True, "ask for the short answer where the text states none")
-    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
-    layout: Layout = knob("auto", "raw text or the model's chat format; auto is raw where the model takes it")
-    wording: Wording = knob(OWN, "examples and fixed lines of the prompt")
+    max_tokens: int = parameter(128, "most new tokens of the answer", at_least=1)
+    elicit: bool = parameter(True, "ask for the short answer where the text states none")
+    elicit_tokens: int = parameter(20, "most new tokens of an elicited answer", at_least=1)
+    layout: Layout = parameter(
+        "auto", "raw text or the model's chat format; auto is raw where the model takes it"
+    )
+    wording: Wording = parameter(OWN, "examples and fixed lines of the prompt")
 
     goes_on: ClassVar[bool] = True
     """Whether a model must go on from a text of its own."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
 from typing import Any, cast
 
-from askance.core.errors import KnobError, UnknownName
-from askance.core.knobs import changed_knobs, name_of
+from askance.core.errors import ParameterError, UnknownName
+from askance.core.parameters import changed_parameters, name_of
 from askance.core.ports import ChecksModels, Method, Model, Needs, Run
 from askance.core.token_ledger import ChargedModel, TokenLedger
 from askance.core.types import Answer, Question, Role
@@ -16,7 +16,7 @@ Named = tuple[tuple[str, Method], ...]
 
 
 class HoldsMethods:
-    """Base of knobs that hold methods, each of which has a name and knobs of its own.
+    """Base of parameters that hold methods, each of which has a name and parameters of its own.
 
     Attributes:
         own: names that stand before those of the methods.
@@ -32,11 +32,11 @@ class HoldsMethods:
         """The names of the methods, in order."""
         return tuple(name for name, _ in self.named)
 
-    def check_names(self, knob: str) -> None:
-        """Raise KnobError, naming the knob, where one name is there twice."""
+    def check_names(self, parameter: str) -> None:
+        """Raise ParameterError, naming the parameter, where one name is there twice."""
         twice = next((name for name in self.names if self.names.count(name) > 1), None)
         if twice is not None:
-            raise KnobError(f"knob {knob}: {twice} is there twice.")
+            raise ParameterError(f"parameter {parameter}: {twice} is there twice.")
 
     def __repr__(self) -> str:
         return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.named)])
@@ -50,25 +50,25 @@ class Members(HoldsMethods):
     """Methods by name, in order.
 
     Raises:
-        KnobError: none, or one name twice.
+        ParameterError: none, or one name twice.
     """
 
     named: Named
 
     def __post_init__(self) -> None:
         if not self.named:
-            raise KnobError("knob methods='' of method blender: name one method or more.")
+            raise ParameterError("parameter methods='' of method blender: name one method or more.")
         self.check_names(f"methods={str(self)!r} of method blender")
 
 
 def told(name: str, method: Method) -> str:
-    """A member with the knobs that are not at their defaults: ``single[passages=5]``, or ``more=single``
+    """A member with the parameters that are not at their defaults: ``single[passages=5]``, or ``more=single``
     where its name is not its method's.
 
-    The brackets are not those of a run's title, in which knobs of the method itself stand.
+    The brackets are not those of a run's title, in which parameters of the method itself stand.
     """
     asked = name if name == name_of(type(method)) else f"{name}={name_of(type(method))}"
-    changed = " ".join(f"{knob}={value}" for knob, value in changed_knobs(method).items())
+    changed = " ".join(f"{parameter}={value}" for parameter, value in changed_parameters(method).items())
     return f"{asked}[{changed}]" if changed else asked
 
 
@@ -80,9 +80,9 @@ def by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, di
     own: dict[str, Any] = {}
     of_members: dict[str, dict[str, Any]] = {}
     for key, value in settings.items():
-        member, dot, knob = key.partition(".")
+        member, dot, parameter = key.partition(".")
         if dot or isinstance(value, Mapping):
-            of_members.setdefault(member, {}).update({knob: value} if dot else value)
+            of_members.setdefault(member, {}).update({parameter: value} if dot else value)
         else:
             own[key] = value
     return own, of_members
@@ -90,13 +90,13 @@ def by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, di
 
 def of_member(member: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """A member's settings as `by_member` reads them."""
-    return {f"{member}.{knob}": value for knob, value in settings.items()}
+    return {f"{member}.{parameter}": value for parameter, value in settings.items()}
 
 
 def with_settings(
     method: Any, settings: Mapping[str, Any], in_profile: Callable[[Any, Mapping[str, Any]], Any]
 ) -> Method:
-    """A method with settings, its own and those of its members, that are values of the knobs' types.
+    """A method with settings, its own and those of its members, that are values of the parameters' types.
 
     Args:
         in_profile: the reading of a method that the profile among some settings names.
@@ -105,11 +105,11 @@ def with_settings(
     method = in_profile(method, own)
     holding = _held(method, own)
     if of_members and holding is not None:
-        knob, held = holding
+        parameter, held = holding
         members = (
             (name, with_settings(each, of_members.get(name, {}), in_profile)) for name, each in held.named
         )
-        own[knob] = replace(cast(Any, held), named=tuple(members))
+        own[parameter] = replace(cast(Any, held), named=tuple(members))
     return cast(Method, replace(method, **own) if own else method)
 
 
@@ -120,10 +120,10 @@ def members_of(method: Any, settings: Mapping[str, Any]) -> dict[str, Method] | 
 
 
 def _held(method: Any, settings: Mapping[str, Any]) -> tuple[str, HoldsMethods] | None:
-    """The knob that holds other methods, and what it holds, where a method has one."""
-    knobs = fields(method) if is_dataclass(method) else ()
-    values = {field.name: settings.get(field.name, getattr(method, field.name)) for field in knobs}
-    held = ((knob, value) for knob, value in values.items() if isinstance(value, HoldsMethods))
+    """The parameter that holds other methods, and what it holds, where a method has one."""
+    parameters = fields(method) if is_dataclass(method) else ()
+    values = {field.name: settings.get(field.name, getattr(method, field.name)) for field in parameters}
+    held = ((parameter, value) for parameter, value in values.items() if isinstance(value, HoldsMethods))
     return next(held, None)
 
 
@@ -165,21 +165,23 @@ def check_all(methods: Iterable[Method], models: Mapping[Role, Model]) -> None:
 def read_members(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Members:
     """The methods that `text` names, with commas: ``single,dragin``.
 
-    A method that is to be there twice, with other knobs, gets a name of its own: ``single,more=single``.
+    A method that is to be there twice, with other parameters, gets a name of its own: ``single,more=single``.
 
     Args:
         make: a method by name, as it is without settings.
 
     Raises:
         UnknownName: no such method.
-        KnobError: none, one name twice, or a name that is none.
+        ParameterError: none, one name twice, or a name that is none.
     """
     known, named = tuple(methods), []
     for part in filter(None, map(str.strip, text.split(","))):
         own, equals, asked = (each.strip() for each in part.partition("="))
         method = (asked or own).lower()
         if equals and not own.isidentifier():
-            raise KnobError(f"knob methods={text!r} of method blender: {own!r} is no name, such as more.")
+            raise ParameterError(
+                f"parameter methods={text!r} of method blender: {own!r} is no name, such as more."
+            )
         if method not in known:
             raise UnknownName("method", method, known, place=f"in methods={text!r}")
         named.append((own if equals else method, make(method)))

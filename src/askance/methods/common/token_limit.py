@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from askance.core.errors import BudgetTooSmall
-from askance.core.knobs import Knobs, knob, name_of
+from askance.core.parameters import Parameters, name_of, parameter
 from askance.core.ports import Method, Retriever, Run, WrappedRetriever
 from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
@@ -12,13 +12,15 @@ from askance.methods.common.finishing import PlainTrace, as_answer, num_written,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounded(Knobs):
+class Bounded(Parameters):
     """Base of methods that leave it to `answer_within` to keep L_max.
 
     Those that share it out between several attempts (`airrag`, `blender`) keep it themselves.
     """
 
-    l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
+    l_max: int | None = parameter(
+        None, "most input tokens of all calls of a question; none: no limit", at_least=1
+    )
 
 
 async def answer_within(method: Method, question: Question, run: Run) -> Answer:
@@ -52,7 +54,7 @@ async def _within(method: Method, l_max: int, question: Question, run: Run) -> A
         if not settled(run.trace).text.strip():
             fewer = ", or show fewer passages (--set passages=N)" if hasattr(method, "passages") else ""
             raise BudgetTooSmall(
-                f"knob l_max={l_max} of method {name_of(type(method))}: {why}, and nothing is written "
+                f"parameter l_max={l_max} of method {name_of(type(method))}: {why}, and nothing is written "
                 f"yet: set it higher{fewer}."
             ) from why
         run.trace.decide("end", "cut", f"l_max is used up: {why}")

@@ -12,15 +12,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from askance.core.knobs import SearchKnob, knob
+from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Until, Want
 from askance.methods.common.finishing import plain_of
-from askance.methods.dragin.attention_map import Heads, Look, look_back, weightiest
+from askance.methods.common.generation_state import WritesAnswer, Writing
 from askance.methods.common.prompts import layout_needs
 from askance.methods.common.searching import QueryMode, TriggerMode, last_tokens, query_in_words
-from askance.methods.common.generation_state import WritesAnswer, Writing
+from askance.methods.dragin.attention_map import Heads, Look, look_back, weightiest
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
 from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
 
@@ -43,27 +43,27 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraginKnobs(WritesAnswer):
+class DraginParameters(WritesAnswer):
     """What both readings of the paper, ours and its own, can be asked for, and how they write a sentence."""
 
-    trigger: TriggerMode = knob("rind", "when to search")
-    query: QueryMode = knob("real_words", "what to search for; real_words is QFS")
-    threshold: float | None = knob(
+    trigger: TriggerMode = parameter("rind", "when to search")
+    query: QueryMode = parameter("real_words", "what to search for; real_words is QFS")
+    threshold: float | None = parameter(
         None,
         "search when the trigger's number is above this; it belongs to a model and a trigger; none: 1 for "
         "rind, 0.2 for token_probability",
         at_least=0,
     )
-    passages: int = knob(3, "passages in the prompt", at_least=1)
-    query_top: int = knob(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
-    heads: Heads = knob("max", "how heads are summed up for the trigger rind")
-    query_heads: Heads | None = knob(
+    passages: int = parameter(3, "passages in the prompt", at_least=1)
+    query_top: int = parameter(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
+    heads: Heads = parameter("max", "how heads are summed up for the trigger rind")
+    query_heads: Heads | None = parameter(
         None, "how heads are summed up for the query real_words; none: as for the trigger; paper: mean"
     )
-    every_tokens: int = knob(25, "tokens between searches of the trigger every_tokens", at_least=1)
-    max_rounds: int = knob(100, "most drafts of one answer", at_least=1)
-    max_searches: int = knob(20, "most searches of one answer", at_least=1)
-    linguistics: Linguistics = knob(OWN, "sentences and content words: own, or spacy:PIPELINE")
+    every_tokens: int = parameter(25, "tokens between searches of the trigger every_tokens", at_least=1)
+    max_rounds: int = parameter(100, "most drafts of one answer", at_least=1)
+    max_searches: int = parameter(20, "most searches of one answer", at_least=1)
+    linguistics: Linguistics = parameter(OWN, "sentences and content words: own, or spacy:PIPELINE")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
     searches: ClassVar[str] = "when the model doubts a word"
@@ -164,7 +164,7 @@ class DraginKnobs(WritesAnswer):
 
 
 @dataclass(frozen=True, slots=True)
-class Dragin(DraginKnobs):
+class Dragin(DraginParameters):
     """DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for. The reading is ours.
 
     After a search with the question the answer is written sentence by sentence, each judged when it is
@@ -179,12 +179,14 @@ class Dragin(DraginKnobs):
     missing, the surprise at the written token stands for it.
     """
 
-    profile: Literal["default"] = knob("default", "whose reading: ours")
-    search_first: bool = knob(True, "search with the question before the first sentence")
-    kept_passages: int = knob(1, "how many of the passages at hand stay when others are found", at_least=0)
+    profile: Literal["default"] = parameter("default", "whose reading: ours")
+    search_first: bool = parameter(True, "search with the question before the first sentence")
+    kept_passages: int = parameter(
+        1, "how many of the passages at hand stay when others are found", at_least=0
+    )
 
     rind_signal: ClassVar[str] = "doubt (nats) × attention"
-    calibrated: ClassVar[SearchKnob] = SearchKnob(
+    calibrated: ClassVar[SearchParameter] = SearchParameter(
         "threshold", belongs_to=("trigger", "heads", "search_first"), scale=("trigger",), in_force="theta"
     )
 

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from askance.core.knobs import SearchKnob, knob
+from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Generation, Question, Signal
-from askance.methods.dragin.method import DraginKnobs, Judged, improbability
-from askance.methods.dragin.attention_map import Heads, Look
 from askance.methods.common.prompts import layout_needs
+from askance.methods.dragin.attention_map import Heads, Look
+from askance.methods.dragin.method import DraginParameters, Judged, improbability
 from askance.text.linguistics import FUNCTION_WORDS, token_words
 
 
 @dataclass(frozen=True, slots=True)
-class DraginPaper(DraginKnobs):
+class DraginPaper(DraginParameters):
     """DRAGIN (Su et al. 2024) to the letter of its paper.
 
     A sentence is judged token by token when it is complete, since the attention to a token is known only
@@ -30,15 +30,15 @@ class DraginPaper(DraginKnobs):
     doubt.
     """
 
-    profile: Literal["paper"] = knob("paper", "whose reading: the paper's")
-    query_context: Literal["question_and_answer", "whole_prompt"] = knob(
+    profile: Literal["paper"] = parameter("paper", "whose reading: the paper's")
+    query_context: Literal["question_and_answer", "whole_prompt"] = parameter(
         "question_and_answer", "what the query real_words is taken from"
     )
 
     known_as: ClassVar[str] = "dragin"
     rind_signal: ClassVar[str] = "entropy (nats) × attention"
     own_query_heads: ClassVar[Heads | None] = "mean"
-    calibrated: ClassVar[SearchKnob] = SearchKnob(
+    calibrated: ClassVar[SearchParameter] = SearchParameter(
         "threshold", belongs_to=("trigger", "heads"), scale=("trigger",), in_force="theta"
     )
 

@@ -43,14 +43,14 @@ class LongForm(Form):
             The finished paths and the open ones, each in the order in which they came about.
         """
         finished, beam = ([start], []) if start.is_finished else ([], [start])
-        for _ in range(self.knobs.max_segments):
+        for _ in range(self.parameters.max_segments):
             if not beam:
                 break
-            grown = await self.knobs.together(map(self.grow, beam))
+            grown = await self.parameters.together(map(self.grow, beam))
             more, beam = await self._settled([path for each in grown for path in each])
             finished += more
             best_open = max(map(self.score, beam), default=float("-inf"))
-            if len(finished) >= self.knobs.beam_width and max(map(self.score, finished)) >= best_open:
+            if len(finished) >= self.parameters.beam_width and max(map(self.score, finished)) >= best_open:
                 break
         return finished, beam
 
@@ -70,11 +70,11 @@ class LongForm(Form):
             kept = [path for path in paths if path in best.values()]
             finished = [path for path in kept if path.is_finished]
             left = [path for path in kept if not path.is_finished]
-            beam = sorted(left, key=self.score, reverse=True)[: self.knobs.beam_width]
+            beam = sorted(left, key=self.score, reverse=True)[: self.parameters.beam_width]
             unknown = [path for path in (*finished, *beam) if not path.is_judged]
             if not unknown:
                 break
-            settled = await self.knobs.together(map(self.settle, unknown))
+            settled = await self.parameters.together(map(self.settle, unknown))
             settling = dict(zip(unknown, settled, strict=True))
             paths = [settling.get(path, path) for path in paths]
         for path in paths:
@@ -87,14 +87,14 @@ class LongForm(Form):
         return tuple((each.text, each.hit.passage.id if each.hit else "") for each in path.segments)
 
     def score(self, path: Path) -> float:
-        return path.score(self.knobs.path_power)
+        return path.score(self.parameters.path_power)
 
     async def _best(self, paths: Sequence[Path]) -> Path:
         """The best with its utility, which is read for answers that were not finished by a utility token.
 
         Where the constraint on utility rejects all of them, none is. Ties: more segments, then the earlier.
         """
-        reads = "utility" in self.knobs.read
+        reads = "utility" in self.parameters.read
 
         async def graded(path: Path) -> Path:
             if path.utility or not path.segments or not reads:
@@ -102,10 +102,12 @@ class LongForm(Form):
             return replace(path, utility=await self.writer.utility(path))
 
         told = [path for path in paths if path.segments] or paths
-        judged = await self.knobs.together(map(graded, told))
-        useless = self.knobs.uselessness
+        judged = await self.parameters.together(map(graded, told))
+        useless = self.parameters.uselessness
         whole = [path for path in judged if not useless({likeliest(path.utility)})] or judged
-        numbers = {path.name: self.score(path) + self.knobs.utility_score(path.utility) for path in whole}
+        numbers = {
+            path.name: self.score(path) + self.parameters.utility_score(path.utility) for path in whole
+        }
         best: Path = max(whole, key=lambda path: (numbers[path.name], len(path.segments)))
         self.run.trace.decide("choose", best.name, "the best of the answers in the beam", numbers=numbers)
         return best
@@ -114,7 +116,7 @@ class LongForm(Form):
         """The path with each segment that may follow; itself, finished, where none may."""
         if path.name != START:
             path = replace(path, onward=await self.writer.onward(path, key=_key(path.name)))
-        action = self.knobs.action(path.onward, path)
+        action = self.parameters.action(path.onward, path)
         hits = await self._hits(path, action)
         tried: Sequence[Hit | None] = (None,) if action == "continue" else hits
         paths = await self._grown(path, action, tried, 1)
@@ -126,7 +128,7 @@ class LongForm(Form):
         *before, last = path.segments
         parent = replace(path, segments=tuple(before))
         segment = await self.writer.supported(parent, last, key=_key(path.name))
-        score = self.knobs.segment_score(segment)
+        score = self.parameters.segment_score(segment)
         show(self.run, path.name, segment, score, "")
         return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
 
@@ -138,7 +140,7 @@ class LongForm(Form):
     async def _hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
         """The passages for the question, and for the segment written last where each is searched for."""
         query = self.question.text
-        if self.knobs.retrieval == "static" and action == "retrieve":
+        if self.parameters.retrieval == "static" and action == "retrieve":
             if self._static is None:
                 self._static = asyncio.ensure_future(self.found(path, action, query))
             else:
@@ -149,7 +151,7 @@ class LongForm(Form):
 
     async def _grown(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
         """The segments that no hard constraint rejects and that say something, numbered from `first`."""
-        segments = await self.knobs.together(
+        segments = await self.parameters.together(
             self._written(path, action, hit, _key(f"{path.name}.{number}"))
             for number, hit in enumerate(hits, start=first)
         )
@@ -158,16 +160,16 @@ class LongForm(Form):
 
     async def _written(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
         segment = await self.writer.write(path, action, hit, key=key, whole=False)
-        if self.knobs.reject_unsupported:  # no score tells what that constraint rejects
+        if self.parameters.reject_unsupported:  # no score tells what that constraint rejects
             return await self.writer.supported(path, segment, key=key)
         return segment
 
     def _next(self, path: Path, segment: Segment, number: int) -> Path | None:
         # Nothing more to say than that the answer is complete.
         is_over = segment.is_last and not segment.text and bool(path.segments)
-        rejected = self.knobs.rejection(segment) if segment.text or is_over else "it is empty"
+        rejected = self.parameters.rejection(segment) if segment.text or is_over else "it is empty"
         rejected = rejected or ("it says what an earlier one said" if _is_repeated(path, segment) else "")
-        score = self.knobs.segment_score(segment)
+        score = self.parameters.segment_score(segment)
         if rejected or segment.is_judged:
             show(self.run, f"{path.name}.{number}", segment, score, rejected)
         if rejected:

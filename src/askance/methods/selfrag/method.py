@@ -5,27 +5,27 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from askance.core.errors import MissingAbility
-from askance.core.knobs import SearchKnob
+from askance.core.parameters import SearchParameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import Answer, Question, Role, Signal, Span
 from askance.methods.common.finishing import checked
+from askance.methods.common.generation_state import Writing
 from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import tasks
 from askance.methods.selfrag.judging import Scorer, judged_by_tokens, judged_in_words
-from askance.methods.selfrag.knobs import OwnKnobs
 from askance.methods.selfrag.long import LongForm
 from askance.methods.selfrag.native import NativeWriter
+from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.segments import cited
 from askance.methods.selfrag.short import ShortForm
 from askance.methods.selfrag.tokens import Vocabulary, has_reflection_tokens
 from askance.methods.selfrag.writing import PromptedWriter, Writer
-from askance.methods.common.generation_state import Writing
 from askance.text.answers import short_answer
 
 
 @dataclass(frozen=True, slots=True)
-class Selfrag(OwnKnobs):
+class Selfrag(OwnParameters):
     """Self-RAG (Asai et al. 2024): reflection tokens decide on retrieval, relevance, support and utility.
 
     Form "short": one search, if any; an answer for each passage, the best by equation 4, or, for questions
@@ -42,7 +42,7 @@ class Selfrag(OwnKnobs):
 
     paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
     searches: ClassVar[str] = "when the model asks for it"
-    calibrated: ClassVar[SearchKnob] = SearchKnob("threshold", belongs_to=("scorer", "form"))
+    calibrated: ClassVar[SearchParameter] = SearchParameter("threshold", belongs_to=("scorer", "form"))
 
     @property
     def needs(self) -> Needs:

@@ -63,10 +63,10 @@ class NativeWriter(Writer):
         """
         if self.scorer is not None:
             return await super().begin()
-        num_scanned = self.knobs.scan_tokens or (25 if self.knobs.form == "long" else 1)
+        num_scanned = self.parameters.scan_tokens or (25 if self.parameters.form == "long" else 1)
         probe = await self._next((), ("decide",), num_scanned)
         if probe.finish != "retrieve":
-            has_threshold = self.knobs.threshold is not None
+            has_threshold = self.parameters.threshold is not None
             return Path(onward=first_distribution(probe, "retrieve") if has_threshold else {})
         lead = Segment(self._vocabulary.words(probe.tokens), "lead", ids=_ids(probe.tokens))
         return Path((lead,) if lead.text else (), onward=distribution(probe.dropped[0], "retrieve"))
@@ -84,10 +84,10 @@ class NativeWriter(Writer):
     async def _written(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
-        prompt = self._fitting(path.segments, action, passage, self.knobs.max_tokens)
+        prompt = self._fitting(path.segments, action, passage, self.parameters.max_tokens)
         until = None if whole else self._vocabulary.segment_end
         (written,) = await self.run.model.generate(
-            GenerateRequest(prompt, Sampling(self.knobs.max_tokens), WANT, until, key=key)
+            GenerateRequest(prompt, Sampling(self.parameters.max_tokens), WANT, until, key=key)
         )
         if written.finish != "length" or whole:
             return self._segment(written, action, passage)
@@ -96,7 +96,7 @@ class NativeWriter(Writer):
 
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         model = self.run.model
-        written = [as_written(model, each) for each in written_options(self.knobs.task, self.question)]
+        written = [as_written(model, each) for each in written_options(self.parameters.task, self.question)]
         longest = max(len(model.tokenize(option)) for option in written)
         return self._fitting(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
 
@@ -111,7 +111,7 @@ class NativeWriter(Writer):
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
         vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
         counted = (*tokens, *written.dropped) if finish == "end" else tokens
-        if self.knobs.seqscore_text_only:
+        if self.parameters.seqscore_text_only:
             counted = tuple(token for token in tokens if token.id not in vocabulary.control)
         return Segment(
             written=" " + vocabulary.words(tokens),
@@ -156,7 +156,11 @@ class NativeWriter(Writer):
         model = self.run.model
         found = [at for at, each in enumerate(segments) if each.action == "retrieve"]
         place = len(segments) if action == "retrieve" else (found or [-1])[-1]
-        kept = [at for at in found if at != place or hit is None] if self.knobs.evidence == "keep_all" else []
+        kept = (
+            [at for at in found if at != place or hit is None]
+            if self.parameters.evidence == "keep_all"
+            else []
+        )
 
         def prompt_with(*shown: Hit) -> Raw:
             passages = {at: segments[at].hit for at in kept}

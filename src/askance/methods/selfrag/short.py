@@ -9,7 +9,7 @@ from askance.core.trace import Decided, WordSignal
 from askance.core.types import Hit, Question
 from askance.methods.common.labels import softmax
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.knobs import OwnKnobs
+from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.segments import Action, Path, Segment, found_for, show
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.tokens import Distribution
@@ -24,19 +24,19 @@ Scored = tuple[Segment, float]
 class Form:
     """What both forms have: one question, who writes, and when to search."""
 
-    knobs: OwnKnobs
+    parameters: OwnParameters
     question: Question
     run: Run
     writer: Writer
 
     async def begin(self) -> Path:
         """What is written before anything is decided, and what the first decision is read from."""
-        return await self.writer.begin() if self.knobs.mode == "adaptive" else Path()
+        return await self.writer.begin() if self.parameters.mode == "adaptive" else Path()
 
     async def found(self, path: Path, action: Action, query: str) -> tuple[Hit, ...]:
         """The decision behind a path, and the passages that it finds; see `found_for`."""
         decision = self.decide(path.onward, action, query)
-        return await found_for(self.run, decision, self.knobs.passages) if action == "retrieve" else ()
+        return await found_for(self.run, decision, self.parameters.passages) if action == "retrieve" else ()
 
     def decide(self, onward: Distribution, action: Action, query: str) -> Decided:
         """The decision in the trace, with the probabilities it was read from.
@@ -44,8 +44,8 @@ class Form:
         Args:
             query: empty where the passages are there already.
         """
-        share, threshold = tokens.search_share(onward), self.knobs.threshold
-        has_words = self.knobs.mode == "adaptive" and threshold is not None and onward
+        share, threshold = tokens.search_share(onward), self.parameters.threshold
+        has_words = self.parameters.mode == "adaptive" and threshold is not None and onward
         outcome = "keep" if action != "retrieve" else "search" if query else "reuse"
         return self.run.trace.decide(
             "retrieve",
@@ -59,14 +59,14 @@ class Form:
         )
 
     def _why(self, onward: Distribution, action: Action, share: float) -> str:
-        if self.knobs.mode != "adaptive":
-            return f"mode={self.knobs.mode}"
+        if self.parameters.mode != "adaptive":
+            return f"mode={self.parameters.mode}"
         if action == "continue":
             return "the model goes on with the passage it has"
-        if self.knobs.threshold is None:
+        if self.parameters.threshold is None:
             return f"the likeliest token is {tokens.likeliest(onward) or 'none of the three'}"
         above = "above" if action == "retrieve" else "not above"
-        return f"the share of [Retrieval] is {share:.2f}, {above} {self.knobs.threshold:g}"
+        return f"the share of [Retrieval] is {share:.2f}, {above} {self.parameters.threshold:g}"
 
 
 class ShortForm(Form):
@@ -78,11 +78,13 @@ class ShortForm(Form):
         Without passages, and where hard constraints reject every answer, it is written without retrieval.
         """
         question, start = self.question, await self.begin()
-        hits = await self.found(start, self.knobs.action(start.onward, start), question.text)
+        hits = await self.found(start, self.parameters.action(start.onward, start), question.text)
         candidates = await self._candidates(start, hits)
         if not candidates:
             segment = await self.writer.write(start, "none", None, key=("none",), whole=True)
-            show(self.run, f"{start.name}.{len(hits) + 1}", segment, self.knobs.answer_score(segment), "")
+            show(
+                self.run, f"{start.name}.{len(hits) + 1}", segment, self.parameters.answer_score(segment), ""
+            )
             return start.then(segment, len(hits) + 1), named_option(segment.text, question)
         if options_of(question):
             best, option = await self._voted(start, candidates)
@@ -93,14 +95,14 @@ class ShortForm(Form):
 
     async def _candidates(self, start: Path, hits: Sequence[Hit]) -> list[Scored]:
         """The answers that no hard constraint rejects and that say something, best passage first."""
-        segments = await self.knobs.together(
+        segments = await self.parameters.together(
             self.writer.write(start, "retrieve", hit, key=("passage", number), whole=True)
             for number, hit in enumerate(hits, start=1)
         )
         kept = []
         for number, segment in enumerate(segments, start=1):
-            score = self.knobs.answer_score(segment)
-            rejected = self.knobs.rejection(segment) if segment.text else "it is empty"
+            score = self.parameters.answer_score(segment)
+            rejected = self.parameters.rejection(segment) if segment.text else "it is empty"
             show(self.run, f"{start.name}.{number}", segment, score, rejected)
             if not rejected:
                 kept.append((segment, score))
@@ -114,7 +116,7 @@ class ShortForm(Form):
         An answer counts once, however many passages give it: scores are not added up.
         """
         best, _ = max(candidates, key=lambda entry: entry[1])
-        if not self.knobs.open_dedupe:
+        if not self.parameters.open_dedupe:
             return best
         same = normalise_answer(best.text)
         return next(segment for segment, _ in candidates if normalise_answer(segment.text) == same)
@@ -127,7 +129,7 @@ class ShortForm(Form):
         likely as it makes them, each weighted by the score as far as that is above 0.
         """
         options = allowed = options_of(self.question)
-        if self.knobs.closed_aggregation == "score_sum":
+        if self.parameters.closed_aggregation == "score_sum":
             names = [named_option(segment.text, self.question) for segment, _ in candidates]
             if not any(names):
                 names = [normalise_answer(segment.text) for segment, _ in candidates]
@@ -144,14 +146,14 @@ class ShortForm(Form):
         won = max(allowed, key=votes)
         weights = [weight * share[won] if won in share else -math.inf for weight, share in ballots]
         best = candidates[weights.index(max(weights))][0]
-        if self.knobs.closed_aggregation == "option_likelihood":
+        if self.parameters.closed_aggregation == "option_likelihood":
             best = replace(best, written=won)
         return best, won if won in options else ""
 
     async def _likelihoods(self, start: Path, candidates: Sequence[Scored]) -> list[dict[str, float]]:
         """The share of each option by the passage of each candidate; equal ones where nothing tells."""
         options = options_of(self.question)
-        found = await self.knobs.together(
+        found = await self.parameters.together(
             self.writer.options(start, segment.hit, options)
             for segment, _ in candidates
             if segment.hit is not None

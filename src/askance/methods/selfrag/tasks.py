@@ -1,7 +1,7 @@
 """What Self-RAG is told to do: an instruction for each kind of task before the question, and its options.
 
 Checkpoints were trained on instruction, separator and question as one text (Asai et al. 2024, appendix), and
-answer behind other separators, too. The instructions are in our own words; the knob `instructions` takes
+answer behind other separators, too. The instructions are in our own words; the parameter `instructions` takes
 others. Section 3.3 of the paper has the options.
 """
 
@@ -59,7 +59,7 @@ OWN_INSTRUCTIONS = Instructions()
 
 
 def task_of(task: Task, question: Question) -> Task:
-    """The task of a question, where the knob leaves it to the question."""
+    """The task of a question, where the parameter leaves it to the question."""
     if task != "auto":
         return task
     if question.task == "choice":

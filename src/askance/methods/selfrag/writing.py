@@ -11,7 +11,7 @@ from askance.core.token_ledger import NoRoom
 from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Until, Want
 from askance.methods.common.prompts import STOPS, answer_prompt
 from askance.methods.selfrag.judging import Scorer, fitting
-from askance.methods.selfrag.knobs import OwnKnobs
+from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.segments import Action, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, Group, likeliest, sequence_score
 from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
@@ -26,7 +26,7 @@ class Writer(ABC):
         was_short: there was no room for a segment at least once.
     """
 
-    knobs: OwnKnobs
+    parameters: OwnParameters
     question: Question
     run: Run
     scorer: Scorer | None
@@ -47,7 +47,7 @@ class Writer(ABC):
             if self.scorer is None:
                 return await writing
             judging = self._relevance(hit, (*key, "relevance"))
-            segment, relevance = await self.knobs.together([writing, judging])
+            segment, relevance = await self.parameters.together([writing, judging])
         except NoRoom as why:
             self.was_short = True
             self.run.trace.decide("segment", "no room", str(why))
@@ -58,7 +58,7 @@ class Writer(ABC):
         answer = f"{path.text} {segment.text}".strip()
         utility = self._told("utility", None, "", answer, key=(*key, "utility"))
         supporting = self.supported(path, segment, key=key)
-        segment, useful = await self.knobs.together([supporting, utility])
+        segment, useful = await self.parameters.together([supporting, utility])
         return replace(segment, utility=useful, labels=segment.labels | _labels(useful))
 
     def _judged(self, segment: Segment, relevance: Distribution) -> Segment:
@@ -71,7 +71,7 @@ class Writer(ABC):
             utility={},
             labels=_labels(relevance),
             onward={},
-            is_judged=not is_backed or "support" not in self.knobs.read,
+            is_judged=not is_backed or "support" not in self.parameters.read,
         )
 
     async def supported(self, path: Path, segment: Segment, *, key: Key) -> Segment:
@@ -121,7 +121,7 @@ class Writer(ABC):
     async def _told(
         self, group: Group, hit: Hit | None = None, so_far: str = "", said: str = "", *, key: Key
     ) -> Distribution:
-        if self.scorer is None or group not in self.knobs.read:
+        if self.scorer is None or group not in self.parameters.read:
             return {}
         try:
             return await self.scorer(group, hit, so_far, said, key=key)
@@ -142,9 +142,9 @@ class PromptedWriter(Writer):
         until: Until = AnswerEnd(path.written) if whole else SentenceEnd()
         (written,) = await self.run.model.generate(
             GenerateRequest(
-                self._prompt(path.written, passage, self.knobs.max_tokens),
-                Sampling(self.knobs.max_tokens, stop=STOPS),
-                Want(logprob=self.knobs.use_seqscore),
+                self._prompt(path.written, passage, self.parameters.max_tokens),
+                Sampling(self.parameters.max_tokens, stop=STOPS),
+                Want(logprob=self.parameters.use_seqscore),
                 until,
                 key=key,
             )
@@ -160,11 +160,11 @@ class PromptedWriter(Writer):
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         spaced = [f" {option}" for option in options]
         longest = max(len(self.run.model.tokenize(option)) for option in spaced)
-        return self._prompt(path.written + self.knobs.wording.elicitation, hit, longest), spaced
+        return self._prompt(path.written + self.parameters.wording.elicitation, hit, longest), spaced
 
     def _prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
         def prompt_with(*hits: Hit) -> Prompt:
-            layout, wording = self.knobs.layout, self.knobs.wording
+            layout, wording = self.parameters.layout, self.parameters.wording
             return answer_prompt(self.run.model, self.question, hits, so_far, layout, wording)
 
         return fitting(self.run, self.run.model, prompt_with, hit, max_tokens)

@@ -62,7 +62,7 @@ def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> 
 
     Raises:
         ModelSpecError: not found, not reachable, broken, no such device, or neither of the two families.
-        KnobError: an unknown `dtype`.
+        ParameterError: an unknown `dtype`.
     """
     place, precision = placement(device, dtype)
     family, module, tokenizer = read(name, _FAMILIES, _REFUSAL, precision)

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from askance.core.errors import KnobError, MachineFailure, MissingExtra, ModelSpecError, is_memory
+from askance.core.errors import MachineFailure, MissingExtra, ModelSpecError, ParameterError, is_memory
 from askance.core.panics import panics_as
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet, reading_gguf
@@ -41,7 +41,7 @@ def load_hf(
         ModelSpecError: not found, not reachable, not a causal language model, broken, or no such device.
         MissingExtra: its tokenizer needs a package that is not installed.
         MachineFailure: there is no memory for it.
-        KnobError: an unknown `dtype`.
+        ParameterError: an unknown `dtype`.
     """
     module, tokenizer = load_parts(name, device=device, dtype=dtype)
     return as_model(module, tokenizer, name=display_name or name)
@@ -100,7 +100,7 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None
     known = {"auto": torch.bfloat16 if place.type == "cuda" else torch.float32, "stored": None}
     known |= {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16")}
     if dtype not in known:
-        raise KnobError(f"dtype={dtype!r}: expected {', '.join(known)}.")
+        raise ParameterError(f"dtype={dtype!r}: expected {', '.join(known)}.")
     return place, known[dtype]
 
 

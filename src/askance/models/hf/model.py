@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
+from askance.inference.batch import Batch
+from askance.inference.vocabulary import Vocabulary
 from askance.models.hf.fingerprint import model_fingerprint
 from askance.models.hf.network import Network
 from askance.models.local.encoding import Encoding
 from askance.models.local.model import LocalModel, free_bytes_of_machine
-from askance.inference.vocabulary import Vocabulary
-from askance.inference.batch import Batch
 
 _SHARE_OF_GPU = 0.8
 _UNBOUNDED_TOKENS = 10**9

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from askance.core.errors import ModelSpecError
 from askance.core.types import Sampling
-from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Places, Pool, Slot, passing
-from askance.inference.decoding import LEAST_LOGPROB
 from askance.inference.backend import Fed, Feed
+from askance.inference.decoding import LEAST_LOGPROB
 from askance.inference.prefix_cache import PrefixCache
+from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Places, Pool, Slot, passing
 
 _TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
 """How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.core.errors import KnobError, ModelSpecError
+from askance.core.errors import ModelSpecError, ParameterError
 from askance.core.types import TokenIds
+from askance.inference.batch import Batch
+from askance.inference.vocabulary import Vocabulary
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
 from askance.models.llama_cpp.library import SOURCE, first_error, llama
 from askance.models.llama_cpp.streams import KEPT_TOKENS, MOST_RUNNING, Streams
@@ -21,8 +23,6 @@ from askance.models.llama_cpp.weights import Weights
 from askance.models.local.encoding import Encoding
 from askance.models.local.model import LocalModel, free_bytes_of_machine
 from askance.models.local.model_files import gguf_file
-from askance.inference.vocabulary import Vocabulary
-from askance.inference.batch import Batch
 
 _TOLERANCE = 1e-3
 _SHOWS_NONE = "llama.cpp shows no weights of its last layer that sum to 1"
@@ -93,10 +93,10 @@ def load_gguf(
     Raises:
         ModelSpecError: not found, no GGUF file, damaged, not a causal language model, or beyond the memory;
             an adapter that is not found, no GGUF file, damaged, or made for another model.
-        KnobError: an unknown value of `attention`.
+        ParameterError: an unknown value of `attention`.
     """
     if attention not in ("0", "1"):
-        raise KnobError(f"attention={attention!r}: expected 0 or 1.")
+        raise ParameterError(f"attention={attention!r}: expected 0 or 1.")
     path = gguf_file(name)
     if adapter is not None and not adapter.is_file():
         raise ModelSpecError(f"adapter file {str(adapter)!r} does not exist: check the path.")

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
+from askance.inference.backend import Fed, Feed
+from askance.inference.prefix_cache import PrefixCache, num_shared
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, State
 from askance.models.llama_cpp.signals import Row
 from askance.models.llama_cpp.weights import Weights
-from askance.inference.backend import Fed, Feed
-from askance.inference.prefix_cache import PrefixCache, num_shared
 
 MOST_RUNNING = 8
 """Texts that are computed at a time: with more of them, a few cores hardly compute more tokens a second."""

@@ -26,11 +26,11 @@ from askance.core.types import (
     Watch,
     as_spans,
 )
-from askance.inference.decoding import Options, Sample, check_sampling
-from askance.models.local.encoding import Encoding
-from askance.inference.vocabulary import Detokeniser
 from askance.inference.batch import Batch
+from askance.inference.decoding import Options, Sample, check_sampling
 from askance.inference.scheduler import Scheduler, tell
+from askance.inference.vocabulary import Detokeniser
+from askance.models.local.encoding import Encoding
 
 _ANYWHERE: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
 _OF_LOGITS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
@@ -97,7 +97,7 @@ class LocalModel(ABC):
         """See `Model.generate`.
 
         Raises:
-            KnobError: a sampling value out of range.
+            ParameterError: a sampling value out of range.
             InputError: a `token_probs` text that is not exactly one token; an unusable prompt.
             MissingAbility: attention from a model that can't give it; a chat without a chat template.
             PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.

@@ -11,6 +11,7 @@ from hashlib import blake2b
 
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.notes import doing, note
+from askance.middleware.retry import Patience, RetryingModel
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
 from askance.models.openai.failures import SHAPE
@@ -19,7 +20,6 @@ from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import ANEW, AUTO, Options, is_probed, read_options
 from askance.models.openai.probing import probe
 from askance.storage.durable_files import write_atomically
-from askance.middleware.retry import Patience, RetryingModel
 
 _SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")
 _HOSTED = "https://api.openai.com/v1"
@@ -40,7 +40,7 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
 
     Raises:
         ModelSpecError: no model, no URL or key that can be used, or an ``@`` without a URL.
-        UnknownName, KnobError: an option that can't be used.
+        UnknownName, ParameterError: an option that can't be used.
         ModelUnavailable, RequestRefused, ModelFailure: of a server that was asked what it can do.
     """
     match = _SPEC.fullmatch(name)

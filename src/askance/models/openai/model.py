@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from askance.core.concurrency import abreast
+from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
@@ -57,7 +57,7 @@ class OpenaiModel:
         """See `Model.generate`. Each sample is a request of its own, with its own seed.
 
         Raises:
-            KnobError: a sampling value out of range.
+            ParameterError: a sampling value out of range.
             MissingAbility: what the options do not declare.
             PromptTooLong: as the server tells it, or as it is certain beforehand.
             ModelUnavailable: the server is busy, out of reach, or broke off.
@@ -69,7 +69,7 @@ class OpenaiModel:
         await self._check_window(request.prompt, request.sampling.max_tokens)
         num_different = 1 if request.sampling.temperature == 0 else request.n  # greedy ones are all the same
         generations = tuple(
-            await abreast(
+            await gather_or_cancel(
                 self._write(replace(request, watch=None if sample else request.watch), sample)
                 for sample in range(num_different)
             )
@@ -90,7 +90,7 @@ class OpenaiModel:
         if not all(options):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         score = partial(requests.score, self._model, self.options.timeout, self._connection, prompt)
-        return tuple(await abreast(map(score, options)))
+        return tuple(await gather_or_cancel(map(score, options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         """Always an error: a server shows no attention."""

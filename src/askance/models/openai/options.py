@@ -4,46 +4,46 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from askance.core.errors import KnobError, UnknownName
-from askance.core.knobs import Knobs, knob, parse_knobs
+from askance.core.errors import ParameterError, UnknownName
+from askance.core.parameters import Parameters, parameter, parse_parameters
 from askance.core.types import Capability, Signal
 
 Tokenizer = Literal["none", "vllm", "llama.cpp", "llama-cpp-python"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options(Knobs):
+class Options(Parameters):
     """What follows the ``?`` of a specification. The defaults are what every server can."""
 
     owner: ClassVar[str] = "a model behind a server"
 
-    chat: bool = knob(True, "there is the endpoint chat/completions")
-    completions: bool = knob(False, "there is the endpoint completions, which takes raw prompts")
-    continuation: Literal["0", "1", "final_message"] = knob(
+    chat: bool = parameter(True, "there is the endpoint chat/completions")
+    completions: bool = parameter(False, "there is the endpoint completions, which takes raw prompts")
+    continuation: Literal["0", "1", "final_message"] = parameter(
         "0",
         "chat goes on from the beginning of an answer: 1 where a last message of the assistant is enough, or "
         "where vLLM's continue_final_message says so",
     )
-    score: bool = knob(
+    score: bool = parameter(
         False, "completions tells log-probabilities of its prompt (echo), and so of options; needs chat=0"
     )
-    logprobs: bool = knob(False, "there are log-probabilities of the tokens written")
-    top_logprobs: int = knob(0, "so many alternatives to each token are told, too", at_least=0)
-    top_k: bool = knob(False, "top_k is understood")
-    neutral: bool = knob(
+    logprobs: bool = parameter(False, "there are log-probabilities of the tokens written")
+    top_logprobs: int = parameter(0, "so many alternatives to each token are told, too", at_least=0)
+    top_k: bool = parameter(False, "top_k is understood")
+    neutral: bool = parameter(
         False,
         "repeat_penalty, min_p and top_k have values of their own unless they are set: they are set to such "
         "as change nothing",
     )
-    usage: bool = knob(True, "stream_options is understood, by which usage is told with a stream")
-    running_usage: bool = knob(False, "usage is told with each piece, so that a cut text has it, too")
-    seed: bool = knob(True, "seed is understood")
-    completion_tokens: bool = knob(False, "chat knows max_completion_tokens in place of max_tokens")
-    tokenize: Tokenizer = knob("none", "whose way of counting tokens there is")
-    context: int = knob(32_768, "tokens of the context window", at_least=2)
-    in_flight: int = knob(64, "most requests at a time", at_least=1)
-    timeout: float = knob(600.0, "most seconds of a request", at_least=0.001)
-    attempts: int = knob(4, "how often a busy server is asked", at_least=1)
+    usage: bool = parameter(True, "stream_options is understood, by which usage is told with a stream")
+    running_usage: bool = parameter(False, "usage is told with each piece, so that a cut text has it, too")
+    seed: bool = parameter(True, "seed is understood")
+    completion_tokens: bool = parameter(False, "chat knows max_completion_tokens in place of max_tokens")
+    tokenize: Tokenizer = parameter("none", "whose way of counting tokens there is")
+    context: int = parameter(32_768, "tokens of the context window", at_least=2)
+    in_flight: int = parameter(64, "most requests at a time", at_least=1)
+    timeout: float = parameter(600.0, "most seconds of a request", at_least=0.001)
+    attempts: int = parameter(4, "how often a busy server is asked", at_least=1)
 
     @property
     def signals(self) -> frozenset[Signal]:
@@ -124,17 +124,17 @@ def read_options(settings: Mapping[str, str]) -> Options:
 
     Raises:
         UnknownName: no such server or option.
-        KnobError: a value of the wrong type or out of range, or options that contradict each other.
+        ParameterError: a value of the wrong type or out of range, or options that contradict each other.
     """
     given = dict(settings)
     named = given.pop("server", AUTO)
     if named not in (*SERVERS, AUTO, ANEW):
         raise UnknownName("server", named, (*SERVERS, AUTO, ANEW))
-    options = Options(**parse_knobs(Options, {**SERVERS.get(named, {}), **given}))
+    options = Options(**parse_parameters(Options, {**SERVERS.get(named, {}), **given}))
     if not options.chat and not options.completions:
-        raise KnobError("chat=0 and no completions=1: declare at least one endpoint of the server.")
+        raise ParameterError("chat=0 and no completions=1: declare at least one endpoint of the server.")
     if options.score and (options.chat or not options.completions):
-        raise KnobError(
+        raise ParameterError(
             "score=1 needs chat=0 and completions=1: options are scored behind raw prompts alone, and where "
             "chats are taken, methods have them scored behind chats."
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from askance.core.errors import AskanceError, ModelUnavailable, RequestRefused
-from askance.core.knobs import changed_knobs
+from askance.core.parameters import changed_parameters
 from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Until, Want
 from askance.models.checking import CHAT, score, write
 from askance.models.openai.connection import Connection
@@ -73,7 +73,7 @@ async def probe(model: str, connection: Connection, identity: Identity, timeout:
     found = await asyncio.create_task(probing.find_out(), context=Context())
     return {
         name: str(int(value)) if isinstance(value, bool) else str(value)
-        for name, value in changed_knobs(found).items()
+        for name, value in changed_parameters(found).items()
         if name not in _OF_THE_USER
     }
 

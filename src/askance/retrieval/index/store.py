@@ -136,6 +136,9 @@ def read_manifest(folder: Path) -> Manifest:
         BadIndex: there is no such folder, it holds no index, or the index is newer than this version.
     """
     try:
+        if not folder.is_dir():
+            problem = "is a file" if folder.exists() else "does not exist"
+            raise BadIndex(f"the index {folder} {problem}: name the folder that `askance index` wrote.")
         content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         format, version = content.pop("format"), int(content.pop("schema_version"))
         if format != FORMAT:
@@ -148,11 +151,10 @@ def read_manifest(folder: Path) -> Manifest:
         # Indexes from before there were vectors say nothing of an encoder.
         analysis, encoder = Analysis(**content.pop("analysis")), content.pop("encoder", None)
         return Manifest(**content, analysis=analysis, encoder=encoder and EncoderNote(**encoder))
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except FileNotFoundError as error:
         raise BadIndex(
-            f"the index {folder} can't be opened, since it holds no index ({MANIFEST}: {error.strerror}): "
-            "name the folder that `askance index` wrote, or make one of documents with `askance index DOCS "
-            f"--out {folder}-index`."
+            f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "
+            f"one of these documents with `askance index {folder} --out {folder}-index`."
         ) from error
     except OSError as error:
         raise BadIndex(

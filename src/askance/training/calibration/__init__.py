@@ -1,0 +1,1 @@
+"""Calibration: find the threshold that leads to a wanted number of searches."""

@@ -1,4 +1,4 @@
-"""Which value of a knob to try next, so that few trials enclose a wanted number of searches."""
+"""Which value of a parameter to try next, so that few trials enclose a wanted number of searches."""
 
 import math
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Aim:
 
     Attributes:
         rises: whether a greater value means more searches.
-        low, high: the knob's range; may be infinite.
+        low, high: the parameter's range; may be infinite.
         tolerance: searches that the number wanted may be missed by.
     """
 
@@ -100,7 +100,7 @@ def _inside(aim: Aim, ordered: Sequence[Tried], means: Sequence[float], at: int)
 
 
 def _outward(aim: Aim, tried: Sequence[Tried], *, needs_more: bool) -> float | None:
-    """Where enough decisions would have gone the other way, or half way to the end of the knob's range.
+    """Where enough decisions would have gone the other way, or half way to the end of the parameter's range.
 
     After some steps it is the end itself. A range without end is doubled, at last to the greatest number
     recorded: nothing is above that.

@@ -17,12 +17,33 @@ from numpy.typing import NDArray
 from askance.ask import Engine
 from askance.core.errors import AskanceError, InputError
 from askance.core.extensions import known_names
-from askance.core.knobs import SearchKnob, describe_type, knob_field, knob_range, name_of, search_knob, titled
+from askance.core.parameters import (
+    SearchParameter,
+    describe_type,
+    name_of,
+    parameter_field,
+    parameter_range,
+    search_parameter,
+    titled,
+)
 from askance.core.types import Question
-from askance.training.calibration.bracket import Aim, Tried, by_searches, measured_direction, next_value, widening_value
-from askance.training.calibration.curve import Interval, monotone, percentile_interval, resampled_means, value_at
-from askance.training.calibration.trials import Failure, Progress, Trial, Trials
 from askance.registry import METHODS, method_class
+from askance.training.calibration.bracket import (
+    Aim,
+    Tried,
+    by_searches,
+    measured_direction,
+    next_value,
+    widening_value,
+)
+from askance.training.calibration.curve import (
+    Interval,
+    monotone,
+    percentile_interval,
+    resampled_means,
+    value_at,
+)
+from askance.training.calibration.trials import Failure, Progress, Trial, Trials
 
 MAX_TRIALS = 7
 TOLERANCE = 0.05
@@ -30,7 +51,7 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """One value of the knob: mean searches and mean tokens a question, over those that never failed.
+    """One value of the parameter: mean searches and mean tokens a question, over those that never failed.
 
     Tokens are those of prompts and those generated, whether or not beginnings of prompts were found again: a
     value that is tried later finds more of them.
@@ -44,10 +65,11 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The value of a knob that leads to a wanted number of searches a question.
+    """The value of a parameter that leads to a wanted number of searches a question.
 
     Attributes:
-        method: with all its knobs, as its repr shows it; the calibrated one at `value` where there is one.
+        method: with all its parameters, as its repr shows it; the calibrated one at `value` where there is
+            one.
         title: its name with its profile, as tables show it.
         value: None when no value tried leads there; `remark` says what can be reached.
         interval: 95 %, by resampling the questions.
@@ -62,7 +84,7 @@ class Calibration:
     method: str
     title: str
     model: str
-    knob: str
+    parameter: str
     wanted: float
     value: float | None
     interval: Interval | None
@@ -79,13 +101,14 @@ async def calibrate(
     questions: Sequence[Question],
     searches_per_question: float,
     *,
-    knob: str | None = None,
+    parameter: str | None = None,
     max_trials: int = MAX_TRIALS,
     tolerance: float = TOLERANCE,
     in_flight: int = 1,
     progress: Progress = lambda trial, value, done, searches: None,
 ) -> Calibration:
-    """Choose the value of a knob of the engine's method that leads to `searches_per_question` on average.
+    """Choose the value of a parameter of the engine's method that leads to `searches_per_question` on
+    average.
 
     The value that the method has is tried first, then values further out until the
     number wanted is enclosed, then values between, chosen among the numbers that decisions recorded, and at
@@ -93,18 +116,19 @@ async def calibrate(
     monotone. Nothing in it is random but for the engine's seed.
 
     Args:
-        knob: the method's own (see `askance.core.knobs.search_knob`) unless named.
+        parameter: the method's own (see `askance.core.parameters.search_parameter`) unless named.
         max_trials: most values tried; each answers all questions.
         tolerance: searches a question; a value this close ends the search.
         in_flight: questions asked at the same time, which changes nothing but how long it takes.
 
     Raises:
-        InputError: no questions, a method or knob that can't be calibrated, a number that makes no sense.
+        InputError: no questions, a method or parameter that can't be calibrated, a number that makes no
+            sense.
         AskanceError: every question failed.
     """
     method: Any = engine.method
     method_name = name_of(type(method))
-    chosen = chosen_knob(type(method), knob)
+    chosen = chosen_parameter(type(method), parameter)
     aim = _aim(type(method), chosen, searches_per_question, tolerance)
     if not questions or max_trials < 1:
         raise InputError("there is nothing to calibrate with: give at least one question and one trial.")
@@ -113,7 +137,7 @@ async def calibrate(
         given: float | None = getattr(method, chosen.name)
         told = "none" if given is None else f"{given:g}"
         raise InputError(
-            f"knob {chosen.name}={told} of method {method_name}: nothing can be found from there; begin "
+            f"parameter {chosen.name}={told} of method {method_name}: nothing can be found from there; begin "
             f"at a number that is not infinite{_of_scale(method, chosen) if given is None else ''}."
         )
     trials = Trials(engine, chosen.name, questions, in_flight, progress)
@@ -133,49 +157,50 @@ async def calibrate(
 
 
 def calibrated_methods() -> dict[str, str]:
-    """The methods that can be calibrated, those of plug-ins too, with the knob of each."""
-    knobs: dict[str, SearchKnob | None] = {}
+    """The methods that can be calibrated, those of plug-ins too, with the parameter of each."""
+    parameters: dict[str, SearchParameter | None] = {}
     for name in known_names("methods", METHODS):
         with suppress(InputError):  # a plug-in that can't be imported
-            knobs[name] = search_knob(method_class(name))
-    return {name: knob.name for name, knob in knobs.items() if knob is not None}
+            parameters[name] = search_parameter(method_class(name))
+    return {name: parameter.name for name, parameter in parameters.items() if parameter is not None}
 
 
-def chosen_knob(cls: type[Any], name: str | None) -> SearchKnob:
-    """The knob to turn: the method's own, or another number, whose direction the trials will show.
+def chosen_parameter(cls: type[Any], name: str | None) -> SearchParameter:
+    """The parameter to turn: the method's own, or another number, whose direction the trials will show.
 
     Raises:
-        InputError: the method has no such knob, or one that is no number.
+        InputError: the method has no such parameter, or one that is no number.
     """
-    own = search_knob(cls)
+    own = search_parameter(cls)
     if name is None and own is None:
-        known = ", ".join(f"{each} ({knob})" for each, knob in calibrated_methods().items())
+        known = ", ".join(f"{each} ({parameter})" for each, parameter in calibrated_methods().items())
         raise InputError(
-            f"method {name_of(cls)} has no knob that decides how often it searches; these have one: {known}."
+            f"method {name_of(cls)} has no parameter that decides how often it searches; these have "
+            f"one: {known}."
         )
-    chosen = own if own is not None and name in (None, own.name) else SearchKnob(name or "")
-    knob_field(cls, chosen.name)
+    chosen = own if own is not None and name in (None, own.name) else SearchParameter(name or "")
+    parameter_field(cls, chosen.name)
     hint = get_type_hints(cls)[chosen.name]
     if hint not in (float, float | None):
         raise InputError(
-            f"knob {chosen.name} of method {name_of(cls)} takes {describe_type(hint)}: only a number that "
-            "may have a fraction (float) can be calibrated."
+            f"parameter {chosen.name} of method {name_of(cls)} takes {describe_type(hint)}: only a number "
+            "that may have a fraction (float) can be calibrated."
         )
     return chosen
 
 
-def _of_scale(method: object, knob: SearchKnob) -> str:
-    """What else stands in the way where a knob has no value of its own."""
-    told = ", ".join(f"{name}={getattr(method, name)}" for name in knob.scale)
+def _of_scale(method: object, parameter: SearchParameter) -> str:
+    """What else stands in the way where a parameter has no value of its own."""
+    told = ", ".join(f"{name}={getattr(method, name)}" for name in parameter.scale)
     return f" ({told}: held against none)" if told else ""
 
 
-def _aim(cls: type[Any], knob: SearchKnob, wanted: float, tolerance: float) -> Aim:
+def _aim(cls: type[Any], parameter: SearchParameter, wanted: float, tolerance: float) -> Aim:
     for what, number in (("searches a question", wanted), ("tolerance", tolerance)):
         if not isfinite(number) or number < 0:
             raise InputError(f"{what}: {number:g} makes no sense; give a number of 0 or more.")
-    low, high = knob_range(knob_field(cls, knob.name))
-    return Aim(wanted, knob.rises, low, high, tolerance)
+    low, high = parameter_range(parameter_field(cls, parameter.name))
+    return Aim(wanted, parameter.rises, low, high, tolerance)
 
 
 def _counted(tried: Sequence[Trial]) -> list[int]:
@@ -231,13 +256,13 @@ def _calibration(
     value = float(f"{value_at(aim.wanted, values, searches):.4g}") if is_reached else None
     interval, is_cut = _interval(aim, values, samples) if is_reached else (None, False)
     method: Any = trials.engine.method
-    changed: dict[str, Any] = {} if value is None else {trials.knob: value}
+    changed: dict[str, Any] = {} if value is None else {trials.parameter: value}
     return Calibration(
         method_name=method_name,
         method=repr(replace(method, **changed)),
         title=titled(method_name, getattr(method, "profile", "")),
         model=trials.engine.models["answer"].name,
-        knob=trials.knob,
+        parameter=trials.parameter,
         wanted=aim.wanted,
         value=value,
         interval=interval,
@@ -246,7 +271,7 @@ def _calibration(
         failures=tuple(failures),
         num_questions=len(trials.questions),
         num_counted=len(_counted(tried)),
-        remark=(_between if is_reached else _out_of_reach)(trials.knob, aim, means),
+        remark=(_between if is_reached else _out_of_reach)(trials.parameter, aim, means),
     )
 
 
@@ -257,7 +282,7 @@ def _interval(aim: Aim, values: Sequence[float], samples: NDArray[np.float64]) -
     return (float(f"{low:.4g}"), float(f"{high:.4g}")), bool(ends & {low, high})
 
 
-def _between(knob: str, aim: Aim, means: Sequence[Tried]) -> str:
+def _between(parameter: str, aim: Aim, means: Sequence[Tried]) -> str:
     """What to know where no value tried came as close as asked for; else nothing."""
     if aim.is_met(means):
         return ""
@@ -265,20 +290,22 @@ def _between(knob: str, aim: Aim, means: Sequence[Tried]) -> str:
     at = sum(mean < aim.wanted for mean in monotone([each.searches for each in ordered]))
     fewer, more = ordered[at - 1], ordered[at]
     return (
-        f"no value tried gave {aim.wanted:g}: it lies between {fewer.searches:.2f} ({knob}={fewer.value:g}) "
-        f"and {more.searches:.2f} ({knob}={more.value:g}). More questions make such jumps smaller."
+        f"no value tried gave {aim.wanted:g}: it lies between "
+        f"{fewer.searches:.2f} ({parameter}={fewer.value:g}) and "
+        f"{more.searches:.2f} ({parameter}={more.value:g}). More questions make such jumps smaller."
     )
 
 
-def _out_of_reach(knob: str, aim: Aim, means: Sequence[Tried]) -> str:
+def _out_of_reach(parameter: str, aim: Aim, means: Sequence[Tried]) -> str:
     least, most = (pick(means, key=lambda each: each.searches) for pick in (min, max))
     if next_value(aim, means) is not None:
         why = "more trials may reach further"
     elif least.searches == most.searches:
-        why = f"{knob} changes nothing here"
+        why = f"{parameter} changes nothing here"
     elif aim.wanted < least.searches:
         why = "a search that a method always begins with counts"
     else:
         why = "it does not search more often"
-    reached = f"{least.searches:.2f} ({knob}={least.value:g}) to {most.searches:.2f} ({knob}={most.value:g})"
+    low, high = (f"{each.searches:.2f} ({parameter}={each.value:g})" for each in (least, most))
+    reached = f"{low} to {high}"
     return f"{aim.wanted:g} searches a question are out of reach: the values tried give {reached}; {why}."

@@ -1,4 +1,4 @@
-"""From searches at a few values of a knob to the value that gives a wanted number of them."""
+"""From searches at a few values of a parameter to the value that gives a wanted number of them."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def value_at(wanted: float, values: Sequence[float], means: Sequence[float]) -> 
     """Where a curve reaches `wanted`.
 
     Args:
-        values: of the knob, from fewest to most searches (so they rise or fall).
+        values: of the parameter, from fewest to most searches (so they rise or fall).
         means: searches at each; brought into order first.
 
     The middle where several values give exactly `wanted`, the nearest end where none does.
@@ -45,7 +45,7 @@ def value_at(wanted: float, values: Sequence[float], means: Sequence[float]) -> 
 
 
 def resampled_means(counts: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Means over questions drawn with replacement, the same questions for every value of the knob.
+    """Means over questions drawn with replacement, the same questions for every value of the parameter.
 
     Args:
         counts: shape [values, questions].

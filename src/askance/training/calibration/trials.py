@@ -1,4 +1,4 @@
-"""Trying one value of a knob: a method answers all questions with it, and its searches are counted."""
+"""Trying one value of a parameter: a method answers all questions with it, and its searches are counted."""
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -7,10 +7,10 @@ from statistics import fmean
 from typing import Any
 
 from askance.ask import Engine
+from askance.core.concurrency import map_concurrent
 from askance.core.errors import LASTING, AskanceError
 from askance.core.trace import Trace
 from askance.core.types import Question, Usage
-from askance.core.map_concurrent_tmp import many
 
 Progress = Callable[[int, float, int, float | None], None]
 """Is told the number of the trial, the value on trial, how many questions are done, and, when all are, the
@@ -19,7 +19,7 @@ mean searches of those that did not fail (None while some are not done, or when 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A question that could not be answered with one value of the knob."""
+    """A question that could not be answered with one value of the parameter."""
 
     question_id: str
     value: float
@@ -28,7 +28,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one value of the knob led to.
+    """What one value of the parameter led to.
 
     Attributes:
         usages: what each question cost; None where it failed.
@@ -42,22 +42,24 @@ class Trial:
 
 @dataclass(slots=True)
 class Trials:
-    """The same questions for the same engine, with one knob turned; `in_flight` questions at a time."""
+    """The same questions for the same engine, with one parameter turned; `in_flight` questions at a time."""
 
     engine: Engine
-    knob: str
+    parameter: str
     questions: Sequence[Question]
     in_flight: int = 1
     progress: Progress = lambda trial, value, done, searches: None
 
     async def run(self, number: int, value: float) -> tuple[Trial, tuple[Failure, ...]]:
-        """Answer every question with the knob at `value`; a failure is noted, and the others go on."""
-        turned: dict[str, Any] = {self.knob: value}
+        """Answer every question with the parameter at `value`; a failure is noted, and the others go on."""
+        turned: dict[str, Any] = {self.parameter: value}
         method: Any = self.engine.method
         engine = replace(self.engine, method=replace(method, **turned))
         attempts = [_Attempt(question) for question in self.questions]
         done = 0
-        async with aclosing(many(attempts, lambda each: _ask(engine, each), self.in_flight)) as finishing:
+        async with aclosing(
+            map_concurrent(attempts, lambda each: _ask(engine, each), self.in_flight)
+        ) as finishing:
             self.progress(number, value, done, None)
             async for outcomes in finishing:
                 for outcome in outcomes:

@@ -15,8 +15,8 @@ from askance.core.types import Hit, Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Paragraph
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
-from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.prompt_template import READER, REFUSAL
+from askance.methods.airrag.prompts import Prompts
 from askance.methods.common.prompts import PLAIN, Layout, answer_prompt
 from askance.text.answers import sentences
 from askance.training.reader.lesson import Lesson, reply

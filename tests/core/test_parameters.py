@@ -3,33 +3,40 @@ from typing import Literal
 
 import pytest
 
-from askance.core.errors import KnobError, UnknownName
-from askance.core.knobs import Knobs, describe_type, knob, name_of, parse_knobs, short_repr
+from askance.core.errors import ParameterError, UnknownName
+from askance.core.parameters import (
+    Parameters,
+    describe_type,
+    name_of,
+    parameter,
+    parse_parameters,
+    short_repr,
+)
 from askance.methods.dragin.method import Dragin
 from askance.reproductions.baselines import FlareToken
 from askance.reproductions.dragin import DraginAuthors
 
 
 @dataclass(frozen=True, slots=True)
-class Dials(Knobs):
-    passages: int = knob(3, "passages per search", at_least=1, at_most=100)
-    theta: float = knob(0.8, "threshold", at_least=0, at_most=1)
-    is_fast: bool = knob(True, "hurry")
-    layout: Literal["raw", "chat"] = knob("raw", "layout")
-    limit: int | None = knob(None, "limit or none")
-    least: int = knob(1, "no upper bound", at_least=1)
+class Dials(Parameters):
+    passages: int = parameter(3, "passages per search", at_least=1, at_most=100)
+    theta: float = parameter(0.8, "threshold", at_least=0, at_most=1)
+    is_fast: bool = parameter(True, "hurry")
+    layout: Literal["raw", "chat"] = parameter("raw", "layout")
+    limit: int | None = parameter(None, "limit or none")
+    least: int = parameter(1, "no upper bound", at_least=1)
 
 
 def test_strings_become_typed_values():
     settings = {"passages": "5", "theta": "1e-1", "is_fast": "no", "layout": "chat", "limit": "none"}
-    assert parse_knobs(Dials, settings) == {
+    assert parse_parameters(Dials, settings) == {
         "passages": 5, "theta": 0.1, "is_fast": False, "layout": "chat", "limit": None,
     }  # fmt: skip
-    assert parse_knobs(Dials, {"limit": "7"}) == {"limit": 7}
+    assert parse_parameters(Dials, {"limit": "7"}) == {"limit": 7}
 
 
 def test_values_that_are_no_strings_stay():
-    assert parse_knobs(Dials, {"passages": 5}) == {"passages": 5}
+    assert parse_parameters(Dials, {"passages": 5}) == {"passages": 5}
 
 
 @pytest.mark.parametrize(
@@ -43,9 +50,9 @@ def test_values_that_are_no_strings_stay():
         ("limit", "some", "int or none"),
     ],
 )
-def test_wrong_type_names_knob_value_and_expectation(name, text, expected):
-    with pytest.raises(KnobError) as error:
-        parse_knobs(Dials, {name: text})
+def test_wrong_type_names_parameter_value_and_expectation(name, text, expected):
+    with pytest.raises(ParameterError) as error:
+        parse_parameters(Dials, {name: text})
     assert name in str(error.value)
     assert repr(text) in str(error.value)
     assert expected in str(error.value)
@@ -64,13 +71,13 @@ def test_wrong_type_names_knob_value_and_expectation(name, text, expected):
     ],
 )
 def test_out_of_range_or_wrong_type_when_made(settings, expected):
-    with pytest.raises(KnobError, match=expected):
+    with pytest.raises(ParameterError, match=expected):
         Dials(**settings)
 
 
-def test_unknown_knob_names_the_nearest():
+def test_unknown_parameter_names_the_nearest():
     with pytest.raises(UnknownName, match="did you mean 'passages'"):
-        parse_knobs(Dials, {"pasages": "3"})
+        parse_parameters(Dials, {"pasages": "3"})
 
 
 def test_methods_are_called_by_the_name_users_know():

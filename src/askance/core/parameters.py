@@ -1,4 +1,5 @@
-"""Knobs: the fields of a frozen dataclass, a method's as a rule, with their range and meaning beside them.
+"""Parameters: the fields of a frozen dataclass, a method's as a rule, with their range and meaning beside
+them.
 
 Command-line flags, the listing of `askance methods`, the repr and the cache key all derive from these fields.
 """
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from askance.core.errors import KnobError, UnknownName, about
+from askance.core.errors import ParameterError, UnknownName, about
 
 T = TypeVar("T")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -22,22 +23,22 @@ _WORDS: dict[Any, dict[str, Any]] = {
 }
 
 
-def knob(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
+def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
     """A dataclass field with a meaning and, for numbers, an inclusive range."""
     metadata = {"help": help, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SearchKnob:
-    """The knob that decides how often a method searches.
+class SearchParameter:
+    """The parameter that decides how often a method searches.
 
     Attributes:
         rises: a greater value means more searches.
-        belongs_to: knobs without which a value of this one means nothing; a preset names them beside it.
+        belongs_to: parameters without which a value of this one means nothing; a preset names them beside it.
         scale: those of these that say what number it is held against; a preset that does not name them means
             their defaults.
-        in_force: the attribute with the value that counts where the knob itself may be none.
+        in_force: the attribute with the value that counts where the parameter itself may be none.
     """
 
     name: str
@@ -51,40 +52,49 @@ class SearchKnob:
         return cast("float | None", getattr(method, self.in_force or self.name))
 
 
-class Knobs:
-    """Base of every method: checks each knob's type and range when the method is made.
+class Parameters:
+    """Base of every method: checks each parameter's type and range when the method is made.
 
-    A method says with `calibrated` which knob decides how often it searches. What is not a method says with
-    `owner` what messages call it. One reading of several of a method names the method with `known_as`.
+    A method says with `calibrated` which parameter decides how often it searches. What is not a method says
+    with `owner` what messages call it. One reading of several of a method names the method with `known_as`.
     """
 
     __slots__ = ()
 
-    calibrated: ClassVar[SearchKnob | None] = None
+    calibrated: ClassVar[SearchParameter | None] = None
     owner: ClassVar[str] = ""
     known_as: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            with about(f"knobs.{field.name}"):
+            with about(f"parameters.{field.name}"):
                 _check(_owner(type(self)), field, hints[field.name], getattr(self, field.name))
 
 
 def short_repr(method: object) -> str:
-    """The method's name with its profile, if it has several readings, and the knobs that are not at their
+    """The method's name with its profile, if it has several readings, and the parameters that are not at
+    their
     defaults: ``dragin (paper, threshold=1.3)``.
     """
-    changed = [f"{knob}={value}" for knob, value in changed_knobs(method).items() if knob != "profile"]
+    changed = [
+        f"{parameter}={value}"
+        for parameter, value in changed_parameters(method).items()
+        if parameter != "profile"
+    ]
     return titled(name_of(type(method)), getattr(method, "profile", ""), changed)
 
 
-def changed_knobs(method: object) -> dict[str, Any]:
-    """The knobs that are not at their defaults; the profile where it is that of a further reading."""
-    knobs = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
+def changed_parameters(method: object) -> dict[str, Any]:
+    """The parameters that are not at their defaults; the profile where it is that of a further reading."""
+    parameters = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
     further = {"profile"} if getattr(method, "known_as", "") else set[str]()
-    values = {field.name: (getattr(method, field.name), field.default) for field in knobs}
-    return {knob: value for knob, (value, default) in values.items() if value != default or knob in further}
+    values = {field.name: (getattr(method, field.name), field.default) for field in parameters}
+    return {
+        parameter: value
+        for parameter, (value, default) in values.items()
+        if value != default or parameter in further
+    }
 
 
 def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
@@ -93,18 +103,18 @@ def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
     return f"{name} ({', '.join(inside)})" if inside else name
 
 
-def parse_knobs(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Turn ``{"passages": "3"}`` into typed values for `cls`; values that are no strings stay as they are.
 
     Raises:
-        UnknownName: a key that is no knob of `cls`.
-        KnobError: a value that can't be read as the knob's type.
+        UnknownName: a key that is no parameter of `cls`.
+        ParameterError: a value that can't be read as the parameter's type.
     """
     hints = get_type_hints(cls)
     typed = {}
     for name, value in settings.items():
-        with about(f"knobs.{name}"):
-            knob_field(cls, name)
+        with about(f"parameters.{name}"):
+            parameter_field(cls, name)
             typed[name] = _parse(_owner(cls), name, hints[name], value) if isinstance(value, str) else value
     return typed
 
@@ -114,26 +124,26 @@ def name_of(cls: type[Any]) -> str:
     return getattr(cls, "known_as", "") or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
-def search_knob(cls: type[Any]) -> SearchKnob | None:
-    """The knob that decides how often a method searches, if there is one."""
-    return cast("SearchKnob | None", getattr(cls, "calibrated", None))
+def search_parameter(cls: type[Any]) -> SearchParameter | None:
+    """The parameter that decides how often a method searches, if there is one."""
+    return cast("SearchParameter | None", getattr(cls, "calibrated", None))
 
 
-def knob_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
-    """The field of one knob.
+def parameter_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
+    """The field of one parameter.
 
     Raises:
-        UnknownName: `cls` has no such knob.
+        UnknownName: `cls` has no such parameter.
     """
     known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     fields = {field.name: field for field in known}
     if name not in fields:
-        raise UnknownName("knob", name, fields, place=f"of {_owner(cls)}")
+        raise UnknownName("parameter", name, fields, place=f"of {_owner(cls)}")
     return fields[name]
 
 
-def knob_range(field: dataclasses.Field[Any]) -> tuple[float, float]:
-    """Least and greatest value of a knob, both allowed."""
+def parameter_range(field: dataclasses.Field[Any]) -> tuple[float, float]:
+    """Least and greatest value of a parameter, both allowed."""
     return field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
 
 
@@ -168,7 +178,7 @@ def _parse(owner: str, name: str, hint: Any, text: str) -> Any:
     for choice in _choices(hint):
         with suppress(ValueError):
             return _parse_one(choice, text)
-    raise KnobError(f"knob {name}={text!r} of {owner}: expected {describe_type(hint)}.")
+    raise ParameterError(f"parameter {name}={text!r} of {owner}: expected {describe_type(hint)}.")
 
 
 def _parse_one(hint: Any, text: str) -> Any:
@@ -186,14 +196,14 @@ def _parse_one(hint: Any, text: str) -> Any:
 
 
 def _check(owner: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> None:
-    place = f"knob {field.name}={value!r} of {owner}"
+    place = f"parameter {field.name}={value!r} of {owner}"
     if not _fits(hint, value):
-        raise KnobError(f"{place}: expected {describe_type(hint)}.")
+        raise ParameterError(f"{place}: expected {describe_type(hint)}.")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = knob_range(field)
+        low, high = parameter_range(field)
         if not low <= value <= high:
             expected = f"{low:g} or more" if high == math.inf else f"a value from {low:g} to {high:g}"
-            raise KnobError(f"{place}: expected {expected}.")
+            raise ParameterError(f"{place}: expected {expected}.")
 
 
 def _fits(hint: Any, value: Any) -> bool:

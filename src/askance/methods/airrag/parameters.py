@@ -1,19 +1,19 @@
-"""The knobs of AirRAG, its actions among them, and what follows from them alone."""
+"""The parameters of AirRAG, its actions among them, and what follows from them alone."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.concurrency import Together, abreast, in_turn
-from askance.core.errors import KnobError, UnknownName
-from askance.core.knobs import Knobs, knob, name_of
+from askance.core.concurrency import Together, gather_or_cancel, in_turn
+from askance.core.errors import ParameterError, UnknownName
+from askance.core.parameters import Parameters, name_of, parameter
 from askance.core.ports import Method
 from askance.core.types import Sampling
 from askance.methods.airrag.choosing import Verifier
+from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragWording
 from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
-from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragWording
 from askance.methods.common.members import HoldsMethods, Named
 from askance.methods.common.prompts import STOPS
 
@@ -32,7 +32,7 @@ class Actions(HoldsMethods):
         named: other methods, by name.
 
     Raises:
-        KnobError: another set, or a method twice.
+        ParameterError: another set, or a method twice.
     """
 
     own: tuple[str, ...] = FULL
@@ -41,8 +41,8 @@ class Actions(HoldsMethods):
     def __post_init__(self) -> None:
         if self.own not in SETS:
             sets = "; ".join(",".join(each) for each in SETS)
-            raise KnobError(
-                f"knob actions={str(self)!r} of method airrag: no path can be made of "
+            raise ParameterError(
+                f"parameter actions={str(self)!r} of method airrag: no path can be made of "
                 f"{','.join(self.own) or 'nothing'}. Give one of these sets, and other methods behind it "
                 f"if you like: {sets}."
             )
@@ -68,7 +68,7 @@ def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method
 
     Raises:
         UnknownName: neither an action nor a method.
-        KnobError: a set of actions that no path can be made of, or a name twice.
+        ParameterError: a set of actions that no path can be made of, or a name twice.
     """
     names, known = [name.strip().lower() for name in text.split(",")], tuple(methods)
     for name in names:
@@ -83,70 +83,72 @@ ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
 
 
 @dataclass(frozen=True, slots=True)
-class AirragKnobs(Knobs):
+class AirragParameters(Parameters):
     """What can be set of AirRAG."""
 
-    rollouts: int = knob(1, "paths to try", at_least=1)
-    samples: int = knob(
+    rollouts: int = parameter(1, "paths to try", at_least=1)
+    samples: int = parameter(
         1, "replies of SAY and QT to draw at once; the one most like all others is followed first", at_least=1
     )
-    answer_samples: int = knob(1, "replies of RA, SA and DA to draw at once", at_least=1)
-    q_div: float = knob(
+    answer_samples: int = parameter(1, "replies of RA, SA and DA to draw at once", at_least=1)
+    q_div: float = parameter(
         0.0, "how far SAY and QT go from temperature and top_p to 1 and 1", at_least=0, at_most=1
     )
-    temperature: float = knob(0.7, "of all replies but the verifier's", at_least=0)
-    top_p: float = knob(0.8, "probability mass to sample from", at_least=0.01, at_most=1)
-    top_k: int = knob(50, "tokens to sample from; 0: all", at_least=0)
-    passages: int = knob(
+    temperature: float = parameter(0.7, "of all replies but the verifier's", at_least=0)
+    top_p: float = parameter(0.8, "probability mass to sample from", at_least=0.01, at_most=1)
+    top_k: int = parameter(50, "tokens to sample from; 0: all", at_least=0)
+    passages: int = parameter(
         3,
         "passages for a sub-query; 0: as many as l_max and the window have room for, up to most_passages",
         at_least=0,
     )
-    most_passages: int | None = knob(None, "the most of them; none: no other limit", at_least=1)
-    l_max: int | None = knob(None, "most input tokens of all calls of a question; none: no limit", at_least=1)
-    count_verifier: bool = knob(True, "whether the verifier's call counts against l_max")
-    verifier: Verifier = knob(
+    most_passages: int | None = parameter(None, "the most of them; none: no other limit", at_least=1)
+    l_max: int | None = parameter(
+        None, "most input tokens of all calls of a question; none: no limit", at_least=1
+    )
+    count_verifier: bool = parameter(True, "whether the verifier's call counts against l_max")
+    verifier: Verifier = parameter(
         "sa", "who chooses: a call that sees all answers, common words, vectors, or a reward model"
     )
-    reward: Literal["consistency", "rm", "mixed"] = knob(
+    reward: Literal["consistency", "rm", "mixed"] = parameter(
         "consistency", "what a path is worth while searching: common words, a reward model, or half of each"
     )
-    vote_power: float = knob(0.0, "weight of a reply's share of the samples drawn beside it", at_least=0)
-    exploration: float = knob(2.0, "weight of what was visited rarely", at_least=0)
-    schedule: Literal["constant", "linear", "exponential"] = knob("constant", "how that weight falls")
-    expansion: Literal["lazy", "eager"] = knob(
+    vote_power: float = parameter(0.0, "weight of a reply's share of the samples drawn beside it", at_least=0)
+    exploration: float = parameter(2.0, "weight of what was visited rarely", at_least=0)
+    schedule: Literal["constant", "linear", "exponential"] = parameter("constant", "how that weight falls")
+    expansion: Literal["lazy", "eager"] = parameter(
         "lazy", "draw for an action when it is taken, or for all actions of a node at once"
     )
-    unexplored: Literal["first", "random"] = knob("first", "which of several new nodes comes first")
-    skip_exhausted: bool = knob(True, "never visit an end twice, and stop when nothing is left")
-    wave: int = knob(4, "rollouts side by side", at_least=1)
-    stop_agreed: int = knob(
+    unexplored: Literal["first", "random"] = parameter("first", "which of several new nodes comes first")
+    skip_exhausted: bool = parameter(True, "never visit an end twice, and stop when nothing is left")
+    wave: int = parameter(4, "rollouts side by side", at_least=1)
+    stop_agreed: int = parameter(
         0, "end the search once so many rollouts, and all answers, came to the same; 0: never", at_least=0
     )
-    stop_decided: bool = knob(
+    stop_decided: bool = parameter(
         False, "end the search once no vote to come can change the words of the answer (jcd and rm_vote)"
     )
-    actions: Actions = knob(ALL, "what a path may consist of: its own, and other methods by name")
-    followup_qt: Literal["if_no_plan", "always", "never"] = knob(
+    actions: Actions = parameter(ALL, "what a path may consist of: its own, and other methods by name")
+    followup_qt: Literal["if_no_plan", "always", "never"] = parameter(
         "if_no_plan", "when the first rollout asks for a follow-up once all is answered"
     )
-    early_sa: bool = knob(False, "sum up also while sub-queries are left")
-    multi_query: bool = knob(False, "RA searches with all queries of the QT before it, not with one")
-    most_iterations: int = knob(4, "most RA, and most QT, of a path", at_least=1)
-    prompts: AirragWording = knob(OWN, "the words of the prompts, and worked examples: a set, or a file")
-    examples: int | None = knob(
+    early_sa: bool = parameter(False, "sum up also while sub-queries are left")
+    multi_query: bool = parameter(False, "RA searches with all queries of the QT before it, not with one")
+    most_iterations: int = parameter(4, "most RA, and most QT, of a path", at_least=1)
+    prompts: AirragWording = parameter(OWN, "the words of the prompts, and worked examples: a set, or a file")
+    examples: int | None = parameter(
         None, "worked examples in the prompts of SAY, QT and SA; none: as many as the set says", at_least=0
     )
-    query_tokens: int = knob(256, "most new tokens of SAY and QT", at_least=1)
-    answer_tokens: int = knob(256, "most new tokens of RA", at_least=1)
-    summary_tokens: int = knob(128, "most new tokens of SA and DA", at_least=1)
+    query_tokens: int = parameter(256, "most new tokens of SAY and QT", at_least=1)
+    answer_tokens: int = parameter(256, "most new tokens of RA", at_least=1)
+    summary_tokens: int = parameter(128, "most new tokens of SA and DA", at_least=1)
 
     def __post_init__(self) -> None:
-        Knobs.__post_init__(self)
+        Parameters.__post_init__(self)
         most = max(len(getattr(self.prompts, key)) for key in DEMO_KEYS)
         if self.num_examples > most:
             name, number = name_of(type(self)), self.num_examples
-            raise KnobError(f"knob examples={number} of method {name}: {self.prompts} has {most}.")
+            raise ParameterError(f"parameter examples={number} of method {name}: {self.prompts} has {most}.")
 
     @property
     def is_judged(self) -> bool:
@@ -168,7 +170,7 @@ class AirragKnobs(Knobs):
         """How calls that do not need each other are made: within an L_max in turn, so that what is left out
         never depends on timing.
         """
-        return abreast if self.l_max is None else in_turn
+        return gather_or_cancel if self.l_max is None else in_turn
 
     def weight(self, rollout: int) -> float:
         """The weight in a rollout of what was visited rarely; it falls as the schedule says."""

@@ -1,13 +1,15 @@
-"""The knobs of Self-RAG, and what follows from them alone: when to search, what scores, what is rejected."""
+"""The parameters of Self-RAG, and what follows from them alone: when to search, what scores, what is
+rejected.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.concurrency import Together, abreast, in_turn
-from askance.core.knobs import knob
-from askance.methods.common.token_limit import Bounded
+from askance.core.concurrency import Together, gather_or_cancel, in_turn
+from askance.core.parameters import parameter
 from askance.methods.common.prompts import OWN, Layout, Wording
+from askance.methods.common.token_limit import Bounded
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.segments import Action, Citing, Path, Segment
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions, Separator, Task
@@ -15,67 +17,75 @@ from askance.methods.selfrag.tokens import Distribution, Group
 
 
 @dataclass(frozen=True, slots=True)
-class SelfragKnobs(Bounded):
-    """The knobs that every reading of Self-RAG has."""
+class SelfragParameters(Bounded):
+    """The parameters that every reading of Self-RAG has."""
 
-    form: Literal["short", "long"] = knob("short", "one answer a passage, or a beam of segments")
-    mode: Literal["adaptive", "always", "never"] = knob("adaptive", "when to search")
-    threshold: float | None = knob(
+    form: Literal["short", "long"] = parameter("short", "one answer a passage, or a beam of segments")
+    mode: Literal["adaptive", "always", "never"] = parameter("adaptive", "when to search")
+    threshold: float | None = parameter(
         0.2,
         "search when the share of [Retrieval] is above this; none: when it is the likeliest token",
         at_least=0,
         at_most=1,
     )
-    passages: int = knob(5, "passages per search, each with an answer or segment of its own", at_least=1)
-    max_tokens: int = knob(100, "most new tokens of an answer or, in the long form, a segment", at_least=1)
-    w_rel: float = knob(1.0, "weight of the share of [Relevant]", at_least=0)
-    w_sup: float = knob(1.0, "weight of support, from 0 to 1", at_least=0)
-    w_use: float = knob(0.5, "weight of utility, from -1 to 1", at_least=0)
-    use_seqscore: bool = knob(True, "add the mean probability of a candidate's tokens to its score")
-    use_groundness: bool = knob(True, "read support at all; without it its score is 0")
-    use_utility: bool = knob(True, "read utility at all; without it its score is 0")
-    reject_unsupported: bool = knob(False, "hard constraint: no segment that its passage does not support")
-    beam_width: int = knob(2, "answers that are gone on with, in the long form", at_least=1)
-    max_segments: int = knob(6, "most segments of an answer, in the long form", at_least=1)
-    task: Task = knob("auto", "the instruction before the question, with native tokens")
-    instructions: Instructions = knob(OWN_INSTRUCTIONS, "the instructions of all tasks, with native tokens")
-    separator: Separator = knob("auto", "what stands between the two; auto is that of the training data")
+    passages: int = parameter(5, "passages per search, each with an answer or segment of its own", at_least=1)
+    max_tokens: int = parameter(
+        100, "most new tokens of an answer or, in the long form, a segment", at_least=1
+    )
+    w_rel: float = parameter(1.0, "weight of the share of [Relevant]", at_least=0)
+    w_sup: float = parameter(1.0, "weight of support, from 0 to 1", at_least=0)
+    w_use: float = parameter(0.5, "weight of utility, from -1 to 1", at_least=0)
+    use_seqscore: bool = parameter(True, "add the mean probability of a candidate's tokens to its score")
+    use_groundness: bool = parameter(True, "read support at all; without it its score is 0")
+    use_utility: bool = parameter(True, "read utility at all; without it its score is 0")
+    reject_unsupported: bool = parameter(
+        False, "hard constraint: no segment that its passage does not support"
+    )
+    beam_width: int = parameter(2, "answers that are gone on with, in the long form", at_least=1)
+    max_segments: int = parameter(6, "most segments of an answer, in the long form", at_least=1)
+    task: Task = parameter("auto", "the instruction before the question, with native tokens")
+    instructions: Instructions = parameter(
+        OWN_INSTRUCTIONS, "the instructions of all tasks, with native tokens"
+    )
+    separator: Separator = parameter("auto", "what stands between the two; auto is that of the training data")
 
 
 @dataclass(frozen=True, slots=True)
-class OwnKnobs(SelfragKnobs):
-    """The knobs of our own reading of the paper."""
+class OwnParameters(SelfragParameters):
+    """The parameters of our own reading of the paper."""
 
-    profile: Literal["default"] = knob("default", "whose reading: ours")
-    seqscore_text_only: bool = knob(False, "that of its words alone, without reflection tokens")
-    reject_irrelevant: bool = knob(False, "hard constraint: no segment with an irrelevant passage")
-    least_utility: int = knob(1, "hard constraint: no answer of a lower grade", at_least=1, at_most=5)
-    closed_aggregation: Literal["score_sum", "option_likelihood"] = knob(
+    profile: Literal["default"] = parameter("default", "whose reading: ours")
+    seqscore_text_only: bool = parameter(False, "that of its words alone, without reflection tokens")
+    reject_irrelevant: bool = parameter(False, "hard constraint: no segment with an irrelevant passage")
+    least_utility: int = parameter(1, "hard constraint: no answer of a lower grade", at_least=1, at_most=5)
+    closed_aggregation: Literal["score_sum", "option_likelihood"] = parameter(
         "score_sum", "how passages vote for options: by their answers' scores, or by each option's likelihood"
     )
-    open_dedupe: bool = knob(False, "of equal answers keep that of the best passage, in the short form")
-    path_power: float = knob(
+    open_dedupe: bool = parameter(False, "of equal answers keep that of the best passage, in the short form")
+    path_power: float = parameter(
         1.0, "scores of segments are added up and divided by their number to this power", at_least=0
     )
-    retrieval: Literal["dynamic", "static"] = knob(
+    retrieval: Literal["dynamic", "static"] = parameter(
         "dynamic", "search anew for each segment, or once, in the long form"
     )
-    evidence: Literal["current_only", "keep_all"] = knob(
+    evidence: Literal["current_only", "keep_all"] = parameter(
         "current_only", "whether earlier passages stay in the prompt, in the long form with native tokens"
     )
-    scan_tokens: int = knob(
+    scan_tokens: int = parameter(
         0, "tokens in which the first decision is looked for; 0: 1, or 25 in the long form", at_least=0
     )
-    citations: Citing = knob("each_sentence", "the sentences of a segment that cite its passage")
-    scorer: Literal["auto", "native", "prompted"] = knob(
+    citations: Citing = parameter("each_sentence", "the sentences of a segment that cite its passage")
+    scorer: Literal["auto", "native", "prompted"] = parameter(
         "auto", "who judges: reflection tokens, where the judge has them, or answers to questions in words"
     )
-    elicit: bool = knob(True, "ask for the short answer where the text states none, without native tokens")
-    elicit_tokens: int = knob(20, "most new tokens of an elicited answer", at_least=1)
-    layout: Layout = knob(
+    elicit: bool = parameter(
+        True, "ask for the short answer where the text states none, without native tokens"
+    )
+    elicit_tokens: int = parameter(20, "most new tokens of an elicited answer", at_least=1)
+    layout: Layout = parameter(
         "auto", "raw text or the model's chat format, without native tokens; auto is raw where it is taken"
     )
-    wording: Wording = knob(OWN, "examples and fixed lines of the prompt, without native tokens")
+    wording: Wording = parameter(OWN, "examples and fixed lines of the prompt, without native tokens")
 
     @property
     def support_weight(self) -> float:
@@ -103,7 +113,7 @@ class OwnKnobs(SelfragKnobs):
         """How calls that do not need each other are made: within an L_max in turn, so that what is left out
         never depends on timing.
         """
-        return abreast if self.l_max is None else in_turn
+        return gather_or_cancel if self.l_max is None else in_turn
 
     def action(self, onward: Distribution, path: Path) -> Action:
         """How the next segment of `path` begins, by the probabilities of the retrieve tokens."""
