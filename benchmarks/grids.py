@@ -12,7 +12,7 @@ from askance.cli.runs import compare, report
 from askance.core.errors import AskanceError, InputError
 from askance.core.ports import Model
 from askance.core.types import Role
-from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Cell
+from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Experiment
 from askance.evaluation.run.grid import Grid, Table, look_up_all, run_grid
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import Terms
@@ -94,7 +94,7 @@ def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
 
 
 def run_cells(
-    cells: Mapping[str, Cell], out: Path, cache: Path | None = None
+    cells: Mapping[str, Experiment], out: Path, cache: Path | None = None
 ) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
     """Run what is not done yet in OUT/runs: the runs by the names of their cells, DATASET/MODEL/METHOD.
 

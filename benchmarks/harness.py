@@ -29,8 +29,8 @@ from rich.table import Table
 
 from askance.core.types import GenerateRequest, Generation
 from askance.core.version import VERSION
-from askance.evaluation.run.experiment import Cell, look_up
-from askance.evaluation.run.runner import Standing, evaluate
+from askance.evaluation.run.experiment import Experiment, look_up
+from askance.evaluation.run.runner import RunStatus, evaluate
 from askance.models.scripted import ScriptedModel
 from askance.registry import Engine
 from askance.retrieval.index.build import build_index
@@ -140,8 +140,8 @@ def _apart(work: Callable[..., Spent], *given: object) -> Spent:
         return processes.submit(work, *given).result()
 
 
-def _cell(place: Path, method: str) -> Cell:
-    return Cell(
+def _cell(place: Path, method: str) -> Experiment:
+    return Experiment(
         dataset=f"jsonl:{place / 'questions.jsonl'}",
         method=method,
         index=place / "index",
@@ -168,7 +168,7 @@ def run_cell(place: Path, method: str, name: str) -> Spent:
     """A run, looked up and evaluated; going on with it if it is there."""
     resident_mb: list[float] = []
 
-    def watch(standing: Standing) -> None:
+    def watch(standing: RunStatus) -> None:
         if standing.num_finished >= (standing.num_questions if resident_mb else WARM_AFTER):
             gc.collect()
             resident_mb.append(_resident_mb())

@@ -26,8 +26,8 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
-from askance.inference.decoding import Writing
-from askance.inference.vocabulary import Detokeniser
+from askance.inference.decoding import StopTracker
+from askance.inference.vocabulary import IncrementalDetokenizer
 from askance.models.hf import HfModel
 from benchmarks.needed import Needed
 
@@ -79,8 +79,8 @@ class ReferenceModel:
         ids = self._model._encoding.encode(prompt)
         written = await self._alone(lambda: self._written(ids, sampling.max_tokens))
         self.num_computed += len(ids) + len(written) - 1
-        writing = Writing(sampling, request.until, request.watch)
-        detokeniser = Detokeniser(self._model._vocabulary, ids)
+        writing = StopTracker(sampling, request.until, request.watch)
+        detokeniser = IncrementalDetokenizer(self._model._vocabulary, ids)
         for each in written:
             self._append(writing, detokeniser, each, request.want)
             if writing.is_finished:
@@ -140,7 +140,9 @@ class ReferenceModel:
             written = output.sequences[0, len(ids) :].tolist()
             return [_Written.of(*each) for each in zip(written, output.scores, strict=True)]
 
-    def _append(self, writing: Writing, detokeniser: Detokeniser, written: "_Written", want: Want) -> None:
+    def _append(
+        self, writing: StopTracker, detokeniser: IncrementalDetokenizer, written: "_Written", want: Want
+    ) -> None:
         is_end = written.id in self._model._vocabulary.end_ids
         text = "" if is_end else detokeniser.add(written.id)
         start = writing.tokens[-1].end if writing.tokens else 0

@@ -29,14 +29,14 @@ from askance.core.types import (
     Question,
     TokenIds,
 )
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import Record, passage_block, split_demo
 
 VALUES_WITHIN = 1e-4
 """Recorded values have six digits and come from float32 sums; a decision that is closer was not recorded."""
 
-MakeMethod = Callable[[Record, Wording, Linguistics], Method]
+MakeMethod = Callable[[Record, PromptTemplate, Linguistics], Method]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def ask_anew(
     rounds = result["rounds"]
     demos = tuple(Demo(*split_demo(demo)) for demo in run.get("demos") or recording.record["demos"])
     instruction = run["instruction"] if "instruction" in run else _instruction(rounds, model)
-    method = make_method(run, Wording(demos, "Context:", instruction), linguistics)
+    method = make_method(run, PromptTemplate(demos, "Context:", instruction), linguistics)
     watched, searches = Watched(model), PlayedSearches(rounds, recording.passages)
     trace, differences = Trace(), Differences()
     question = recording.question(result)

@@ -27,7 +27,7 @@ from askance.core.types import (
     Span,
     Want,
 )
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.methods.common.searching import QueryMode
 from askance.models.bundled import PLAIN, torch_folder
 from askance.models.hf import load_hf
@@ -58,7 +58,7 @@ from benchmarks.replay_live import replay_folder
 TOLERANCE = 1e-4
 
 
-def make_method(run: Record, wording: Wording, linguistics: Linguistics) -> Method:
+def make_method(run: Record, wording: PromptTemplate, linguistics: Linguistics) -> Method:
     settings = run["settings"]
     tokens = settings["generate_max_length"]
     kind = settings["method"]
@@ -127,7 +127,7 @@ def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, 
         rounds = result["rounds"]
         prompts = [inner.decode(tuple(e["prompt_ids"])) for e in rounds if e["kind"] == "generate"]
         lines = [parsed[1] for parsed in map(passage_block, prompts) if parsed]
-        method = make_method(run, Wording(demos, "Context:", lines[0] if lines else ""), linguistics)
+        method = make_method(run, PromptTemplate(demos, "Context:", lines[0] if lines else ""), linguistics)
         question = Question(result["qid"], asked[result["qid"]])
         asyncio.run(replay_rules(run, question, rounds, inner, marker, linguistics, tally))
         model = RecordedAnswers(rounds, inner, marker, tally)
@@ -185,7 +185,7 @@ async def _replay_queries(
 ) -> None:
     ends = {inner.decode((id,)): id for id in inner._vocabulary.end_ids}
     run = Run({"answer": inner}, ScriptedRetriever([]), Trace())
-    so_far = Answering(question, run, Wording(), text=decided["text_before"], control=ends)
+    so_far = Answering(question, run, PromptTemplate(), text=decided["text_before"], control=ends)
     for mode, query in decided["mode_queries"].items():
         method = DraginAuthors(
             query=cast(QueryMode, mode),

@@ -19,9 +19,9 @@ from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
 from askance.evaluation.metrics.answers import match
-from askance.reproductions.selfrag import Node, children_of, kept_levels, supported_path
+from askance.reproductions.selfrag import BeamNode, children_of, kept_levels, supported_path
 from askance.reproductions.selfrag_reading import (
-    Asked,
+    QueryContext,
     bare,
     kept_segments,
     segment,
@@ -197,7 +197,7 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     return found
 
 
-def _of_node(case: Case, asked: Asked, node: Node, theirs: Case) -> Iterator[str]:
+def _of_node(case: Case, asked: QueryContext, node: BeamNode, theirs: Case) -> Iterator[str]:
     script = case["script"][theirs["script"]]
     pred = theirs.get("pred_rewritten", script["text"])
     if node.read.text != theirs.get("processed", pred):
@@ -234,18 +234,18 @@ async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     return [*_of_prompts(case, engine), *found]
 
 
-def _asked(case: Case, token_ids: Mapping[str, int]) -> Asked:
+def _asked(case: Case, token_ids: Mapping[str, int]) -> QueryContext:
     engine = RecordedEngine(case, token_ids)
     run = Run({"answer": engine}, ScriptedRetriever(passages_of(case)), Trace())
     method = method_of(case)
-    return Asked(method, question_of(case), run, fixed_weights=method.fixed_weights)
+    return QueryContext(method, question_of(case), run, fixed_weights=method.fixed_weights)
 
 
 def _hits(case: Case) -> list[Hit]:
     return [Hit(each, 1 / rank, rank) for rank, each in enumerate(passages_of(case), start=1)]
 
 
-def _text(asked: Asked, parts: Sequence[Part]) -> str:
+def _text(asked: QueryContext, parts: Sequence[Part]) -> str:
     return "".join(part.text if isinstance(part, Span) else asked.run.model.decode(part) for part in parts)
 
 

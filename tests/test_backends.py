@@ -9,7 +9,7 @@ import pytest
 from askance.ask import check_needs
 from askance.core.errors import MissingAbility
 from askance.core.parameters import describe_type
-from askance.models.openai.options import SERVERS, Options, read_options
+from askance.models.openai.options import SERVERS, ServerOptions, read_options
 from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedEncoder, ScriptedModel
 from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.retrieval.scripted import ScriptedRetriever
@@ -68,14 +68,14 @@ def method_table():
 
 
 def option_table():
-    hints = get_type_hints(Options)
+    hints = get_type_hints(ServerOptions)
     rows = [
         (
             f"`{field.name}`",
             {"True": "1", "False": "0"}.get(str(field.default), f"{field.default}"),
             f"{field.metadata['help']} ({describe_type(hints[field.name])})",
         )
-        for field in dataclasses.fields(Options)
+        for field in dataclasses.fields(ServerOptions)
     ]
     return table(("option", "default", "meaning"), rows)
 

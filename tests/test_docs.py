@@ -20,8 +20,8 @@ from askance.evaluation.metrics import METRICS
 from askance.evaluation.metrics.answers import exact_match
 from askance.evaluation.run.grid import read_grid
 from askance.evaluation.statistics.summaries import Costs
-from askance.methods.airrag.prompt_template import AirragWording
-from askance.methods.common.prompts import Wording
+from askance.methods.airrag.prompt_template import AirragPromptTemplate
+from askance.methods.common.prompts import PromptTemplate
 from askance.models.registry import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
 from askance.prompts import AIRRAG_WORDINGS, WORDINGS, open_wording
@@ -244,14 +244,14 @@ def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
         name: int(number) for name, number in re.findall(r"^\| `(\w+)`.*? \| (\d) \|", sets, flags=re.M)
     }
     assert examples == {name: len(open_wording(name).demos) for name in WORDINGS}
-    content = {field.name for field in dataclasses.fields(Wording) if field.compare}
+    content = {field.name for field in dataclasses.fields(PromptTemplate) if field.compare}
     assert set(re.findall(r"^\| `(\w+)` \|", keys, flags=re.M)) == {"base", *content}
     (shown,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "mine.toml").write_text(shown, encoding="utf-8")
     assert len(open_wording(tmp_path / "mine.toml").demos) == 2
     rows = re.findall(r"^\| (`.*?) \|", of_airrag, flags=re.M)
     named = set(re.findall(r"`([\w-]+)`", " ".join(rows)))
-    content = {field.name for field in dataclasses.fields(AirragWording) if field.compare}
+    content = {field.name for field in dataclasses.fields(AirragPromptTemplate) if field.compare}
     assert named == {"base", *content, *AIRRAG_WORDINGS}
 
 

@@ -7,7 +7,7 @@ from askance.config import open_engine
 from askance.core.errors import BadIndex, InputError, ModelSpecError, ParameterError, UnknownName
 from askance.core.parameters import short_repr
 from askance.core.ports import Method
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.methods.flare import Flare
 from askance.models.scripted import ScriptedModel
 from askance.prompts import open_wording
@@ -80,7 +80,7 @@ def test_every_other_method_takes_prompts_by_name_or_file(name, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('heading = "Found:"')
     assert make_method(name, {"wording": "strategyqa"}).wording == open_wording("strategyqa")
-    assert make_method(name, {"wording": str(path)}).wording == Wording(heading="Found:")
+    assert make_method(name, {"wording": str(path)}).wording == PromptTemplate(heading="Found:")
     assert "wording=hotpotqa-" in repr(make_method(name, {"wording": "hotpotqa"}))
 
 
@@ -89,7 +89,7 @@ def test_the_prompts_of_an_engine(tmp_path):
         return open_engine(method="closed_book", model="scripted", **named).method.wording
 
     (tmp_path / "iirc").write_text('base = "musique"')
-    assert wording() == Wording()
+    assert wording() == PromptTemplate()
     assert wording(prompts="iirc") == open_wording("iirc")
     assert wording(prompts=tmp_path / "iirc") == open_wording("musique")
     with pytest.raises(InputError, match="both name the prompts: give one"):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds, Paragraph
+from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts
 from askance.text.answers import sentences
 
 MOST_PER_BRIDGE = 5
@@ -118,7 +118,7 @@ def _record(
     others = random_.sample(pool, min(len(pool), 2 * NUM_DISTRACTORS))
     apart = {each.text: Paragraph(each.title, each.text) for each in others if name not in each.text}
     apart = {text: each for text, each in apart.items() if text not in {need.text for need in needed}}
-    grounds = Grounds(
+    grounds = SupportingFacts(
         (*needed, *list(apart.values())[:NUM_DISTRACTORS]),
         facts=(f"{_capital(phrase)} is {name}.", *_evidence(example)),
     )

@@ -16,10 +16,10 @@ from math import sqrt
 from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
+from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.common.prompts import Layout
-from askance.training.reader.lesson import Lesson
+from askance.training.reader.lesson import TrainingExample
 from askance.training.reader.reading import Reasoning, retrieval_answer, worked_answer
 from recipes.reader.relations import (
     RELATIONS,
@@ -80,7 +80,7 @@ def parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, .
 
 def on_parts(
     example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
-) -> Iterator[Lesson]:
+) -> Iterator[TrainingExample]:
     """Parts of the question of `example` over its passages; a refusal where a part is not told there."""
     may_refuse = random_.random() < PARTS_MAY_REFUSE
     texts = {hit.passage.title: hit.passage.text for hit in hits}
@@ -168,7 +168,7 @@ def _compared(number: str, one: Told, other: Told, text: str, answer: str) -> Ex
     others = [
         each for each in (*first.grounds.paragraphs, *second.grounds.paragraphs) if not each.is_supporting
     ]
-    grounds = Grounds((*needed, *others), (*a.facts, *b.facts))
+    grounds = SupportingFacts((*needed, *others), (*a.facts, *b.facts))
     asked = Question(f"{first.question.id}+{second.question.id}+{number}", text)
     return worded(Example(asked, (answer,), grounds=grounds, hops=len(needed)))
 

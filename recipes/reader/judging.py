@@ -18,14 +18,16 @@ from askance.core.types import Passage, Prompt
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Paragraph, Triple
 from askance.methods.selfrag.judging import LABELS, judgement_prompt
-from askance.training.reader.lesson import Lesson, reply
+from askance.training.reader.lesson import TrainingExample, reply
 from askance.training.reader.passages import Showing, as_hits, fitted
 from askance.training.reader.reading import reasoning
 from recipes.reader.composing import told_by
 from recipes.reader.relations import in_order, plain, same, statement
 
 
-def relevance(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
+def relevance(
+    example: Example, model: Model, showing: Showing, random_: random.Random
+) -> Iterator[TrainingExample]:
     """One paragraph that the answer needs, and one that it does not."""
     for is_supporting, label in ((True, "[Relevant]"), (False, "[Irrelevant]")):
         paragraph = _one(example, showing, random_, is_supporting=is_supporting)
@@ -36,7 +38,7 @@ def relevance(example: Example, model: Model, showing: Showing, random_: random.
 
 def support(
     example: Example, others: Sequence[Triple], model: Model, showing: Showing, random_: random.Random
-) -> Iterator[Lesson]:
+) -> Iterator[TrainingExample]:
     """One sentence against one paragraph; `others` are facts of other questions, to take objects from."""
     told = [(fact, told_by(example, fact)) for fact in in_order(example.grounds.triples)]
     known = [(fact, paragraph) for fact, paragraph in told if paragraph is not None]
@@ -67,7 +69,9 @@ def support(
     yield _judged("support", example, prompt, LABELS["support"], label)
 
 
-def usefulness(example: Example, other: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
+def usefulness(
+    example: Example, other: Example, model: Model, random_: random.Random
+) -> Iterator[TrainingExample]:
     """The right answer, half of it, or the answer to another question."""
     known, case = reasoning(example), random_.randrange(3)
     if case == 0:
@@ -82,7 +86,9 @@ def usefulness(example: Example, other: Example, model: Model, random_: random.R
     yield _judged("usefulness", example, prompt, LABELS["utility"], label)
 
 
-def retrieval(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
+def retrieval(
+    example: Example, model: Model, showing: Showing, random_: random.Random
+) -> Iterator[TrainingExample]:
     """Whether to search before the next sentence, with the paragraphs of some of the facts at hand."""
     told = [(fact, told_by(example, fact)) for fact in in_order(example.grounds.triples)]
     if len(told) < 2 or any(paragraph is None for _, paragraph in told):
@@ -111,7 +117,9 @@ def _names(passage: Passage, fact: Triple) -> bool:
     return fact.object in passage.text and plain(fact.subject) in f"{passage.title} {passage.text}"
 
 
-def _judged(task: str, example: Example, prompt: Prompt, words: Mapping[str, str], token: str) -> Lesson:
+def _judged(
+    task: str, example: Example, prompt: Prompt, words: Mapping[str, str], token: str
+) -> TrainingExample:
     return reply(task, example.question.id, prompt, words[token])
 
 

@@ -12,7 +12,7 @@ from askance.core.types import Hit
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Triple
 from askance.methods.common.prompts import Layout
-from askance.training.reader.lesson import Lesson
+from askance.training.reader.lesson import TrainingExample
 from askance.training.reader.mixture import Builder, grouped_by_paragraph
 from askance.training.reader.reading import to_the_end
 from askance.training.reader.settings import ReaderSettings
@@ -49,7 +49,7 @@ class RecipeBuilder(Builder):
 
     settings: RecipeSettings
 
-    def of_paragraphs(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+    def of_paragraphs(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
         shares, choose = self.settings, self.random_
         for group in grouped_by_paragraph(examples):
             for _ in range(self.times(shares.paragraph)):
@@ -60,7 +60,7 @@ class RecipeBuilder(Builder):
             for _ in range(self.times(shares.bridged)):
                 yield from self.answering(example)
 
-    def of_chains(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+    def of_chains(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
         shares, choose = self.settings, self.random_
         examples = [worded(example) for example in examples]
         facts = [fact for example in examples for fact in example.grounds.triples]
@@ -76,10 +76,12 @@ class RecipeBuilder(Builder):
             for _ in range(self.times(shares.judging)):
                 yield from self._judging(example, choose.choice(examples), facts)
 
-    def on_the_same_passages(self, example: Example, hits: Sequence[Hit], layout: Layout) -> Iterator[Lesson]:
+    def on_the_same_passages(
+        self, example: Example, hits: Sequence[Hit], layout: Layout
+    ) -> Iterator[TrainingExample]:
         return on_parts(example, hits, self.model, layout, self.random_)
 
-    def _planning(self, example: Example) -> Iterator[Lesson]:
+    def _planning(self, example: Example) -> Iterator[TrainingExample]:
         shares = self.settings
         for _ in range(self.times(shares.splitting)):
             yield from splitting(example, self.model)
@@ -88,7 +90,9 @@ class RecipeBuilder(Builder):
         for _ in range(self.times(shares.summing_up)):
             yield from summing_up(example, self.model, self.showing, self.random_)
 
-    def _judging(self, example: Example, other: Example, facts: Sequence[Triple]) -> Iterator[Lesson]:
+    def _judging(
+        self, example: Example, other: Example, facts: Sequence[Triple]
+    ) -> Iterator[TrainingExample]:
         yield from judging.relevance(example, self.model, self.showing, self.random_)
         yield from judging.support(example, facts, self.model, self.showing, self.random_)
         yield from judging.usefulness(example, other, self.model, self.random_)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
+from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
 from askance.text.answers import sentence_spans
 from recipes.reader.relations import questions, same
 
@@ -66,5 +66,5 @@ def _record(
     drawn = random_.sample(pool, min(len(pool), NUM_DISTRACTORS + 1))
     apart = [each for each in drawn if not same(each.title, paragraph.title)]
     question = Question(f"opening of {paragraph.title}", questions(facts[0])[0])
-    grounds = Grounds((marked, *apart[:NUM_DISTRACTORS]), facts)
+    grounds = SupportingFacts((marked, *apart[:NUM_DISTRACTORS]), facts)
     return Example(question, (facts[0].object,), grounds=grounds, hops=1)

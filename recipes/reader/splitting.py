@@ -14,7 +14,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Triple
 from askance.methods.airrag.prompt_template import READER
 from askance.methods.airrag.prompts import Prompts
-from askance.training.reader.lesson import Lesson, reply
+from askance.training.reader.lesson import TrainingExample, reply
 from askance.training.reader.passages import Showing, among_distractors
 from recipes.reader.relations import in_order, questions, role, same
 
@@ -45,7 +45,7 @@ def hops(example: Example) -> tuple[Hop, ...]:
     return tuple(Hop(step.question.strip(), step.question.strip(), step.answer) for step in steps)
 
 
-def splitting(example: Example, model: Model) -> Iterator[Lesson]:
+def splitting(example: Example, model: Model) -> Iterator[TrainingExample]:
     """SAY: the questions that can be asked at once, one a line; `None` for a question of one hop."""
     told = hops(example)
     if not told and example.hops != 1:
@@ -54,7 +54,7 @@ def splitting(example: Example, model: Model) -> Iterator[Lesson]:
     yield reply("splitting", example.question.id, Prompts(model, example.question, READER).say(), target)
 
 
-def following_up(example: Example, model: Model, random_: random.Random) -> Iterator[Lesson]:
+def following_up(example: Example, model: Model, random_: random.Random) -> Iterator[TrainingExample]:
     """QT: the planned question with what is known in place; where none is planned, the next or `None`."""
     told = _whole_way(example)
     if len(told) < 2:
@@ -70,7 +70,9 @@ def following_up(example: Example, model: Model, random_: random.Random) -> Iter
     yield reply("following_up", example.question.id, prompt, target)
 
 
-def summing_up(example: Example, model: Model, showing: Showing, random_: random.Random) -> Iterator[Lesson]:
+def summing_up(
+    example: Example, model: Model, showing: Showing, random_: random.Random
+) -> Iterator[TrainingExample]:
     """SA: the short answer out of questions with their answers, with the passages or without."""
     told = _whole_way(example)
     if len(told) < 2:

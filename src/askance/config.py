@@ -24,7 +24,7 @@ from askance.core.notes import note
 from askance.core.parameters import changed_parameters, parse_parameters
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
-from askance.middleware.cache import CachedModel, CachedRetriever, Store
+from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
 from askance.middleware.session import Budget
 from askance.models.registry import suits_in_flight
 from askance.registry import DEFAULT_METHOD, choose_method, plain_method, ready_method
@@ -206,13 +206,13 @@ class EngineConfig:
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
         """A retriever whose hits are kept in the cache, if there is one."""
-        return retriever if self.cache is None else CachedRetriever(retriever, Store(self.cache))
+        return retriever if self.cache is None else CachedRetriever(retriever, CacheStore(self.cache))
 
     def cached_models(self, models: Mapping[Role, Model]) -> dict[Role, Model]:
         """Models whose answers are kept in the cache, if there is one."""
         if self.cache is None:
             return dict(models)
-        store = Store(self.cache)
+        store = CacheStore(self.cache)
         return {role: CachedModel(model, store) for role, model in models.items()}
 
     def open(self) -> Engine:
@@ -224,7 +224,7 @@ class EngineConfig:
         method = self.make()
         self.check_retrieval(method)
         if self.cache is not None:
-            Store(self.cache)  # says now what is wrong with the file
+            CacheStore(self.cache)  # says now what is wrong with the file
         encoder = self.open_encoder()
         retriever = self.open_retriever(encoder)
         check_can_search(method, retriever, encoder)

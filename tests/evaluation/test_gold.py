@@ -10,8 +10,8 @@ import pytest
 from askance.core.errors import DatasetError, InputError
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds, Paragraph
-from askance.evaluation.run.experiment import Cell, look_up
+from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts
+from askance.evaluation.run.experiment import Experiment, look_up
 from askance.evaluation.run.gold_retriever import GoldRetriever, GoldRetrievers
 from askance.evaluation.run.runner import evaluate
 from askance.registry import load_models
@@ -21,12 +21,12 @@ MANN = Paragraph("Thomas Mann", "Mann was born in Lübeck.", ((0, 24),))
 OTHER = Paragraph("Pisa", "Pisa lies on the Arno.")
 
 
-def search(grounds: Grounds, query: str, k: int, **options: frozenset[str]):
+def search(grounds: SupportingFacts, query: str, k: int, **options: frozenset[str]):
     return asyncio.run(GoldRetriever(grounds).search(query, k, **options))
 
 
 def test_every_query_finds_the_supporting_paragraphs_in_the_order_of_the_dataset():
-    grounds = Grounds((MANN, OTHER, LUEBECK))
+    grounds = SupportingFacts((MANN, OTHER, LUEBECK))
     hits = search(grounds, "anything", 3)
     assert [(hit.passage.title, hit.passage.text, hit.rank) for hit in hits] == [
         ("Thomas Mann", MANN.text, 1),
@@ -39,7 +39,7 @@ def test_every_query_finds_the_supporting_paragraphs_in_the_order_of_the_dataset
 
 
 def test_facts_without_a_source_are_passages_without_a_title():
-    hits = search(Grounds(facts=("Argon is a gas.", "Gases can't be chewed.")), "argon", 5)
+    hits = search(SupportingFacts(facts=("Argon is a gas.", "Gases can't be chewed.")), "argon", 5)
     assert [(hit.passage.title, hit.passage.text) for hit in hits] == [
         ("", "Argon is a gas."),
         ("", "Gases can't be chewed."),
@@ -48,7 +48,7 @@ def test_facts_without_a_source_are_passages_without_a_title():
 
 def test_no_passages_can_be_asked_for_neither():
     with pytest.raises(InputError, match="k=0"):
-        search(Grounds((MANN,)), "x", 0)
+        search(SupportingFacts((MANN,)), "x", 0)
 
 
 def test_a_question_without_grounds_is_named():
@@ -70,7 +70,7 @@ def test_an_evaluation_shows_each_question_its_own_gold_and_knows_its_content(tm
     ]
     file = tmp_path / "dev.json"
     file.write_text(json.dumps(rows))
-    cell = Cell(
+    cell = Experiment(
         dataset=f"hotpotqa:{file}", method="single", index=Path("@gold"), models={"answer": "scripted"}
     )
     run = asyncio.run(evaluate(look_up(cell), tmp_path / "run", load_models))

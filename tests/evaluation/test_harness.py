@@ -10,7 +10,7 @@ import sentencex
 
 from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
 from askance.core.installing import install_line
-from askance.evaluation.run.experiment import Cell, look_up
+from askance.evaluation.run.experiment import Experiment, look_up
 from askance.evaluation.run.recorded_run import read_run
 from askance.evaluation.run.runner import Terms, evaluate
 from askance.models.scripted import ScriptedModel
@@ -44,7 +44,9 @@ def cell(tmp_path, sample_index):
         for town, gold in GOLDS.items()
     ]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Cell(dataset=f"jsonl:{path}", method="single", index=sample_index, models={"answer": "scripted"})
+    return Experiment(
+        dataset=f"jsonl:{path}", method="single", index=sample_index, models={"answer": "scripted"}
+    )
 
 
 def run(cell, folder, model, *, progress=lambda standing: None, in_flight=None, **terms):

@@ -11,9 +11,9 @@ from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.trace import Trace
 from askance.core.types import Answer
 from askance.evaluation.report.tables import results_table, setting_lines
-from askance.evaluation.run.experiment import Cell, look_up
+from askance.evaluation.run.experiment import Experiment, look_up
 from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
-from askance.evaluation.run.readings import Reading, open_reading
+from askance.evaluation.run.readings import AnswerReading, open_reading
 from askance.evaluation.run.runner import Terms, evaluate
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs, names_of
@@ -56,7 +56,7 @@ def cell(tmp_path):
         path = tmp_path / f"{dataset}.json"
         path.write_text(json.dumps(rows))
         given = {"method": "closed_book", "parameters": {"elicit": "no", "max_tokens": "30"}}
-        return Cell(dataset=f"{dataset}:{path}", models={"answer": "scripted"}, **given | fields)
+        return Experiment(dataset=f"{dataset}:{path}", models={"answer": "scripted"}, **given | fields)
 
     return make
 
@@ -194,4 +194,4 @@ def test_what_the_authors_go_on_from(text, prompt, elicited, expected):
 
 def test_our_own_reading_leaves_an_answer_as_it_is():
     answer = Answer("So the answer is Po. Or not.", "Po")
-    assert Reading().read(answer, Trace().events) is answer
+    assert AnswerReading().read(answer, Trace().events) is answer

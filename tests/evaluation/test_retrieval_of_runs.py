@@ -8,7 +8,7 @@ import pytest
 
 from askance.config import EngineConfig
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
-from askance.evaluation.run.experiment import Cell, look_up
+from askance.evaluation.run.experiment import Experiment, look_up
 from askance.evaluation.run.grid import look_up_all, read_grid
 from askance.evaluation.run.recorded_run import read_run
 from askance.evaluation.run.runner import evaluate
@@ -38,7 +38,7 @@ def sample_rows(tmp_path):
 def cell(tmp_path, index):
     path = tmp_path / "questions.jsonl"
     path.write_text(json.dumps({"id": "Bonn", "question": "Which river? Bonn", "answers": ["Rhine"]}))
-    return Cell(dataset=f"jsonl:{path}", method="single", index=index, models={"answer": "scripted"})
+    return Experiment(dataset=f"jsonl:{path}", method="single", index=index, models={"answer": "scripted"})
 
 
 EMB = {"verifier": "emb", "answer_samples": 2}

@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.errors import DatasetError, InputError
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.run.experiment import Cell, chosen, stratified
+from askance.evaluation.run.experiment import Experiment, chosen, stratified
 
 KINDS = ["bridge"] * 12 + ["comparison"] * 6 + ["inference"] * 2
 
@@ -82,6 +82,6 @@ def test_a_list_that_can_not_be_read(dataset, tmp_path):
 
 def test_only_one_way_to_choose(tmp_path):
     with pytest.raises(InputError, match="limit and sample both say which questions to ask"):
-        Cell(dataset="sample", limit=3, sample=4)
+        Experiment(dataset="sample", limit=3, sample=4)
     with pytest.raises(InputError, match="sample=0: input should be greater than or equal to 1"):
-        Cell(dataset="sample", sample=0)
+        Experiment(dataset="sample", sample=0)

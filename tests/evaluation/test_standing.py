@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Usage
-from askance.evaluation.run.runner import RunningMean, Standing
+from askance.evaluation.run.runner import RunningMean, RunStatus
 from tests.evaluation.hand_made import record
 from tests.tolerances import near
 
@@ -33,7 +33,7 @@ def test_one_number_has_no_interval():
 
 def test_questions_finished_before_count_but_not_for_the_speed(monkeypatch):
     before = [record(1, {"f1": 1.0}), record(2, {"f1": 0.0}, error="ModelFailure: gone")]
-    standing = Standing.of(10, ("f1",), before)
+    standing = RunStatus.of(10, ("f1",), before)
     assert (standing.num_finished, standing.num_failures, standing.metrics["f1"].mean) == (2, 1, 0.5)
     assert (standing.tokens_computed, standing.seconds_left) == (0, None)
     monkeypatch.setattr(time, "perf_counter", lambda: standing.began + 6)
@@ -45,5 +45,5 @@ def test_questions_finished_before_count_but_not_for_the_speed(monkeypatch):
 
 
 def test_a_metric_that_does_not_apply_is_not_counted():
-    standing = Standing.of(2, ("f1", "yes_no_accuracy"), [record(1, {"f1": 1.0, "yes_no_accuracy": None})])
+    standing = RunStatus.of(2, ("f1", "yes_no_accuracy"), [record(1, {"f1": 1.0, "yes_no_accuracy": None})])
     assert (standing.metrics["f1"].count, standing.metrics["yes_no_accuracy"].count) == (1, 0)

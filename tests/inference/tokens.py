@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from askance.inference.backend import Fed
+from askance.inference.backend import StepOutput
 from askance.inference.prefix_cache import PrefixCache
 
 GUESSING_TOKENS = 16
@@ -72,7 +72,7 @@ class Tokens:
             stop = feed.start + len(feed.ids)
             feed.slot[feed.start : stop] = feed.ids
             logits = [tuple(feed.slot[: stop - back]) for back in reversed(range(feed.num_logits))]
-            fed.append(Fed(logits, logits if feed.wants_attention else ()))
+            fed.append(StepOutput(logits, logits if feed.wants_attention else ()))
         return fed
 
 

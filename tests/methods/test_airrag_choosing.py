@@ -8,8 +8,8 @@ from askance.core.errors import MissingAbility
 from askance.core.types import Hit
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.reward import PASSAGE_TOKENS, Judge
-from askance.methods.airrag.state import DA, SA, State
+from askance.methods.airrag.reward import PASSAGE_TOKENS, PathJudge
+from askance.methods.airrag.state import DA, SA, PathState
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from tests.methods.bridge import (
     BRIDGE,
@@ -190,16 +190,16 @@ def test_impossible_scores(options):
 
 def test_what_a_reward_model_is_shown():
     long = type(CREEK)("2", "Creek", "word " * 1000)
-    state = State().planned((WHERE,), QUESTION.text)
+    state = PathState().planned((WHERE,), QUESTION.text)
     state = state.answered(WHERE, "Over Crum Creek", (Hit(long, 1, 1), Hit(BRIDGE, 1, 2)), refused=False)
     state = state.transformed(()).concluded(SA, "the Delaware")
     raw = ScriptedModel(capabilities=frozenset({"raw", "score"}))
-    shown = raw.decode(raw.prompt_ids(Judge(Prompts(raw, QUESTION)).prompt(state)))
+    shown = raw.decode(raw.prompt_ids(PathJudge(Prompts(raw, QUESTION)).prompt(state)))
     assert shown.endswith(f"Found: {WHERE} Over Crum Creek\nNext: None\nAnswer: the Delaware\nJudgement:")
     assert f"Question: {QUESTION.text}\nPlan: {WHERE}\nPassage: Creek" in shown
     assert PASSAGE_TOKENS - 9 < shown.count("word") < PASSAGE_TOKENS
     chat = ScriptedModel()
-    assert chat.count(Judge(Prompts(chat, QUESTION)).prompt(state, with_passages=False)) < 100
+    assert chat.count(PathJudge(Prompts(chat, QUESTION)).prompt(state, with_passages=False)) < 100
 
 
 def test_a_judge_with_a_small_window_sees_no_passages_or_nothing():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.methods.airrag.mcts import Node, Outcome, Tree
+from askance.methods.airrag.mcts import Node, RolloutOutcome, Tree
 from askance.methods.airrag.method import Airrag
 from tests.tolerances import near
 
@@ -48,7 +48,7 @@ def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewa
         if node.state + action in dead:
             return []
         letters_of = [action, action.upper()][:outcomes]
-        return [Outcome(node.state + letter, 1) for letter in letters_of]
+        return [RolloutOutcome(node.state + letter, 1) for letter in letters_of]
 
     rules = Rules(
         actions=lambda state, dead: [letter for letter in letters if letter not in dead],
@@ -164,7 +164,7 @@ def test_an_action_in_vain_gives_way_to_what_becomes_legal_then():
         return ["z"] if dead >= {"a", "b"} else [each for each in "ab" if each not in dead]
 
     async def draw(node, action, rollout):
-        return [Outcome(node.state + action)] if action == "z" else []
+        return [RolloutOutcome(node.state + action)] if action == "z" else []
 
     rules = Rules(
         actions=actions,
@@ -243,7 +243,7 @@ def test_a_failure_ends_the_search_and_all_of_its_wave():
             raise ValueError("broken")
         await asyncio.sleep(0.01 * bool(node.state))
         going_on.append(node.state)
-        return [Outcome(node.state + action)]
+        return [RolloutOutcome(node.state + action)]
 
     rules, _ = game()
     broken = Rules(rules.actions, draw, rules.is_terminal, lambda *_: "a", rules.rewards)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from askance.core.types import Demo, Hit, Passage
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import ALL, FULL, WITHOUT_ANALYSIS, Actions
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State, is_same
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState, is_same
 from askance.methods.dragin.method import Dragin
 
 QUESTION = "Where does the creek under the bridge end?"
@@ -19,32 +19,34 @@ OTHERS = tuple(Hit(Passage(id, id, id), 1 / rank, rank) for rank, id in enumerat
 
 
 def test_a_plan_is_the_queue_and_without_one_the_question_is():
-    assert State().planned(("one", "two"), QUESTION).pending == ("one", "two")
-    bare = State().planned((), QUESTION)
+    assert PathState().planned(("one", "two"), QUESTION).pending == ("one", "two")
+    bare = PathState().planned((), QUESTION)
     assert bare.pending == (QUESTION,)
     assert bare.plan == ()
 
 
 def test_an_answer_leaves_the_queue_and_joins_the_history():
-    state = State().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
+    state = PathState().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
     assert state.pending == ("two",)
     assert state.history == (Demo("one", "1"),)
 
 
 def test_transformed_queries_take_the_place_of_the_next():
-    state = State().planned(("one", "two", "three"), QUESTION).answered("one", "1", HITS, refused=False)
+    state = PathState().planned(("one", "two", "three"), QUESTION).answered("one", "1", HITS, refused=False)
     assert state.transformed(("2a", "2b")).pending == ("2a", "2b", "three")
     assert state.transformed(()).pending == ("two", "three")
 
 
 def test_follow_ups_are_the_queue_where_nothing_is_pending():
-    state = State().planned((), QUESTION).answered(QUESTION, "1", HITS, refused=False)
+    state = PathState().planned((), QUESTION).answered(QUESTION, "1", HITS, refused=False)
     assert state.transformed(("and then",)).pending == ("and then",)
     assert state.transformed(()).pending == ()
 
 
 def test_what_was_asked_is_not_asked_again():
-    state = State().planned(("Which creek?",), QUESTION).answered("Which creek?", "x", HITS, refused=False)
+    state = (
+        PathState().planned(("Which creek?",), QUESTION).answered("Which creek?", "x", HITS, refused=False)
+    )
     again = state.transformed(("which  creek", "which sea?"))
     assert again.pending == ("which sea?",)
     assert again.num_repeats == 0, "it asks something new, too"
@@ -54,7 +56,7 @@ def test_what_was_asked_is_not_asked_again():
 
 
 def test_two_repeats_on_a_path_end_it():
-    state = State().planned(("a b", "c d", "e f"), QUESTION)
+    state = PathState().planned(("a b", "c d", "e f"), QUESTION)
     state = state.answered("a b", "1", HITS, refused=False).transformed(("a b",))
     assert Airrag().actions_after(state) == (RA,)
     state = state.answered("c d", "2", HITS, refused=False).transformed(("c d",))
@@ -62,7 +64,7 @@ def test_two_repeats_on_a_path_end_it():
 
 
 def test_passages_stand_once_the_best_of_each_retrieval_first():
-    state = State().planned(("one", "two"), QUESTION)
+    state = PathState().planned(("one", "two"), QUESTION)
     state = state.answered("one", "1", HITS, refused=False).answered("two", "2", OTHERS, refused=False)
     assert [hit.passage.id for hit in state.hits] == ["a", "c", "b"]
 
@@ -73,7 +75,7 @@ def ranked(ids):
 
 @pytest.mark.parametrize("again", ["cdefb", "cb", "bc"])
 def test_a_passage_keeps_its_best_rank_wherever_it_is_found_again(again):
-    state = State().planned(("one", "two"), QUESTION).answered("one", "1", ranked("axb"), refused=False)
+    state = PathState().planned(("one", "two"), QUESTION).answered("one", "1", ranked("axb"), refused=False)
     state = state.answered("two", "2", ranked(again), refused=False)
     places = {hit.passage.id: hit.rank for hit in state.hits}
     assert places["b"] == min(3, again.index("b") + 1)
@@ -82,7 +84,7 @@ def test_a_passage_keeps_its_best_rank_wherever_it_is_found_again(again):
 
 
 def test_a_query_that_is_pending_already_is_not_queued_twice():
-    state = State().planned(("one way", "two ways", "Two ways?", "three ways"), QUESTION)
+    state = PathState().planned(("one way", "two ways", "Two ways?", "three ways"), QUESTION)
     assert state.pending == ("one way", "two ways", "three ways")
     state = state.answered("one way", "1", HITS, refused=False)
     assert state.transformed(("THREE ways", "new")).pending == ("THREE ways", "new")
@@ -104,17 +106,20 @@ def test_the_same_query(one, other, same):
 
 
 def test_actions_at_the_root():
-    assert Airrag().actions_after(State()) == (SAY,)
-    assert Airrag(actions=Actions(FULL, (("dragin", Dragin()),))).actions_after(State()) == (SAY, "dragin")
-    assert Airrag(actions=WITHOUT_ANALYSIS).actions_after(State()) == (RA, QT)
+    assert Airrag().actions_after(PathState()) == (SAY,)
+    assert Airrag(actions=Actions(FULL, (("dragin", Dragin()),))).actions_after(PathState()) == (
+        SAY,
+        "dragin",
+    )
+    assert Airrag(actions=WITHOUT_ANALYSIS).actions_after(PathState()) == (RA, QT)
 
 
 def test_what_gave_nothing_is_replaced_by_a_summary_or_at_the_root_by_a_search():
     legal = Airrag().actions_after
-    assert legal(State(), frozenset({SAY})) == (RA,)
-    assert legal(State(), frozenset({SAY, RA})) == (DA,)
-    assert legal(State(), frozenset({SAY, RA, DA})) == ()
-    state = State().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
+    assert legal(PathState(), frozenset({SAY})) == (RA,)
+    assert legal(PathState(), frozenset({SAY, RA})) == (DA,)
+    assert legal(PathState(), frozenset({SAY, RA, DA})) == ()
+    state = PathState().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
     assert legal(state, frozenset({QT})) == (SA,)
     assert legal(state, frozenset({QT, SA})) == ()
 
@@ -138,7 +143,7 @@ FOLLOWS_LITE = {"": {RA, QT}, RA: {QT, SA}, QT: {RA, SA}}
 def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
     chance = random.Random(seed)
     legal = Airrag(actions=WITHOUT_ANALYSIS if is_lite else ALL, early_sa=early_summary).actions_after
-    state = State(pending=(QUESTION,) if is_lite else ())
+    state = PathState(pending=(QUESTION,) if is_lite else ())
     while state.answer is None:
         actions = legal(state)
         assert actions
@@ -158,7 +163,7 @@ def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
 
 
 def test_equal_paths_have_equal_keys():
-    one = State().planned(("The Po",), QUESTION).concluded(SA, "Turin.")
-    other = State().planned(("po?",), QUESTION).concluded(SA, "the turin")
+    one = PathState().planned(("The Po",), QUESTION).concluded(SA, "Turin.")
+    other = PathState().planned(("po?",), QUESTION).concluded(SA, "the turin")
     assert one.key == other.key
-    assert one.key != State().planned(("Arno",), QUESTION).concluded(SA, "Turin.").key
+    assert one.key != PathState().planned(("Arno",), QUESTION).concluded(SA, "Turin.").key

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from askance.methods.airrag.choosing import Ending, is_chosen, jcd_scores, ranking
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.state import State
+from askance.methods.airrag.state import PathState
 from askance.text.answers import normalise_answer
 from tests.methods.bridge import Varied, decisions, model, run
 
@@ -16,7 +16,7 @@ ANSWERS = st.lists(st.sampled_from("abcd"), min_size=0, max_size=3).map(" ".join
 
 
 def ended(answer, copies=1, **more):
-    return Ending(State(answer=answer), copies, **more)
+    return Ending(PathState(answer=answer), copies, **more)
 
 
 ENDINGS = st.lists(st.builds(ended, ANSWERS, st.integers(1, 3)), min_size=1, max_size=5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from askance.methods.airrag.choosing import Ending, clustered, emb_scores, jcd_scores, ranking
-from askance.methods.airrag.state import State
+from askance.methods.airrag.state import PathState
 from tests.tolerances import near
 
 RIVERS = ("Delaware River", "the Delaware River in Eddystone", "Mohawk River")
@@ -31,7 +31,7 @@ def test_emb_is_the_mean_cosine():
 
 
 def ended(answer, **more):
-    return Ending(State(answer=answer), **more)
+    return Ending(PathState(answer=answer), **more)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from askance.ask import ask
 from askance.core.errors import BudgetTooSmall, ParameterError
-from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger, has_room
+from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger, has_room
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage, Question
 from askance.methods.baselines import FixedSentence, Single
-from askance.methods.common.prompts import Wording, answer_prompt
+from askance.methods.common.prompts import PromptTemplate, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
 from askance.registry import METHODS, make_method, method_class
@@ -26,7 +26,7 @@ PASSAGES = tuple(
     Passage(str(number), f"River {number}", "The Arno flows through Pisa into the sea. " * (number % 4))
     for number in range(30)
 )
-BARE = Wording(demos=())
+BARE = PromptTemplate(demos=())
 PROFILES = [(name, None) for name in METHODS]
 PROFILES += [(n, "code") for n in ("closed_book", "single", "fixed_length", "fixed_sentence", "dragin")]
 PROFILES += [("dragin", "paper")]
@@ -160,11 +160,11 @@ def test_room_is_what_window_and_every_allowance_leave():
     count = model.count(prompt)
     assert has_room(model, prompt, 50 - count)
     assert not has_room(model, prompt, 51 - count)
-    outer = ChargedModel(model, TokenLedger(count + 5).share(1))
-    inner = ChargedModel(outer, TokenLedger(count + 9).share(1))
+    outer = BudgetedModel(model, TokenLedger(count + 5).share(1))
+    inner = BudgetedModel(outer, TokenLedger(count + 9).share(1))
     assert has_room(inner, prompt, 1, keep=5)
     assert not has_room(inner, prompt, 1, keep=6), "of the outer one"
-    assert not has_room(ChargedModel(model, TokenLedger(count - 1).share(1)), prompt, 1)
+    assert not has_room(BudgetedModel(model, TokenLedger(count - 1).share(1)), prompt, 1)
 
 
 def test_a_trace_beside_keeps_its_own_commits():

@@ -11,7 +11,7 @@ from askance.core.ports import Run, WrappedModel
 from askance.core.trace import Attended, Decided, Generated, Searched, Trace, WordSignal
 from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.common.prompts import OWN as WORDING
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_reading import DraginPaper
 from askance.methods.flare import Flare
@@ -332,7 +332,7 @@ def test_queries_keep_their_last_tokens():
 
 
 def test_the_prompt_has_the_authors_layout_and_a_wording_of_ones_own():
-    wording = Wording((Demo("Own?", "Yes."),), "Found:", "Go on.", "Think. ")
+    wording = PromptTemplate((Demo("Own?", "Yes."),), "Found:", "Go on.", "Think. ")
     replies = [" One. So", " x.", *[" So the answer is x."] * 2]
     _, model, _ = run(code(trigger="every_sentence", wording=wording, passages=2), replies, look=None)
     assert model.prompts[0] == f"Question: Own?\nAnswer: Yes.\nThink. Question: {SEATS.text}\nAnswer:"
@@ -343,7 +343,7 @@ def test_the_prompt_has_the_authors_layout_and_a_wording_of_ones_own():
 
 
 def test_a_wording_shows_its_content_in_the_repr_of_the_method():
-    assert repr(Dragin()) != repr(Dragin(wording=Wording(heading="Found:")))
+    assert repr(Dragin()) != repr(Dragin(wording=PromptTemplate(heading="Found:")))
     assert str(Dragin().wording) == "own"
 
 

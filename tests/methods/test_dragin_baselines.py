@@ -6,7 +6,7 @@ import pytest
 
 from askance.ask import ask
 from askance.core.types import Passage, Question
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
@@ -20,7 +20,7 @@ from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")
 ARNO = Passage("a", "Arno", "The Arno flows\nthrough Pisa.")
-BARE = Wording(demos=(), instruction="Go on.")
+BARE = PromptTemplate(demos=(), instruction="Go on.")
 CASE = "Question: Which river flows through Pisa?\nAnswer:"
 BLOCK = "Context:\n[1] The Arno flows through Pisa.\nGo on.\n"
 

@@ -11,8 +11,8 @@ import pytest
 from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
-from askance.methods.common.prompts import DEMOS, PLAIN, Wording
-from askance.methods.dragin.attention_map import Look
+from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
+from askance.methods.dragin.attention_map import AttentionMap
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_reading import DraginPaper
 from askance.models.scripted import Reply, ScriptedModel
@@ -83,7 +83,11 @@ def test_real_tokenizers_give_words_of_question_and_answer_only(name, request):
     model = request.getfixturevalue(name)
     retriever = ScriptedRetriever([FOUND])
     method = paper(
-        trigger="every_tokens", every_tokens=4, max_tokens=12, query_top=100, wording=Wording(demos=DEMOS[:1])
+        trigger="every_tokens",
+        every_tokens=4,
+        max_tokens=12,
+        query_top=100,
+        wording=PromptTemplate(demos=DEMOS[:1]),
     )
     result = asyncio.run(ask(ASKED, method, {"answer": model}, retriever))
     assert len(retriever.queries) > 1
@@ -130,7 +134,7 @@ def look_of_two_heads():
     ends = np.cumsum([len(text) for text in texts])
     offsets = tuple(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
     row = np.array([[0, 0.9, 0, 0.1, 0, 0], [0, 0, 0.6, 0.4, 0, 0]], dtype=np.float32)
-    return Look("".join(texts), ((2, 8), (11, 11)), 11, offsets, (*[None] * 5, row))
+    return AttentionMap("".join(texts), ((2, 8), (11, 11)), 11, offsets, (*[None] * 5, row))
 
 
 def test_heads_are_summed_up_as_they_are_asked_for():

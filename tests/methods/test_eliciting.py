@@ -8,7 +8,7 @@ from askance.ask import ask
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import (
@@ -23,7 +23,7 @@ from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Which river flows through Pisa?")
 ARNO = Passage("a", "Arno", "The Arno flows through Pisa.")
-BARE = Wording(demos=(), instruction="Go on.")
+BARE = PromptTemplate(demos=(), instruction="Go on.")
 CASE = "Question: Which river flows through Pisa?\nAnswer:"
 OWN = [ClosedBook, Single, Flare, FixedLength, FixedSentence]
 CODE = [
@@ -147,10 +147,10 @@ def test_what_question_and_passages_say_about_an_answer_does_not_count(method):
 
 
 def test_the_phrase_belongs_to_the_wording():
-    wording = Wording(demos=(), elicitation=" In short, the answer is")
+    wording = PromptTemplate(demos=(), elicitation=" In short, the answer is")
     result, _ = run(ClosedBook(wording=wording), [" The Arno.", " Arno."])
     assert result.answer.text == "The Arno. In short, the answer is Arno."
-    assert repr(wording) != repr(Wording(demos=()))
+    assert repr(wording) != repr(PromptTemplate(demos=()))
 
 
 def test_a_model_that_only_chats_and_can_not_go_on_is_not_asked():

@@ -9,7 +9,7 @@ from askance.ask import ask
 from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Generation, Passage, Question, Token
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.answering import Answering
 from askance.reproductions.baselines import FlareEntity
@@ -21,7 +21,7 @@ from tests.tolerances import near
 
 QUESTION = Question("q", "Which river flows through Pisa?")
 ARNO = Passage("a", "Arno", "The Arno flows through Pisa.")
-BARE = Wording(demos=(), instruction="Go on.")
+BARE = PromptTemplate(demos=(), instruction="Go on.")
 CASE = "Question: Which river flows through Pisa?\nAnswer:"
 BLOCK = "Context:\n[1] The Arno flows through Pisa.\nGo on.\n"
 CITIES = Linguistics(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from askance.core.types import GenerateRequest, Question, Sampling, Want
 from askance.methods.common.prompts import answer_prompt
 from askance.methods.dragin.attention_map import (
-    Look,
+    AttentionMap,
     own_look,
     place_of,
     proxy_look,
@@ -47,7 +47,7 @@ def look_by_hand():
     ]
     ends = np.cumsum([len(text) for text in texts])
     offsets = tuple(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
-    return Look("".join(texts), ((3, 7), (10, 13)), 13, offsets, tuple(rows))
+    return AttentionMap("".join(texts), ((3, 7), (10, 13)), 13, offsets, tuple(rows))
 
 
 def test_influence_is_the_greatest_attention_of_what_follows():
@@ -136,7 +136,7 @@ def context_of_last(model, text, weights, top_tokens):
     texts = [" " if each is None else each for each in token_texts(ids, model)]
     shown = "".join(texts)
     rows = (*[None] * (len(ids) - 1), np.array(weights(len(ids)), np.float32))
-    look = Look(shown, ((0, 0), (0, len(shown))), 0, token_offsets(texts, shown), rows)
+    look = AttentionMap(shown, ((0, 0), (0, len(shown))), 0, token_offsets(texts, shown), rows)
     return look.context_of(len(ids) - 1, top_tokens, "max", whole=True)
 
 

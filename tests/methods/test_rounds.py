@@ -9,7 +9,7 @@ from askance.core.errors import ParameterError
 from askance.core.trace import Generated
 from askance.core.types import Passage, Question, Token
 from askance.methods.baselines import FixedLength, FixedSentence
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import AnswerEnd
@@ -17,7 +17,7 @@ from askance.text.answers import AnswerEnd
 QUESTION = Question("q", "Which river flows through Pisa?")
 ARNO = Passage("a", "Arno", "The Arno flows\nthrough Pisa.")
 PO = Passage("p", "Po", "The Po flows through Turin.")
-BARE = Wording(demos=())
+BARE = PromptTemplate(demos=())
 CASE = "Question: Which river flows through Pisa?\nAnswer:"
 
 

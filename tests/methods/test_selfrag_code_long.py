@@ -16,7 +16,7 @@ from askance.methods.selfrag.tokens import (
     SEARCH,
     UNSUPPORTED,
     UTILITIES,
-    Vocabulary,
+    ReflectionVocabulary,
 )
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.selfrag_reading import Read, cited_text, is_rewritten, segment
@@ -197,7 +197,7 @@ def written(*pieces, control=(), shows=True):
     return Generation(text, tuple(tokens))
 
 
-VOCABULARY = Vocabulary.of(ScriptedModel(control=ALL_TOKENS))
+VOCABULARY = ReflectionVocabulary.of(ScriptedModel(control=ALL_TOKENS))
 IDS = VOCABULARY.ids
 
 

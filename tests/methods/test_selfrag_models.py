@@ -7,7 +7,13 @@ from askance.core.trace import Generated
 from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.baselines import Single
 from askance.methods.selfrag.method import Selfrag
-from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, SEARCH, Vocabulary, has_reflection_tokens
+from askance.methods.selfrag.tokens import (
+    ALL_TOKENS,
+    RELEVANT,
+    SEARCH,
+    ReflectionVocabulary,
+    has_reflection_tokens,
+)
 from askance.models.scripted import ScriptedModel
 from tests.methods.reflecting import ARNO, BARE, IN_ARNO, native, run, tried
 
@@ -16,7 +22,7 @@ GOOD = {"### Response:\n": "[Retrieval]", "</paragraph>": "[Relevant]The Arno.[F
 
 def test_ids_are_found_by_the_strings():
     model = native(None)
-    ids = Vocabulary.of(model).ids
+    ids = ReflectionVocabulary.of(model).ids
     assert list(ids) == list(ALL_TOKENS)
     assert all(model.tokenize([Span(token)]) == (id,) for token, id in ids.items())
     assert len(set(ids.values())) == 15

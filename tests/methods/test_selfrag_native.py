@@ -20,7 +20,7 @@ from askance.methods.selfrag.tokens import (
     RELEVANT,
     SEARCH,
     UTILITIES,
-    Vocabulary,
+    ReflectionVocabulary,
     has_reflection_tokens,
 )
 from askance.models.hf import load_hf
@@ -92,7 +92,7 @@ def speaker(speaker_folder):
 
 def test_ids_are_found_by_their_strings(random_model):
     assert has_reflection_tokens(random_model)
-    ids = Vocabulary.of(random_model).ids
+    ids = ReflectionVocabulary.of(random_model).ids
     assert tuple(ids) == ALL_TOKENS
     assert random_model.pieces(tuple(ids.values())) == ALL_TOKENS
     assert min(ids.values()) > 250, "behind all others"

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from askance.core.types import Passage, Question
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     FULLY,
@@ -40,7 +40,7 @@ from tests.methods.reflecting import (
 from tests.tolerances import near
 
 ASKS = QUESTION.text
-PLAIN = Wording(demos=(), system="")
+PLAIN = PromptTemplate(demos=(), system="")
 CASE = f"Question: {ASKS}\nAnswer:"
 WITH_ARNO = f"Context:\n[1] Arno: {ARNO.text}\n\n{CASE}"
 WITH_PO = f"Context:\n[1] Po: {PO.text}\n\n{CASE}"

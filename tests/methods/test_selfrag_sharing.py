@@ -11,7 +11,7 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom
 from askance.core.trace import Generated, ScoredOptions, Trace
 from askance.core.types import Hit, Passage
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (
@@ -30,7 +30,7 @@ from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting import QUESTION, Judged, ScriptedScorer, tried
 
 PASSAGES = [Passage(f"p{number}", f"Title {number}", f"Text {number}.") for number in range(5)]
-PLAIN = Wording(demos=(), system="")
+PLAIN = PromptTemplate(demos=(), system="")
 
 
 def numbered(prompt, key):

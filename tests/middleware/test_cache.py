@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Hit, Passage, Raw, Sampling, Span, Want
-from askance.middleware.cache import CachedModel, CachedRetriever, Store
+from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
 from askance.models.scripted import ScriptedModel
 from askance.text.answers import SentenceEnd
 
@@ -35,7 +35,7 @@ class Counted(ScriptedModel):
 
 @pytest.fixture
 def store(tmp_path):
-    made = Store(tmp_path / "folder" / "cache.sqlite")
+    made = CacheStore(tmp_path / "folder" / "cache.sqlite")
     yield made
     made.close()
 
@@ -151,7 +151,7 @@ def test_searches(store):
 
 def test_it_is_there_in_the_next_process(tmp_path, model):
     for _ in range(2):
-        store = Store(tmp_path / "cache.sqlite")
+        store = CacheStore(tmp_path / "cache.sqlite")
         generate(cached(model, store))
         store.close()
     assert model.num_calls == 1

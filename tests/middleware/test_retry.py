@@ -6,11 +6,11 @@ import pytest
 
 from askance.core.errors import InputError, ModelFailure, ModelUnavailable
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
-from askance.middleware.retry import Patience, RetryingModel
+from askance.middleware.retry import RetryingModel, RetryPolicy
 from askance.models.openai.options import read_options
 from askance.models.scripted import ScriptedModel
 
-QUICK = Patience(attempts=3, first_seconds=0.0)
+QUICK = RetryPolicy(attempts=3, first_seconds=0.0)
 PROMPT = Raw((Span("one"),))
 
 
@@ -62,7 +62,7 @@ def test_a_watcher_is_told_each_piece_once():
     [(1, None, 1), (2, None, 2), (4, None, 8), (9, None, 30), (1, 12, 12), (1, 99, 30)],
 )
 def test_waits_grow_and_have_an_end(attempt, asked_for, expected):
-    assert Patience().wait_seconds(attempt, asked_for) == expected
+    assert RetryPolicy().wait_seconds(attempt, asked_for) == expected
 
 
 def test_waits_are_waited():
@@ -78,7 +78,7 @@ def test_waits_are_waited():
             raise errors.pop(0)
         return "done"
 
-    assert asyncio.run(Patience().keep_trying(call, sleep)) == "done"
+    assert asyncio.run(RetryPolicy().keep_trying(call, sleep)) == "done"
     assert waited == [7, 2]
 
 

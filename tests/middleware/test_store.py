@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from askance.core.errors import InputError
-from askance.middleware.cache import Store
+from askance.middleware.cache import CacheStore
 
 
 def test_what_is_kept_is_found(tmp_path):
-    store = Store(tmp_path / "cache.sqlite")
+    store = CacheStore(tmp_path / "cache.sqlite")
     store.keep(b"a", {"text": "Pisa \ud800", "numbers": [1, 0.1, None]})
     store.keep(b"b", 2)
     store.keep(b"b", 3)
@@ -23,7 +23,7 @@ def test_what_is_kept_is_found(tmp_path):
 
 
 def test_no_more_is_kept_than_may_be(tmp_path):
-    store = Store(tmp_path / "cache.sqlite", max_bytes=30_000)
+    store = CacheStore(tmp_path / "cache.sqlite", max_bytes=30_000)
     random = np.random.default_rng(0)
     for number in range(200):
         store.keep(number.to_bytes(4), random.bytes(500).hex())
@@ -34,7 +34,7 @@ def test_no_more_is_kept_than_may_be(tmp_path):
 
 
 def write_many(path, first):
-    store = Store(path)
+    store = CacheStore(path)
     for number in range(first, first + 100):
         store.keep(number.to_bytes(4), number)
         assert store.find(number.to_bytes(4)) == number
@@ -50,7 +50,7 @@ def test_several_processes_at_once(tmp_path):
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    store = Store(path)
+    store = CacheStore(path)
     assert [store.find(number.to_bytes(4)) for number in range(300)] == [*range(300)]
     store.close()
 
@@ -59,20 +59,20 @@ def test_a_file_that_is_no_cache(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("Dear diary, " * 100)
     with pytest.raises(InputError, match=r"notes\.txt can't be used .*not a database.*name another file"):
-        Store(path)
+        CacheStore(path)
     assert path.read_text().startswith("Dear diary")
 
 
 def test_a_folder_that_can_not_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="can't be used"):
-        Store(tmp_path / "file" / "cache.sqlite")
+        CacheStore(tmp_path / "file" / "cache.sqlite")
 
 
 def test_what_was_used_lately_stays(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("askance.middleware.cache.time.time", lambda: now[0])
-    store = Store(tmp_path / "cache.sqlite", max_bytes=30_000)
+    store = CacheStore(tmp_path / "cache.sqlite", max_bytes=30_000)
     random = np.random.default_rng(0)
     for number in range(65):
         now[0] += 1000
@@ -91,13 +91,13 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
     database.close()
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"letters\.sqlite is the database of another program: name another"):
-        Store(path)
+        CacheStore(path)
     assert path.read_bytes() == before
 
 
 def test_what_can_not_be_kept_leaves_the_file_free(tmp_path):
     path = tmp_path / "cache.sqlite"
-    store, other = Store(path), Store(path)
+    store, other = CacheStore(path), CacheStore(path)
     store._database.execute("PRAGMA max_page_count = 1")
     with pytest.raises(InputError, match="full"):
         store.keep(b"a", np.random.default_rng(0).bytes(100_000).hex())
@@ -108,7 +108,7 @@ def test_what_can_not_be_kept_leaves_the_file_free(tmp_path):
 
 
 def test_a_store_that_nobody_has_gives_its_file_back(tmp_path):
-    store = Store(tmp_path / "cache.sqlite")
+    store = CacheStore(tmp_path / "cache.sqlite")
     store.keep(b"a", 1)
     database = store._database
     del store

@@ -6,7 +6,7 @@ from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near
 from torch import nn
 
-from askance.inference.backend import Feed
+from askance.inference.backend import StepInput
 from askance.models.hf.network import Network
 
 BEGINNINGS = (9, 30, 4)
@@ -30,7 +30,7 @@ def computed(network, *, wants_attention=False):
         stops = [begin + step for begin in BEGINNINGS]
         starts = [0] * len(slots) if step == 0 else [stop - 1 for stop in stops]
         feeds = [
-            Feed(slot, start, text[start:stop], 1, wants_attention and step > 0)
+            StepInput(slot, start, text[start:stop], 1, wants_attention and step > 0)
             for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
         ]
         found.append(network.forward(feeds))

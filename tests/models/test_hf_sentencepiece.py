@@ -14,7 +14,7 @@ from tests.models.tiny import save_slow_checkpoint
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import install_line
 from askance.core.types import Raw, Span, untrusted
-from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, SEARCH, Vocabulary
+from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, SEARCH, ReflectionVocabulary
 from askance.models.hf import load_hf
 from askance.models.hf import sentencepiece as reading
 from askance.models.hf.load import load_parts, save_parts
@@ -39,7 +39,7 @@ def pieces_by_itself(folder, text):
 
 
 def test_a_checkpoint_is_read_as_it_was_trained(folder, model):
-    vocabulary = Vocabulary.of(model)
+    vocabulary = ReflectionVocabulary.of(model)
     assert not (folder / "tokenizer.json").exists()
     assert [vocabulary.ids[token] for token in ALL_TOKENS] == [350 + at for at in range(15)]
     prompt = (

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.models.test_local_prompt import TOKENIZERS, VOCABULARIES, both
 
-from askance.inference.vocabulary import Detokeniser
+from askance.inference.vocabulary import IncrementalDetokenizer
 
 many = settings(max_examples=200, deadline=None)
 ids_of_any_kind = st.lists(st.integers(3, len(TOKENIZERS["byte level"]) - 1), max_size=30)
 
 
 def texts(name, ids, before=()):
-    detokeniser = Detokeniser(VOCABULARIES[name], before)
+    detokeniser = IncrementalDetokenizer(VOCABULARIES[name], before)
     pieces = [detokeniser.add(id) for id in ids]
     return [*pieces, detokeniser.flush()]
 
@@ -69,7 +69,7 @@ def test_text_before_half_a_character_is_told_at_once():
 
 
 def texts_of(vocabulary, ids):
-    detokeniser = Detokeniser(vocabulary)
+    detokeniser = IncrementalDetokenizer(vocabulary)
     return [detokeniser.add(id) for id in ids]
 
 
@@ -100,6 +100,8 @@ def test_control_tokens_show_as_their_strings(name):
 
 @both
 def test_peek_tells_what_would_come(name):
-    detokeniser = Detokeniser(VOCABULARIES[name], VOCABULARIES[name].encode("One two", at_start=True))
+    detokeniser = IncrementalDetokenizer(
+        VOCABULARIES[name], VOCABULARIES[name].encode("One two", at_start=True)
+    )
     for id in VOCABULARIES[name].encode(" cat sat", at_start=False):
         assert detokeniser.peek(id) == detokeniser.add(id)

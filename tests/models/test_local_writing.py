@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Cut, Sampling, Token
-from askance.inference.decoding import Writing
+from askance.inference.decoding import StopTracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class KeepTwoOfThree:
 
 def write(pieces, *, stop=(), max_tokens=100, until=None, ends=False):
     shown = []
-    writing = Writing(Sampling(max_tokens, stop=stop), until, shown.append)
+    writing = StopTracker(Sampling(max_tokens, stop=stop), until, shown.append)
     at = 0
     for piece in pieces:
         if writing.is_finished:

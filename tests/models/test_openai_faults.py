@@ -12,7 +12,7 @@ from askance.core.errors import (
     RequestRefused,
 )
 from askance.core.types import Want
-from askance.middleware.retry import Patience, RetryingModel
+from askance.middleware.retry import RetryingModel, RetryPolicy
 from askance.models.scripted import ScriptedModel
 
 
@@ -41,7 +41,7 @@ def patience_with(fault):
 def test_what_may_pass_is_tried_again(server, fault):
     pieces = []
     server.faults.append(fault)
-    model = RetryingModel(model_of(server, patience_with(fault)), Patience(2, first_seconds=0.0))
+    model = RetryingModel(model_of(server, patience_with(fault)), RetryPolicy(2, first_seconds=0.0))
     (written,) = write(model, watch=pieces.append)
     assert written.text == "".join(pieces) == " It is Bonn. So"
     assert len(server.requests) == 2

@@ -15,7 +15,7 @@ from askance.core.types import Question, Want
 from askance.loaders import load_model
 from askance.methods.baselines import ClosedBook
 from askance.models.openai import connection
-from askance.models.openai.events import MOST_TOKENS, Usage, read_event
+from askance.models.openai.events import MOST_TOKENS, ReportedUsage, read_event
 from askance.models.openai.failures import after_seconds
 from askance.models.scripted import ScriptedModel
 from askance.storage.trace_file import read_trace, write_trace
@@ -46,13 +46,13 @@ def usage_of(**usage):
 @pytest.mark.parametrize("lie", LIES, ids=shown)
 def test_a_number_of_tokens_that_can_be_none_is_not_believed(lie):
     assert usage_of(prompt_tokens=lie) is None
-    assert usage_of(prompt_tokens=7, prompt_tokens_details={"cached_tokens": lie}) == Usage(7, 0)
+    assert usage_of(prompt_tokens=7, prompt_tokens_details={"cached_tokens": lie}) == ReportedUsage(7, 0)
 
 
 def test_what_can_be_is_believed():
-    assert usage_of(prompt_tokens=0) == Usage(0, 0)
-    assert usage_of(prompt_tokens=9, prompt_tokens_details={"cached_tokens": 9}) == Usage(9, 9)
-    assert usage_of(prompt_tokens=9, prompt_tokens_details={"cached_tokens": 10}) == Usage(9, 0)
+    assert usage_of(prompt_tokens=0) == ReportedUsage(0, 0)
+    assert usage_of(prompt_tokens=9, prompt_tokens_details={"cached_tokens": 9}) == ReportedUsage(9, 9)
+    assert usage_of(prompt_tokens=9, prompt_tokens_details={"cached_tokens": 10}) == ReportedUsage(9, 0)
 
 
 def test_a_count_that_is_a_lie_is_made_here(server, tmp_path):

@@ -12,9 +12,9 @@ from tests.tolerances import near, tolerance
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.core.types import Span, untrusted
 from askance.models.openai import texts
-from askance.models.openai.events import Entry, Unusable, read_event
+from askance.models.openai.events import EventEntry, Unusable, read_event
 from askance.models.openai.load import load_openai
-from askance.models.openai.options import OPTION_NAMES, SERVERS, Options, read_options
+from askance.models.openai.options import OPTION_NAMES, SERVERS, ServerOptions, read_options
 from askance.models.openai.reading import Aligner, entropy_bounds
 
 NONE = "\ufffd"
@@ -102,7 +102,8 @@ def test_other_marks_stay_as_they_are():
 
 def entries(*told):
     return [
-        Entry(each, each.encode(), -1.0) if isinstance(each, str) else Entry("", each, -1.0) for each in told
+        EventEntry(each, each.encode(), -1.0) if isinstance(each, str) else EventEntry("", each, -1.0)
+        for each in told
     ]
 
 
@@ -250,7 +251,7 @@ def test_thoughts_are_no_part_of_the_text():
 
 
 def test_nothing_is_assumed_of_a_server():
-    assert (Options().signals, Options().capabilities) == (frozenset(), {"chat"})
+    assert (ServerOptions().signals, ServerOptions().capabilities) == (frozenset(), {"chat"})
     assert read_options({"server": "vllm"}).capabilities == {"raw", "chat", "continuation"}
     assert read_options({"server": "vllm", "continuation": "0"}).capabilities == {"raw", "chat"}
     scoring = read_options({"server": "vllm", "chat": "0", "score": "1"})

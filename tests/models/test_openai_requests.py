@@ -22,7 +22,7 @@ from askance.core.errors import (
 from askance.core.notes import noted
 from askance.core.trace import Trace
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Want, untrusted
-from askance.middleware.cache import CachedModel, Store
+from askance.middleware.cache import CachedModel, CacheStore
 from askance.middleware.session import Budget, Session, SessionModel
 from askance.models.scripted import ScriptedModel
 from askance.registry import load_model
@@ -306,7 +306,7 @@ def test_a_question_out_of_time_leaves_at_once():
 def test_answers_can_be_kept(server, tmp_path):
     want = Want(logprob=True, top_logprobs=2)
     for _ in range(2):
-        model = CachedModel(model_of(server), Store(tmp_path / "kept"))
+        model = CachedModel(model_of(server), CacheStore(tmp_path / "kept"))
         (written,) = write(model, want=want)
         assert model.decode(tuple(token.id for token in written.tokens)) == " It is Bonn. So"
     assert len(server.requests) == 1

@@ -9,7 +9,7 @@ from askance.core.errors import InputError, ParameterError, PromptsError, Unknow
 from askance.core.types import Demo
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.parameters import DIRECT, Actions
-from askance.methods.airrag.prompt_template import OWN, READER, AirragWording
+from askance.methods.airrag.prompt_template import OWN, READER, AirragPromptTemplate
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.blender import Blender
 from askance.prompts import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts, toml_of
@@ -83,7 +83,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 @given(st.lists(TEXT, min_size=7, max_size=7), st.lists(TEXT, max_size=2))
 def test_any_text_survives(tmp_path_factory, texts, questions):
     demos = tuple(Demo(f"{text}?", f"{text}!") for text in questions)
-    words = AirragWording(*texts, examples=len(demos), say_demos=demos, sa_demos=demos[:1])
+    words = AirragPromptTemplate(*texts, examples=len(demos), say_demos=demos, sa_demos=demos[:1])
     folder = tmp_path_factory.mktemp("prompts")
     (folder / "set.toml").write_text(shown_prompts("airrag"), encoding="utf-8")
     again = written(folder, toml_of(words))

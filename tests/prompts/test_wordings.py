@@ -12,7 +12,7 @@ import askance.prompts
 from askance.ask import ask
 from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo, Passage, Question
-from askance.methods.common.prompts import OWN, Wording
+from askance.methods.common.prompts import OWN, PromptTemplate
 from askance.models.scripted import ScriptedModel
 from askance.prompts import WORDINGS, open_wording, toml_of
 from askance.reproductions.baselines import ClosedBookAuthors, SingleAuthors
@@ -92,9 +92,9 @@ def test_the_repr_shows_the_name_and_changes_with_the_content():
     assert open_wording("own") is OWN
     assert (str(OWN), repr(OWN)[:4]) == ("own", "own-")
     assert re.fullmatch(r"hotpotqa-[0-9a-f]{8}", repr(open_wording("hotpotqa")))
-    assert re.fullmatch(r"wording-[0-9a-f]{8}", repr(Wording(heading="Found:")))
-    assert repr(Wording(heading="Found:", name="own")) not in (repr(OWN), str(OWN))
-    assert Wording(name="mine") == OWN
+    assert re.fullmatch(r"wording-[0-9a-f]{8}", repr(PromptTemplate(heading="Found:")))
+    assert repr(PromptTemplate(heading="Found:", name="own")) not in (repr(OWN), str(OWN))
+    assert PromptTemplate(name="mine") == OWN
 
 
 # Files.
@@ -114,7 +114,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 def test_any_text_survives(tmp_path_factory, questions, heading, instruction, before, system):
     assume(awaits_answer(f"{before} the answer is"))  # not where `before` says it, too
     demos = tuple(Demo(f"{text}?", f"{text} So the answer is {text}x.") for text in questions)
-    wording = Wording(demos, heading, instruction, before, system, f"{before} the answer is")
+    wording = PromptTemplate(demos, heading, instruction, before, system, f"{before} the answer is")
     path = written(tmp_path_factory.mktemp("prompts"), toml_of(wording))
     assert open_wording(path) == wording
     assert toml_of(wording).replace("\n", "").isprintable()
@@ -122,7 +122,7 @@ def test_any_text_survives(tmp_path_factory, questions, heading, instruction, be
 
 def test_what_is_left_out_comes_from_the_base(tmp_path):
     mine = open_wording(written(tmp_path, DEMO))
-    assert mine == Wording((Demo("Own?", "It is. So the answer is yes."),))
+    assert mine == PromptTemplate((Demo("Own?", "It is. So the answer is yes."),))
     mine = open_wording(written(tmp_path, 'base = "strategyqa"\nheading = "Found:"\n'))
     assert mine.demos == open_wording("strategyqa").demos
     assert mine.before_question.endswith("\n\n")

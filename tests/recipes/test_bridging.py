@@ -7,7 +7,7 @@ from recipes.reader.bridging import MOST_PER_BRIDGE, bridged, noun_phrase
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds, Paragraph
+from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts
 from askance.training.reader.reading import reasoning
 
 
@@ -37,7 +37,7 @@ def asked(id, question, answer, text):
     at = text.index(answer)
     start, end = text.rfind(".", 0, at) + 1, text.index(".", at) + 1
     paragraph = Paragraph("T", text, ((start, end),))
-    return Example(Question(id, question), (answer,), ("T",), "answerable", 1, Grounds((paragraph,)))
+    return Example(Question(id, question), (answer,), ("T",), "answerable", 1, SupportingFacts((paragraph,)))
 
 
 LEAD = asked("a", "Who composed Carmen?", "Georges Bizet", "Carmen is an opera. Georges Bizet composed it.")

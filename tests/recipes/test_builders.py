@@ -10,7 +10,7 @@ from recipes.reader.splitting import following_up, splitting, summing_up
 
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds, Step, Triple
+from askance.evaluation.datasets.grounds import ReasoningStep, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import READER, REFUSAL
 from askance.methods.airrag.prompts import Prompts, parse_queries
 from askance.methods.common.labels import label_options
@@ -158,7 +158,7 @@ def test_countries_are_the_same_or_not_about_as_often():
         told = supporting(name, f"{name} is a town in {country}.")
         asked = Question(name, f"In which country is {name}?")
         return Example(
-            asked, (country,), grounds=Grounds((told,), (Triple(name, "country", country),)), hops=1
+            asked, (country,), grounds=SupportingFacts((told,), (Triple(name, "country", country),)), hops=1
         )
 
     towns = [town(f"T{at}", country) for at, country in enumerate(("Peru", "Chad", "Iran") * 4)]
@@ -201,17 +201,17 @@ def test_following_up_puts_what_is_known_in_place():
 def test_a_way_with_a_step_left_out_is_not_followed_to_its_end():
     """The last step can't be asked before the others are answered."""
     steps = (
-        Step("Who wrote Emma?", "Jane Austen"),
-        Step("Who wrote Faust?", "Goethe"),
-        Step("Who of #1 and #2 died first?", "Jane Austen"),
+        ReasoningStep("Who wrote Emma?", "Jane Austen"),
+        ReasoningStep("Who wrote Faust?", "Goethe"),
+        ReasoningStep("Who of #1 and #2 died first?", "Jane Austen"),
     )
     asked = Question("m1", "Did the author of Emma or that of Faust die first?")
-    example = Example(asked, ("Jane Austen",), hops=3, grounds=Grounds((DWAN,), steps=steps))
+    example = Example(asked, ("Jane Austen",), hops=3, grounds=SupportingFacts((DWAN,), steps=steps))
     (lesson,) = splitting(example, BOTH)
     assert lesson.target == "Who wrote Emma?\nWho wrote Faust?"
     assert not many(following_up, example, BOTH)
     assert not many(summing_up, example, BOTH, Showing())
-    whole = replace(example, grounds=Grounds((DWAN,), steps=steps[:2]))
+    whole = replace(example, grounds=SupportingFacts((DWAN,), steps=steps[:2]))
     assert {each.target for each in many(following_up, whole, BOTH)} == {"Who wrote Faust?", "None"}
     assert {each.target for each in many(summing_up, whole, BOTH, Showing())} == {"Jane Austen"}
 

@@ -8,7 +8,7 @@ from recipes.reader.mixture import RecipeBuilder, RecipeSettings
 
 from askance.core.errors import InputError
 from askance.core.types import Question, Raw
-from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
+from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
 from askance.training.reader.mixture import mixture
 from tests.training.reader.lessons import (
     ARGON,
@@ -51,7 +51,9 @@ def films(count):
             Paragraph("Pisa", "Pisa lies on the Arno."),
         )
         question = Question(f"f{number}", f"When was the director of {film} born?")
-        made.append(replace(FILM, question=question, golds=(date,), grounds=Grounds(paragraphs, triples)))
+        made.append(
+            replace(FILM, question=question, golds=(date,), grounds=SupportingFacts(paragraphs, triples))
+        )
     return tuple(made)
 
 
@@ -107,7 +109,11 @@ def test_nothing_is_learned_from_what_is_held_out():
 def test_questions_of_one_paragraph_are_held_out_together():
     paragraphs = [supporting(f"T{number}", f"Town {number} lies on the Arno.") for number in range(40)]
     examples = tuple(
-        replace(TOWER, question=Question(f"{number}-{letter}", "Which river?"), grounds=Grounds((paragraph,)))
+        replace(
+            TOWER,
+            question=Question(f"{number}-{letter}", "Which river?"),
+            grounds=SupportingFacts((paragraph,)),
+        )
         for number, paragraph in enumerate(paragraphs)
         for letter in "ab"
     )
@@ -121,7 +127,7 @@ def test_questions_of_one_paragraph_are_held_out_together():
 
 def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_answer():
     pisa = supporting("Pisa", "Pisa lies on the Arno.")
-    example = replace(TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."), pisa)))
+    example = replace(TOWER, grounds=SupportingFacts((Paragraph("Rome", "Rome is old."), pisa)))
     made = mixed({"own": (example,)}, BOTH, RAW, held_out=0)
     (reading,) = (lesson for lesson in made.lessons if lesson.task == "reading")
     assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
@@ -132,7 +138,7 @@ def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_ans
 
 def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
     example = replace(
-        TOWER, grounds=Grounds((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",))
+        TOWER, grounds=SupportingFacts((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",))
     )
     made = mixed({"own": (example,)}, BOTH, EACH, held_out=0)
     assert not any("Rome" in text_of(each.prompt) for each in made.lessons if each.target == "Arno")
@@ -140,7 +146,7 @@ def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
 
 
 def test_examples_without_grounds_or_answers_are_left_out_and_counted():
-    bare = replace(FILM, question=Question("bare", "Why?"), grounds=Grounds())
+    bare = replace(FILM, question=Question("bare", "Why?"), grounds=SupportingFacts())
     blank = replace(FILM, question=Question("blank", "Why?"), golds=(" ",))
     made = mixed({"2wiki": (FILM, bare, blank)}, BOTH, EACH, held_out=0)
     assert dict(made.left_out) == {
@@ -152,7 +158,7 @@ def test_examples_without_grounds_or_answers_are_left_out_and_counted():
 
 def test_evidence_longer_than_a_passage_is_left_out_and_counted():
     long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
-    example = replace(FILM, question=Question("long", "Why?"), grounds=Grounds((long,)), hops=2)
+    example = replace(FILM, question=Question("long", "Why?"), grounds=SupportingFacts((long,)), hops=2)
     made = mixed({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
     assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
     assert not any("long" in lesson.id for lesson in made.lessons)
@@ -161,9 +167,9 @@ def test_evidence_longer_than_a_passage_is_left_out_and_counted():
 @pytest.mark.parametrize(
     ("grounds", "chosen", "why"),
     [
-        (Grounds(), {}, "1 of nq: no supporting paragraphs, facts or steps"),
+        (SupportingFacts(), {}, "1 of nq: no supporting paragraphs, facts or steps"),
         (
-            Grounds((supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno."),)),
+            SupportingFacts((supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno."),)),
             {"shares": replace(NONE, reading=1.0)},
             "1 of nq: evidence longer than passage_words=100",
         ),

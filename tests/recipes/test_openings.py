@@ -6,7 +6,7 @@ import pytest
 from recipes.reader.composing import comparisons
 from recipes.reader.openings import opened, opening_facts
 
-from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
+from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
 from tests.training.reader.lessons import FILM, PISA
 
 
@@ -52,7 +52,7 @@ def person(name, year):
 
 def test_paragraphs_that_no_question_needs_become_records():
     others = tuple(person(f"Ada {letter}", 1900 + at) for at, letter in enumerate("ABCDEF"))
-    grounds = Grounds((*FILM.grounds.supporting, PISA, *others), FILM.grounds.triples)
+    grounds = SupportingFacts((*FILM.grounds.supporting, PISA, *others), FILM.grounds.triples)
     records = opened((type(FILM)(FILM.question, FILM.golds, grounds=grounds),), random.Random(0))
     assert [record.grounds.supporting[0].title for record in records] == [each.title for each in others]
     for record in records:
@@ -66,7 +66,7 @@ def test_paragraphs_that_no_question_needs_become_records():
 
 def test_they_are_compared_with_each_other():
     others = tuple(person(f"Ada {letter}", 1900 + at) for at, letter in enumerate("ABCDEF"))
-    grounds = Grounds((*FILM.grounds.paragraphs, *others), FILM.grounds.triples)
+    grounds = SupportingFacts((*FILM.grounds.paragraphs, *others), FILM.grounds.triples)
     records = opened((type(FILM)(FILM.question, FILM.golds, grounds=grounds),), random.Random(0))
     for example in comparisons(records, 60, random.Random(0)):
         names = sorted(each.title for each in example.grounds.supporting)

@@ -8,7 +8,7 @@ from recipes.reader.relations import in_order, plain, questions, role, same, sta
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds, Paragraph, Triple
+from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
 from askance.training.reader.reading import reasoning
 from tests.training.reader.lessons import ARGON, FILM, TOWER
 
@@ -71,7 +71,10 @@ def test_then_the_evidence_unless_it_is_long():
     assert reasoning(TOWER).text == "Pisa lies on the Arno. So the answer is Arno."
     long = "Pisa " + "very " * 40 + "much lies on the Arno."
     example = Example(
-        Question("p", "?"), ("Arno",), hops=1, grounds=Grounds((Paragraph("Pisa", long, ((0, len(long)),)),))
+        Question("p", "?"),
+        ("Arno",),
+        hops=1,
+        grounds=SupportingFacts((Paragraph("Pisa", long, ((0, len(long)),)),)),
     )
     assert reasoning(example).text == "So the answer is Arno."
 

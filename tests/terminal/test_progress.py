@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from rich.console import Console
 
-from askance.evaluation.run.runner import Standing
+from askance.evaluation.run.runner import RunStatus
 from askance.retrieval.index.build import BuildProgress
 from askance.terminal.progress import (
     CalibrationProgress,
@@ -24,7 +24,7 @@ from tests.evaluation.hand_made import record
 
 
 def standing(*scores, metrics=("exact_match", "f1", "yes_no_accuracy"), **fields):
-    made = Standing.of(40, metrics, [])
+    made = RunStatus.of(40, metrics, [])
     for number, score in enumerate(scores, start=1):
         made.add(record(number, score, **fields))
     made.began = time.perf_counter() - 60
@@ -196,7 +196,7 @@ def test_a_bar_makes_way_until_something_is_told():
 
 def test_a_run_that_is_finished_asks_nothing():
     stream = io.StringIO()
-    done = Standing.of(1, ("exact_match",), [])
+    done = RunStatus.of(1, ("exact_match",), [])
     done.add(record(1, {"exact_match": 1.0}))
     with EvaluationProgress(Console(file=stream, width=80)) as progress:
         progress(done)

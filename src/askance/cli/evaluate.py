@@ -16,9 +16,9 @@ from askance.core.errors import AskanceError, InputError
 from askance.core.strict_json import json_line
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
-from askance.evaluation.judging.judge_run import Judge, Judged, check_can_be_judged, judge_run
+from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
 from askance.evaluation.metrics import DEFAULT_METRICS
-from askance.evaluation.run.experiment import Cell, look_up
+from askance.evaluation.run.experiment import Experiment, look_up
 from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
 from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
@@ -73,7 +73,7 @@ def evaluate(
     """
     asked: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
     settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
-    ready = look_up(Cell(**settings, dataset=dataset, metrics=metrics, **asked))
+    ready = look_up(Experiment(**settings, dataset=dataset, metrics=metrics, **asked))
     terms = Terms(max_failures, retry_failures)
     with EvaluationProgress(err) as progress:
         run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))
@@ -203,7 +203,7 @@ def judge(
     found = [read_run(folder) for folder in runs]
     for run in found:
         check_can_be_judged(run, ["citations"] if citations else [])
-    judges: list[Judge] = []
+    judges: list[AnswerJudge] = []
     if citations is not None:
         judges.append(citation_judge(load_entailment(citations), citations))
     if facts is not None and index is not None:
@@ -226,7 +226,7 @@ def _check_named(citations: str | None, facts: str | None, index: Path | None) -
         raise InputError(f"{given} is given without {missing}: facts are judged by a model and an index.")
 
 
-def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, gamma: float) -> Judge:
+def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, gamma: float) -> AnswerJudge:
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=settings.cache)
     retriever = config.open_retriever()
     assert retriever is not None, "an index is named"
@@ -234,12 +234,12 @@ def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, g
     return fact_judge(model, retriever, spec, passages=passages, gamma=gamma, in_flight=in_flight)
 
 
-def _judged(run: RecordedRun, judges: list[Judge]) -> list[Judged]:
+def _judged(run: RecordedRun, judges: list[AnswerJudge]) -> list[JudgedAnswer]:
     with JudgingProgress(err, str(run.folder)) as progress:
         return [asyncio.run(judge_run(run, each, progress)) for each in judges]
 
 
-def _show_judged(run: RecordedRun, judged: list[Judged]) -> None:
+def _show_judged(run: RecordedRun, judged: list[JudgedAnswer]) -> None:
     for each in judged:
         told = f"  {each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
         head = Text(printable(run.settings.title), style="bold").append(printable(told), style="not bold dim")

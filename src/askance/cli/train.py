@@ -35,7 +35,7 @@ from askance.training.calibration.calibrate import Calibration, chosen_parameter
 from askance.training.calibration.calibrate import calibrate as find_threshold
 
 if TYPE_CHECKING:
-    from askance.training.reader.finish import Account
+    from askance.training.reader.finish import TrainingReport
     from askance.training.reader.mixture import Builder
     from askance.training.reader.settings import ReaderSettings
 
@@ -124,7 +124,7 @@ def train_shown(
     folder: Path,
     *,
     is_dry: bool = False,
-) -> "Account":
+) -> "TrainingReport":
     """Train a reader, and show on the terminal how far it is."""
     from askance.training.reader.train_reader import load_base, train_reader
 
@@ -152,7 +152,7 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
     return found
 
 
-def tell_account(account: "Account", console: Console) -> None:
+def tell_account(account: "TrainingReport", console: Console) -> None:
     """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
     console.print(plain_table(("dataset", "questions", "lessons", "of which"), account.mixture.told))
     for what in account.mixture.told_left_out:
@@ -171,7 +171,7 @@ def tell_account(account: "Account", console: Console) -> None:
         tell(console, told, "yellow")
 
 
-def _show(account: "Account", folder: Path) -> None:
+def _show(account: "TrainingReport", folder: Path) -> None:
     last = account.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}"

@@ -45,7 +45,7 @@ async def in_turn(work: Iterable[Awaitable[T]]) -> list[T]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T, R]):
+class ItemResult(Generic[T, R]):
     """What became of one item: a result, or the error that stopped it."""
 
     item: T
@@ -55,7 +55,7 @@ class Outcome(Generic[T, R]):
 
 async def map_concurrent(
     items: Iterable[T], work: Callable[[T], Awaitable[R]], in_flight: int
-) -> AsyncGenerator[list[Outcome[T, R]]]:
+) -> AsyncGenerator[list[ItemResult[T, R]]]:
     """Do `work` for every item, and yield those that have finished since the last time, in the items' order.
 
     Results that finish faster than the caller deals with them come together, so that they can be written to a
@@ -67,7 +67,7 @@ async def map_concurrent(
     """
     if in_flight < 1:
         raise InputError(f"{in_flight} questions in flight answer none: use 1 or more.")
-    waiting, running = enumerate(items), set[asyncio.Task[tuple[int, Outcome[T, R]]]]()
+    waiting, running = enumerate(items), set[asyncio.Task[tuple[int, ItemResult[T, R]]]]()
     try:
         while True:
             for number, item in islice(waiting, in_flight - len(running)):
@@ -83,15 +83,15 @@ async def map_concurrent(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _outcome(number: int, item: T, work: Callable[[T], Awaitable[R]]) -> tuple[int, Outcome[T, R]]:
+async def _outcome(number: int, item: T, work: Callable[[T], Awaitable[R]]) -> tuple[int, ItemResult[T, R]]:
     try:
-        return number, Outcome(item, result=await work(item))
+        return number, ItemResult(item, result=await work(item))
     except asyncio.CancelledError as error:  # of the work, which ends it, or of something that it waited for
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        return number, Outcome(item, error=error)
+        return number, ItemResult(item, error=error)
     except INTERRUPTIONS:
         raise
     except BaseException as error:  # whatever broke, the other items go on; the caller records it
-        return number, Outcome(item, error=error)
+        return number, ItemResult(item, error=error)

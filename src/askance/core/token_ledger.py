@@ -122,7 +122,7 @@ class TokenLedger:
         return f"{self.num_calls} calls read {at_most}{self.num_spent:,} tokens{of}"
 
 
-class ChargedModel(WrappedModel):
+class BudgetedModel(WrappedModel):
     """A model whose calls spend of a ledger what they read. Raises NoRoom like it.
 
     Args:
@@ -161,7 +161,7 @@ def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) ->
 
 
 def _allows(model: Model, num_tokens: int) -> bool:
-    return not isinstance(model, ChargedModel) or model.allows(num_tokens)
+    return not isinstance(model, BudgetedModel) or model.allows(num_tokens)
 
 
 def most_that_fit(most: int, fits: Callable[[int], bool]) -> int | None:

@@ -21,7 +21,7 @@ Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention
 Capability = Literal["raw", "chat", "continuation", "score", "attend"]
 Task = Literal["open", "yes_no", "choice"]
 TextKind = Literal["text", "query", "passage"]
-Watch = Callable[[str], None]
+OnText = Callable[[str], None]
 """Receives generated text as it appears, only as far as no stop string can take it back."""
 
 
@@ -132,13 +132,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The verdict of an `Until`: keep this many tokens, for this reason, and generate no more."""
+    """The verdict of an `StopCondition`: keep this many tokens, for this reason, and generate no more."""
 
     keep_tokens: int
     reason: str
 
 
-class Until(Protocol):
+class StopCondition(Protocol):
     """A pure predicate over the tokens so far, evaluated after each one. A frozen dataclass: its repr is its
     cache key. Adapters that can't stop in flight apply it afterwards, token by token, with the same meaning.
     """
@@ -156,10 +156,10 @@ class GenerateRequest:
     prompt: Prompt
     sampling: Sampling
     want: Want = Want()
-    until: Until | None = None
+    until: StopCondition | None = None
     n: int = field(default=1, kw_only=True)
     key: Key = field(kw_only=True)
-    watch: Watch | None = field(default=None, kw_only=True)
+    watch: OnText | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 
-class Slot(Protocol):
+class KVSlot(Protocol):
     """The keys and values of one text.
 
     Attributes:
@@ -15,11 +15,11 @@ class Slot(Protocol):
     num_held: int
 
 
-S = TypeVar("S", bound=Slot)
+S = TypeVar("S", bound=KVSlot)
 
 
 @dataclass(frozen=True, slots=True)
-class Feed(Generic[S]):
+class StepInput(Generic[S]):
     """A part of one pass.
 
     Attributes:
@@ -36,7 +36,7 @@ class Feed(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
+class StepOutput:
     """What a pass gives back for a feed, in the backend's own types.
 
     Attributes:
@@ -90,7 +90,7 @@ class Backend(Protocol[S]):
     def forget(self) -> None:
         """Hold nothing of texts that have ended."""
 
-    def forward(self, feeds: Sequence[Feed[S]]) -> Sequence[Fed]:
+    def forward(self, feeds: Sequence[StepInput[S]]) -> Sequence[StepOutput]:
         """One pass over all feeds, each behind what its own slot holds.
 
         Raises:
@@ -115,7 +115,7 @@ class Request(Protocol):
     wants_attention: bool
     is_abandoned: bool
 
-    def take(self, fed: Fed, num_reused: int) -> bool:
+    def take(self, fed: StepOutput, num_reused: int) -> bool:
         """Take the logits after the last of `ids`, and put the next token behind them. Whether there is one.
 
         Args:
@@ -123,5 +123,5 @@ class Request(Protocol):
         """
 
 
-Over = tuple[Request, BaseException | None]
+Finished = tuple[Request, BaseException | None]
 """A request that has ended, with what stopped it, if something did."""

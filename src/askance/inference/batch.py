@@ -12,7 +12,7 @@ from traceback import clear_frames
 from typing import Generic
 
 from askance.core.errors import ModelFailure
-from askance.inference.backend import Backend, Fed, Feed, Over, Request, S
+from askance.inference.backend import Backend, Finished, Request, S, StepInput, StepOutput
 from askance.inference.speculative import MOST_TOKENS, Guesser, Memory
 
 PASS_TOKENS = 512
@@ -35,7 +35,7 @@ class _Running(Generic[S]):
         return self.num_fed < self.num_prompt
 
 
-Turn = tuple[_Running[S], Feed[S]]
+Turn = tuple[_Running[S], StepInput[S]]
 
 
 class Batch(Generic[S]):
@@ -56,7 +56,7 @@ class Batch(Generic[S]):
         self._guessing_tokens, self._memory = backend.guessing_tokens if guesses else 0, Memory()
         self._waiting = deque[Request]()
         self._running: list[_Running[S]] = []
-        self._over: list[Over] = []
+        self._over: list[Finished] = []
 
     @property
     def is_idle(self) -> bool:
@@ -72,7 +72,7 @@ class Batch(Generic[S]):
         """Let a request wait its turn."""
         self._waiting.append(request)
 
-    def step(self) -> list[Over]:
+    def step(self) -> list[Finished]:
         """One pass: the next token of all that write; of prompts that are being read, as much as fits.
 
         Returns:
@@ -159,18 +159,18 @@ class Batch(Generic[S]):
             return end
         return max(start, min(start + left, undivided))
 
-    def _feed(self, running: _Running[S], stop: int, most_guessed: int) -> Feed[S]:
+    def _feed(self, running: _Running[S], stop: int, most_guessed: int) -> StepInput[S]:
         request, start = running.request, running.num_fed
         if running.is_reading:
             num_logits = request.num_logits if stop == running.num_prompt else 0
-            return Feed(running.slot, start, request.ids[start:stop], num_logits, False)
+            return StepInput(running.slot, start, request.ids[start:stop], num_logits, False)
         # The last token that there may be is never fed.
         most = min(most_guessed, request.max_tokens - stop - 1)
         guess = running.guesser.guess(most) if running.guesser is not None else ()
         ids = (*request.ids[start:stop], *guess)
-        return Feed(running.slot, start, ids, len(ids), request.wants_attention)
+        return StepInput(running.slot, start, ids, len(ids), request.wants_attention)
 
-    def _passed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], Fed]]:
+    def _passed(self, turns: Sequence[Turn[S]]) -> Iterable[tuple[Turn[S], StepOutput]]:
         try:
             found = self._backend.forward([feed for _, feed in turns])
         except BaseException as error:  # a module may raise anything
@@ -189,7 +189,7 @@ class Batch(Generic[S]):
             self.num_computed += len(turn[1].ids)
             yield turn, fed
 
-    def _go_on(self, running: _Running[S], feed: Feed[S], fed: Fed) -> None:
+    def _go_on(self, running: _Running[S], feed: StepInput[S], fed: StepOutput) -> None:
         try:
             goes_on = self._take(running, feed, fed)
         except BaseException as error:  # of its own: the others have nothing to do with it
@@ -198,7 +198,7 @@ class Batch(Generic[S]):
         if not goes_on:
             self._end(running)
 
-    def _take(self, running: _Running[S], feed: Feed[S], fed: Fed) -> bool:
+    def _take(self, running: _Running[S], feed: StepInput[S], fed: StepOutput) -> bool:
         """Take what a pass gave, one token after the other, as long as each is the one that was guessed.
 
         Returns:
@@ -217,7 +217,7 @@ class Batch(Generic[S]):
                 self.num_missed += len(feed.ids) - number
                 break
             running.num_fed += 1
-            one = Fed((logits,), fed.attention[number : number + 1])
+            one = StepOutput((logits,), fed.attention[number : number + 1])
             goes_on = request.take(one, running.slot.num_held)
         if not goes_on and running.guesser is not None:
             running.guesser.end()

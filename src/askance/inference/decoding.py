@@ -1,8 +1,8 @@
 """What is done with the logits: samples that are written token by token, and options that are scored.
 
 A sample reads the signals of each row of logits, before temperature and masks, chooses the next token, and
-turns it into text. Every adapter, those of servers too, feeds its tokens through a `Writing`, so that stop
-strings, `until` and length mean the same everywhere.
+turns it into text. Every adapter, those of servers too, feeds its tokens through a `StopTracker`, so that
+stop strings, `until` and length mean the same everywhere.
 """
 
 import math
@@ -19,21 +19,21 @@ from askance.core.types import (
     GenerateRequest,
     Generation,
     Key,
+    OnText,
     Sampling,
     Scored,
+    StopCondition,
     Token,
     TokenIds,
-    Until,
-    Watch,
 )
-from askance.inference.backend import Fed
-from askance.inference.vocabulary import Detokeniser, Vocabulary
+from askance.inference.backend import StepOutput
+from askance.inference.vocabulary import IncrementalDetokenizer, Vocabulary
 
 LEAST_LOGPROB = -1e4
 """Nats; e to the power of it is 0 in float32."""
 
 
-class Row(Protocol):
+class TokenLogits(Protocol):
     """The logits after one token, before temperature and masks, in whatever holds them. Nats."""
 
     @property
@@ -67,7 +67,7 @@ class Chooser:
         digest = blake2b(repr((key, sample)).encode(), digest_size=16).digest()
         self._random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest)))
 
-    def choose(self, row: Row) -> int:
+    def choose(self, row: TokenLogits) -> int:
         """The next token.
 
         Raises:
@@ -88,14 +88,16 @@ class Chooser:
         return min(int(np.searchsorted(cumulative, drawn, side="right")), last)
 
 
-class Writing:
+class StopTracker:
     """One generation while it grows: when it is over, what of it is kept, what may already be shown.
 
     Args:
         watch: called with each piece of text as soon as no stop string can take it back.
     """
 
-    def __init__(self, sampling: Sampling, until: Until | None = None, watch: Watch | None = None) -> None:
+    def __init__(
+        self, sampling: Sampling, until: StopCondition | None = None, watch: OnText | None = None
+    ) -> None:
         self.tokens: list[Token] = []
         self.finish = ""
         self._sampling, self._until, self._watch = sampling, until, watch
@@ -213,15 +215,15 @@ class Sample:
         self._vocabulary, self._asked, self._prompt_ids = vocabulary, asked, prompt_ids
         self._named_ids, self._num_reused = tuple(map(vocabulary.single, asked.want.token_probs)), 0
         self._chooser = Chooser(asked.sampling, asked.key, number, vocabulary.name)
-        self._writing = Writing(asked.sampling, asked.until, None if number else asked.watch)
-        self._detokeniser = Detokeniser(vocabulary, prompt_ids)
+        self._writing = StopTracker(asked.sampling, asked.until, None if number else asked.watch)
+        self._detokeniser = IncrementalDetokenizer(vocabulary, prompt_ids)
 
-    def take(self, fed: Fed, num_reused: int) -> bool:
+    def take(self, fed: StepOutput, num_reused: int) -> bool:
         """Choose the next token, and give it with its signals to the text."""
         self._num_reused = num_reused
         if fed.attention:
             self._attend(fed.attention[-1])
-        row: Row = fed.logits[-1]
+        row: TokenLogits = fed.logits[-1]
         token = self._token(self._chooser.choose(row), row)
         self.ids.append(token.id)
         if token.id in self._vocabulary.end_ids:
@@ -240,7 +242,7 @@ class Sample:
             weights = weights.mean(axis=0) if self._asked.want.attention == "mean" else weights.max(axis=0)
         self._writing.tokens[-1] = replace(self._writing.tokens[-1], attention=weights)
 
-    def _token(self, id: int, row: Row) -> Token:
+    def _token(self, id: int, row: TokenLogits) -> Token:
         """The token with its text and its signals, of which only those wanted are computed."""
         tokens, detokeniser, want = self._writing.tokens, self._detokeniser, self._asked.want
         top = row.top(want.top_logprobs) if want.top_logprobs else ()
@@ -261,7 +263,7 @@ class Sample:
         )
 
 
-class Options:
+class DecodeOptions:
     """A `Request` for the log-probabilities of options after a prompt: what follows it is one row for all.
 
     Args:
@@ -280,9 +282,9 @@ class Options:
         self.scored = dict[int, Scored]()
         self._options = options
 
-    def take(self, fed: Fed, num_reused: int) -> bool:
+    def take(self, fed: StepOutput, num_reused: int) -> bool:
         """Sum up (nats); there is nothing to go on with."""
-        rows: Sequence[Row] = fed.logits
+        rows: Sequence[TokenLogits] = fed.logits
         for place, ids in self._options.items():
             logprob = sum(row.logprob(id) for row, id in zip(rows, ids, strict=False))
             self.scored[place] = Scored(logprob, len(ids))

@@ -135,7 +135,7 @@ def _control_strings(tokenizer: Any) -> dict[int, str]:
     return {id: text for id, text in (special | added).items() if text}
 
 
-class Detokeniser:
+class IncrementalDetokenizer:
     """Turns ids into text incrementally; the pieces join to the whole text.
 
     An id's text depends on its left neighbours (SentencePiece drops the space of a first token; a character

@@ -8,14 +8,14 @@ from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
 from askance.core.parameters import Parameters, parameter
 from askance.core.ports import Method, Model, Needs, Run
-from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
+from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
 from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
 from askance.methods.airrag.method import Airrag, AirragLite, with_sources
-from askance.methods.airrag.prompt_template import OWN, AirragWording
+from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.state import State, each_once
+from askance.methods.airrag.state import PathState, each_once
 from askance.methods.baselines import Single
 from askance.methods.common.members import Members, answer_of, check_all, joined_needs
 from askance.methods.common.token_limit import NotedRetriever
@@ -79,7 +79,7 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
         written = each.answer.text.strip()
         bare = (each.answer.short or written).strip()
         before = (Demo("", written),) if normalise_answer(written) != normalise_answer(bare) else ()
-        state = State(history=before, found=(tuple(hit for hit in hits if hit.rank),), answer=bare)
+        state = PathState(history=before, found=(tuple(hit for hit in hits if hit.rank),), answer=bare)
         endings.append((each, Ending(state, is_grounded=bool(each.hits))))
     return endings
 
@@ -137,7 +137,7 @@ class Blender(Parameters):
     passages: int = parameter(0, "most passages that the last call is shown; 0: as many as fit", at_least=0)
     show_passages: bool = parameter(True, "whether the last call is shown passages at all")
     summary_tokens: int = parameter(128, "most new tokens of the last call", at_least=1)
-    prompts: AirragWording = parameter(OWN, "the words of the last call: a set for airrag, or a file")
+    prompts: AirragPromptTemplate = parameter(OWN, "the words of the last call: a set for airrag, or a file")
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG-Blender)"
     searches: ClassVar[str] = "as each of its methods does"
@@ -203,7 +203,7 @@ class Blender(Parameters):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        prompts = Prompts(ChargedModel(run.model, shares.last), question, self.prompts)
+        prompts = Prompts(BudgetedModel(run.model, shares.last), question, self.prompts)
         chosen = await choose(self.verifier, kept, prompts, self.summary_tokens, run)
         nearest = by_ending[id(chosen.ending)]
         scored = zip(kept, chosen.scores, strict=True)

@@ -36,7 +36,7 @@ from askance.methods.common.prompts import (
     question_spans,
 )
 from askance.methods.common.searching import num_in_room, num_shown, search_as_fits, search_for
-from askance.methods.common.token_limit import Bounded
+from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import normalise_answer, short_answer
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
@@ -113,7 +113,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Iterdrag(Bounded):
+class Iterdrag(TokenLimited):
     """IterDRAG (Yue et al. 2024, arXiv 2410.04343), a baseline of AirRAG (Feng et al. 2025).
 
     (The paper is "Inference Scaling for Long-Context Retrieval Augmented Generation".) Behind the passages

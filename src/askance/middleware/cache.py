@@ -56,7 +56,7 @@ _PUTS_A_CHECK = 64
 _SHARE_KEPT = 0.9
 
 
-class Store:
+class CacheStore:
     """A file of answers. The least recently used ones go when there are more than `max_bytes` of them.
 
     `close` gives the file back; without it, that is done when nobody has the store any more.
@@ -143,7 +143,7 @@ class CachedModel(WrappedModel):
         InputError: nothing tells the model's answers from those of others.
     """
 
-    def __init__(self, model: Model, store: Store) -> None:
+    def __init__(self, model: Model, store: CacheStore) -> None:
         super().__init__(model)
         self._store, self._whose = store, _whose(model.name, model.fingerprint)
 
@@ -177,7 +177,7 @@ class CachedRetriever(WrappedRetriever):
         InputError: nothing tells the retriever's hits from those of others.
     """
 
-    def __init__(self, retriever: Retriever, store: Store) -> None:
+    def __init__(self, retriever: Retriever, store: CacheStore) -> None:
         super().__init__(retriever)
         self._store, self._whose = store, _whose(retriever.name, retriever.fingerprint)
 
@@ -186,7 +186,7 @@ class CachedRetriever(WrappedRetriever):
         return await _kept(self._store, id, lambda: self._retriever.search(query, k, exclude=exclude))
 
 
-async def _kept(store: Store, id: bytes, call: Callable[[], Awaitable[T]]) -> T:
+async def _kept(store: CacheStore, id: bytes, call: Callable[[], Awaitable[T]]) -> T:
     """What is kept under an id; if nothing is, what the call gives, which is then kept."""
     found = store.find(id)
     if found is not None:

@@ -15,7 +15,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How often, and how long between.
 
     Attributes:
@@ -54,7 +54,7 @@ class Patience:
 class RetryingModel(WrappedModel):
     """A model that is asked again while it is unavailable."""
 
-    def __init__(self, model: Model, patience: Patience = Patience()) -> None:
+    def __init__(self, model: Model, patience: RetryPolicy = RetryPolicy()) -> None:
         super().__init__(model)
         self._patience = patience
 

@@ -26,13 +26,13 @@ from askance.core.types import (
     Generation,
     Hit,
     Key,
+    OnText,
     Part,
     Prompt,
     Role,
     Scored,
     Span,
     TokenIds,
-    Watch,
 )
 
 
@@ -223,7 +223,7 @@ class SessionModel(WrappedModel):
 class _Guarded:
     """A watcher whose failure is kept apart from the model's."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: OnText) -> None:
         self.error: Exception | None = None
         self._watch = watch
 

@@ -17,9 +17,9 @@ from askance.core.types import (
     Raw,
     Sampling,
     Span,
+    StopCondition,
     Token,
     Turn,
-    Until,
     Want,
 )
 from askance.models.openai.options import trying
@@ -41,7 +41,7 @@ _RAW_AGAIN = Raw((Span("no, no, yes, no, no, yes, no, no, yes,"),))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """What was found out about one ability.
 
     Attributes:
@@ -65,7 +65,7 @@ class Report:
 
     model: str
     context_tokens: int
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
     @property
     def is_right(self) -> bool:
@@ -93,24 +93,24 @@ async def check(spec: str) -> Report:
     with readying(kind, f"the model {spec}"):
         model = load()
     declared = model.signals | model.capabilities
-    findings = list[Finding]()
+    findings = list[CheckFinding]()
     for ability, probe in PROBES.items():
         is_declared = ability in declared
         option = "" if is_declared else kind.boldest.get(ability, "")
         if not is_declared and not option:
-            findings.append(Finding(ability, False, None))
+            findings.append(CheckFinding(ability, False, None))
             continue
         try:
             tried = load(option) if option else model
         except ParameterError as error:  # it contradicts what is declared
-            findings.append(Finding(ability, False, None, str(error)))
+            findings.append(CheckFinding(ability, False, None, str(error)))
             continue
         why = await _wrong(probe, tried, may_raise=is_declared and not findings)
-        findings.append(Finding(ability, is_declared, not why, why, option))
+        findings.append(CheckFinding(ability, is_declared, not why, why, option))
     for name, probe in PROMISES.items():
         if probe not in _BY_ALTERNATIVES or "top_logprobs" in declared:
             why = await _wrong(probe, model)
-            findings.append(Finding(name, None, not why, why))
+            findings.append(CheckFinding(name, None, not why, why))
     return Report(model.name, model.context_tokens, tuple(findings))
 
 
@@ -133,7 +133,7 @@ async def write(
     want: Want = Want(),
     prompt: Raw | Chat | None = None,
     sampling: Sampling = Sampling(8),
-    until: Until | None = None,
+    until: StopCondition | None = None,
 ) -> tuple[Generation, tuple[Token, ...]]:
     """What is written, and all of its tokens."""
     request = GenerateRequest(prompt or _prompt(model), sampling, want, until, key=("check",))

@@ -33,7 +33,7 @@ from askance.core.types import (
     Want,
     as_spans,
 )
-from askance.inference.decoding import Writing, check_sampling
+from askance.inference.decoding import StopTracker, check_sampling
 from askance.models import scripts
 from askance.models.scripts import Reply
 from askance.text.linguistics import content_words
@@ -134,7 +134,7 @@ class ScriptedModel:
         return len(self.prompt_ids(prompt))
 
     def _write(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
-        writing = Writing(request.sampling, request.until, request.watch)
+        writing = StopTracker(request.sampling, request.until, request.watch)
         random = np.random.Generator(np.random.Philox(scripts.digest(request.key)))
         script = scripts.script_of(reply, self._piece) if reply else None
         entropies = reply.entropies if reply else {}

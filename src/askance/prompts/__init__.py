@@ -1,7 +1,7 @@
 r"""Prompt sets: the packaged ones by name, and those of users, in TOML files.
 
     base = "hotpotqa"                       # the set that what is left out comes from; "own" unless named
-    heading = "Passages:"                   # any field of `Wording` but its name
+    heading = "Passages:"                   # any field of `PromptTemplate` but its name
     before_question = "Think it over.\n"
     [[demos]]                               # the examples, all of them; `demos = []` for none
     question = "Which sea does the Rhone flow into?"
@@ -34,8 +34,8 @@ from askance.core.errors import PromptsError, UnknownName
 from askance.core.extensions import find_extension
 from askance.core.types import Demo
 from askance.methods.airrag import prompt_template as airrag
-from askance.methods.airrag.prompt_template import DEMO_KEYS, AirragWording
-from askance.methods.common.prompts import OWN, PLAIN, Wording
+from askance.methods.airrag.prompt_template import DEMO_KEYS, AirragPromptTemplate
+from askance.methods.common.prompts import OWN, PLAIN, PromptTemplate
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
 from askance.text.answers import awaits_answer, has_answer
 
@@ -62,19 +62,19 @@ W = TypeVar("W", bound=Any)
 """A dataclass of words."""
 
 
-def open_wording(name: str | Path) -> Wording:
+def open_wording(name: str | Path) -> PromptTemplate:
     """The packaged set of this name, or the one in a file: a `Path`, or text that holds more than a word.
 
     Raises:
         UnknownName: no such set; names the nearest.
         PromptsError: a file that can't be read or used; names file, key and remedy.
     """
-    return _open(name, Wording, WORDINGS, _read_wording)
+    return _open(name, PromptTemplate, WORDINGS, _read_wording)
 
 
-def open_airrag_wording(name: str | Path) -> AirragWording:
+def open_airrag_wording(name: str | Path) -> AirragPromptTemplate:
     """The same for AirRAG and Blender."""
-    return _open(name, AirragWording, AIRRAG_WORDINGS, _read_airrag, "of airrag")
+    return _open(name, AirragPromptTemplate, AIRRAG_WORDINGS, _read_airrag, "of airrag")
 
 
 def open_instructions(name: str | Path) -> Instructions:
@@ -91,7 +91,7 @@ def shown_prompts(name: str | Path) -> str:
     known, path = WORDINGS | AIRRAG_WORDINGS, Path(name)
     if name in AIRRAG_WORDINGS or (path.is_file() and _table(path).get("base") in [*AIRRAG_WORDINGS]):
         return toml_of(open_airrag_wording(name), base="airrag")
-    return toml_of(_open(name, Wording, known, _read_wording))
+    return toml_of(_open(name, PromptTemplate, known, _read_wording))
 
 
 def toml_of(words: Any, **more: str) -> str:
@@ -139,7 +139,7 @@ def _keys_of(words: Any) -> tuple[str, ...]:
     return tuple(each.name for each in dataclasses.fields(words) if each.compare)
 
 
-def _read_wording(path: Path) -> Wording:
+def _read_wording(path: Path) -> PromptTemplate:
     wording = dataclasses.replace(_read(path, WORDINGS, open_wording), name="wording")
     for number, demo in enumerate(wording.demos, start=1):
         if not has_answer(demo.answer):
@@ -155,7 +155,7 @@ def _read_wording(path: Path) -> Wording:
     return wording
 
 
-def _read_airrag(path: Path) -> AirragWording:
+def _read_airrag(path: Path) -> AirragPromptTemplate:
     """Examples are never those of the base."""
     none: dict[str, Any] = {"examples": None, **{key: [] for key in DEMO_KEYS}}
     words = _read(path, AIRRAG_WORDINGS, open_airrag_wording, _START.format("airrag"), none)

@@ -25,8 +25,8 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.common.finishing import cited_as_written, decide_to_elicit, plain_of
-from askance.methods.common.prompts import OWN, Wording, example_spans, numbered
-from askance.methods.common.token_limit import Bounded
+from askance.methods.common.prompts import OWN, PromptTemplate, example_spans, numbered
+from askance.methods.common.token_limit import TokenLimited
 from askance.methods.dragin.attention_map import is_control
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
@@ -34,7 +34,7 @@ from askance.text.linguistics import Linguistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorsMethod(Bounded):
+class AuthorsMethod(TokenLimited):
     """The parameters of every method of the code. Its prompts are raw text, and what the model writes stays
     as it is, markers and end tokens included.
     """
@@ -45,7 +45,7 @@ class AuthorsMethod(Bounded):
     )
     elicit: bool = parameter(True, "ask for the short answer where the text states none")
     elicit_tokens: int = parameter(20, "most new tokens of an elicited answer", at_least=1)
-    wording: Wording = parameter(OWN, "examples and fixed lines of the prompt")
+    wording: PromptTemplate = parameter(OWN, "examples and fixed lines of the prompt")
 
     keeps_markers: ClassVar[bool] = True
     reads: ClassVar[frozenset[Signal]] = frozenset()
@@ -93,7 +93,7 @@ class Answering:
 
     question: Question
     run: Run
-    wording: Wording
+    wording: PromptTemplate
     elicit_tokens: int = 0
     text: str = ""
     ended: str = ""

@@ -18,7 +18,7 @@ from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens, search_share
 from askance.reproductions import selfrag_reading as reading
-from askance.reproductions.selfrag_reading import Asked, Read, Told
+from askance.reproductions.selfrag_reading import QueryContext, Read, Told
 
 _Candidate = tuple[float, str, Hit]
 """Score, text and passage of an answer."""
@@ -61,13 +61,13 @@ class SelfragAuthors(SelfragParameters):
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        asked = Asked(self, question, run, fixed_weights=self.fixed_weights)
+        asked = QueryContext(self, question, run, fixed_weights=self.fixed_weights)
         text, citations = await (_short_form(asked) if self.form == "short" else long_form(asked))
         run.trace.commit(text)
         return Answer(text, named_option(text, question) if options_of(question) else text.strip(), citations)
 
 
-async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
+async def _short_form(asked: QueryContext) -> tuple[str, tuple[Citation, ...]]:
     """An answer for each passage, and the best of them; ties go to the better passage."""
     hits = await _found_by_draft(asked)
     if not hits:
@@ -84,7 +84,7 @@ async def _short_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     return text, (Citation(1, hit.passage, 0, len(text)),) if text else ()
 
 
-async def _found_by_draft(asked: Asked) -> tuple[Hit, ...]:
+async def _found_by_draft(asked: QueryContext) -> tuple[Hit, ...]:
     """A whole answer is written to be judged by its first token; with `mode=never` for nothing."""
     parameters = asked.parameters
     draft = await asked.write(key=("decide",)) if parameters.mode != "always" else None
@@ -98,7 +98,7 @@ async def _found_by_draft(asked: Asked) -> tuple[Hit, ...]:
     return await asked.found_by_share(reading.inverted_share(probs), parameters.threshold, kind, probs)
 
 
-def _candidate(asked: Asked, number: int, hit: Hit, written: Generation) -> _Candidate:
+def _candidate(asked: QueryContext, number: int, hit: Hit, written: Generation) -> _Candidate:
     judged = asked.judgements(written)
     numbers = asked.answer_scores(written, judged)
     text = asked.text(written)
@@ -111,7 +111,7 @@ def _told(text: str) -> str:
     return reading.bare(reading.without_sign(text))
 
 
-def _greatest_sum(asked: Asked, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+def _greatest_sum(asked: QueryContext, candidates: Sequence[_Candidate]) -> list[_Candidate]:
     """The answers with the text, letter by letter, whose scores add up to most."""
     sums = dict[str, float]()
     for score, text, _ in candidates:
@@ -122,7 +122,7 @@ def _greatest_sum(asked: Asked, candidates: Sequence[_Candidate]) -> list[_Candi
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class BeamNode:
     """A segment in the tree, or its root, which has the empty text that the first segments follow.
 
     Attributes:
@@ -137,7 +137,7 @@ class Node:
     before: tuple[Part, ...] = ()
     score: float = 1.0
     hit: Hit | None = None
-    parent: "Node | None" = None
+    parent: "BeamNode | None" = None
 
     @property
     def path(self) -> list[Told]:
@@ -146,7 +146,7 @@ class Node:
         return [*above, (self.read.text, self.hit.passage)] if self.hit else above
 
 
-async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
+async def long_form(asked: QueryContext) -> tuple[str, tuple[Citation, ...]]:
     """The best node of the deepest level, and what leads to it; the second best where that says nothing.
 
     A biography has no second.
@@ -165,13 +165,13 @@ async def long_form(asked: Asked) -> tuple[str, tuple[Citation, ...]]:
     return reading.cited_text(paths[1] if len(paths) > 1 and not reading.whole_text(paths[0]) else paths[0])
 
 
-async def kept_levels(asked: Asked, hits: Sequence[Hit]) -> list[list[Node]]:
+async def kept_levels(asked: QueryContext, hits: Sequence[Hit]) -> list[list[BeamNode]]:
     """The best nodes of each level that is not empty, the root's first.
 
     A level is the best of the children of the one above. Nodes without children are lost where any other
     beside them has some. One that is nothing but the end token ends the tree with the next level.
     """
-    levels = [[Node()]]
+    levels = [[BeamNode()]]
     for _ in range(asked.parameters.max_segments):
         is_over = any(node.read.is_end for node in levels[-1])
         grown = await gather_or_cancel(
@@ -185,12 +185,12 @@ async def kept_levels(asked: Asked, hits: Sequence[Hit]) -> list[list[Node]]:
     return levels
 
 
-def supported_path(node: Node, *, rejects: bool) -> list[Told]:
+def supported_path(node: BeamNode, *, rejects: bool) -> list[Told]:
     """What leads to a node, and the node; segments without support go only now, if it `rejects` them."""
     return [(text, passage) for text, passage in node.path if not (rejects and tokens.UNSUPPORTED in text)]
 
 
-async def _found_by_probe(asked: Asked) -> tuple[Hit, ...]:
+async def _found_by_probe(asked: QueryContext) -> tuple[Hit, ...]:
     """[Retrieval] must be written soon, and its share be above the threshold where the probe begins."""
     if asked.parameters.mode != "adaptive":
         return await asked.found_by_mode()
@@ -203,7 +203,7 @@ async def _found_by_probe(asked: Asked) -> tuple[Hit, ...]:
     return await asked.found_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
 
 
-async def children_of(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[Node]:
+async def children_of(asked: QueryContext, parent: BeamNode, hits: Sequence[Hit]) -> list[BeamNode]:
     """A segment with each passage.
 
     What follows the first goes on from the parent's text and its own. What follows any other has, in place of
@@ -214,7 +214,7 @@ async def children_of(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[N
         asked.write(*behind, hit=hit, key=("segment", *parent.name.split("."), number))
         for number, hit in enumerate(hits, start=1)
     )
-    children = list[Node]()
+    children = list[BeamNode]()
     for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1):
         name, judged = f"{parent.name}.{number}", asked.judgements(each)
         read = reading.segment(each, asked.shows_end(each), asked.vocabulary, asked.parameters.threshold)
@@ -223,7 +223,7 @@ async def children_of(asked: Asked, parent: Node, hits: Sequence[Hit]) -> list[N
         numbers |= {"score": score, "step": numbers["score"]}
         asked.show(name, reading.segment_text(read.text).strip(), hit, numbers, judged)
         overwritten = children[-1].read.behind if children else parent.read.behind
-        children.append(Node(name, read, (*parent.before, *overwritten), score, hit, parent))
+        children.append(BeamNode(name, read, (*parent.before, *overwritten), score, hit, parent))
     return children
 
 

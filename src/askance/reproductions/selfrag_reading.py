@@ -30,7 +30,7 @@ from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.segments import found_for
 from askance.methods.selfrag.tasks import Separator, Task, asked_text, prompt_head, shown_options, task_of
-from askance.methods.selfrag.tokens import NO_SEARCH, SEARCH, WANT, Distribution, Group, Vocabulary
+from askance.methods.selfrag.tokens import NO_SEARCH, SEARCH, WANT, Distribution, Group, ReflectionVocabulary
 from askance.text.answers import sentence_spans
 from askance.text.options import lettered
 
@@ -39,7 +39,7 @@ Judgements = Mapping[Group, Distribution]
 _MISSING = -100.0
 
 
-class Asked:
+class QueryContext:
     """One question, and what is written behind its prompt. Nothing stops it but its length.
 
     Attributes:
@@ -56,7 +56,7 @@ class Asked:
             run,
             fixed_weights,
         )
-        self.vocabulary = Vocabulary.of(run.model)
+        self.vocabulary = ReflectionVocabulary.of(run.model)
         self.task = task_of(parameters.task, question)
         asked, separator = asked_with(question, self.task, parameters.separator, parameters.form)
         self._before = prompt_head(asked, self.task, parameters.instructions, separator, run.trace)
@@ -201,7 +201,9 @@ class Read:
     is_end: bool = False
 
 
-def segment(written: Generation, shows_end: bool, vocabulary: Vocabulary, threshold: float | None) -> Read:
+def segment(
+    written: Generation, shows_end: bool, vocabulary: ReflectionVocabulary, threshold: float | None
+) -> Read:
     """What is left of a continuation when the tail behind the first [Retrieval] is thrown away.
 
     The code looks for names in the text: an ordinary text that spells one counts, and a token that the

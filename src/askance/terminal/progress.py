@@ -15,9 +15,9 @@ from askance.terminal.console import tell
 from askance.text.printable import printable
 
 if TYPE_CHECKING:
-    from askance.evaluation.run.runner import RunningMean, Standing
+    from askance.evaluation.run.runner import RunningMean, RunStatus
     from askance.retrieval.index.build import BuildProgress
-    from askance.training.reader.training import Standing as TrainingStanding
+    from askance.training.reader.training import TrainingStatus
 
 
 class Activities:
@@ -163,7 +163,7 @@ class JudgingProgress(_Bar):
 class EvaluationProgress(_Bar):
     """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then."""
 
-    def __call__(self, standing: "Standing") -> None:
+    def __call__(self, standing: "RunStatus") -> None:
         """Show a standing."""
         done, total = standing.num_finished, standing.num_questions
         stage = ""
@@ -187,7 +187,7 @@ class TrainingProgress(_Bar):
     def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
         super().__init__(console, "training", every_seconds)
 
-    def __call__(self, standing: "TrainingStanding") -> None:
+    def __call__(self, standing: "TrainingStatus") -> None:
         """Take one step."""
         if not self._done:
             is_new = standing.step == 1
@@ -202,7 +202,7 @@ class TrainingProgress(_Bar):
             self._print(told)
 
 
-def training_line(standing: "TrainingStanding", loss: float) -> str:
+def training_line(standing: "TrainingStatus", loss: float) -> str:
     """Steps, loss, speed and the time left."""
     held_out = "" if standing.held_out is None else f"held out {standing.held_out:.3f}"
     left = timedelta(seconds=round(standing.seconds_left))
@@ -211,7 +211,7 @@ def training_line(standing: "TrainingStanding", loss: float) -> str:
     return " · ".join(filter(None, (*parts, f"{left} left")))
 
 
-def standing_lines(standing: "Standing") -> tuple[str, str]:
+def standing_lines(standing: "RunStatus") -> tuple[str, str]:
     """First how many are done and how long the others will take, then means with 95 % intervals and speed."""
     left = standing.seconds_left
     progress = [_done(standing), "" if left is None else f"{timedelta(seconds=round(left))} left"]
@@ -226,7 +226,7 @@ def standing_lines(standing: "Standing") -> tuple[str, str]:
     return " · ".join(filter(None, progress)), " · ".join(filter(None, numbers))
 
 
-def _done(standing: "Standing") -> str:
+def _done(standing: "RunStatus") -> str:
     failed = f" · {standing.num_failures:,} failed" if standing.num_failures else ""
     retries = f" · {standing.num_retries:,} calls tried again" if standing.num_retries else ""
     return f"{standing.num_finished:,}/{standing.num_questions:,}{failed}{retries}"

@@ -10,7 +10,7 @@ import pytest
 
 from askance.core.types import Question
 from askance.evaluation.datasets import DATASETS, Example, read_dataset
-from askance.evaluation.datasets.grounds import Grounds
+from askance.evaluation.datasets.grounds import SupportingFacts
 
 FILES = Path(__file__).parent / "files"
 AUTHOR = "Which river surrounds the birthplace of the author of Buddenbrooks?"
@@ -253,8 +253,8 @@ def test_count_first_and_last(spec):
     count, first, last = PINNED[spec]
     examples = read(spec)
     assert len(examples) == count
-    assert dataclasses.replace(examples[0], grounds=Grounds()) == first
-    assert dataclasses.replace(examples[-1], grounds=Grounds()) == last
+    assert dataclasses.replace(examples[0], grounds=SupportingFacts()) == first
+    assert dataclasses.replace(examples[-1], grounds=SupportingFacts()) == last
 
 
 def test_only_biographies_have_no_golds():

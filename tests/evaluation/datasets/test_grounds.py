@@ -1,7 +1,7 @@
 from askance.evaluation.datasets.grounds import (
-    Grounds,
     Paragraph,
-    Step,
+    ReasoningStep,
+    SupportingFacts,
     Triple,
     from_sentences,
     places,
@@ -43,7 +43,7 @@ def test_no_sentences_give_an_empty_text():
 
 def test_only_what_has_evidence_is_supporting():
     rhine, elbe = Paragraph("Rhine", "Long.", whole("Long.")), Paragraph("Elbe", "Long.")
-    assert Grounds((elbe, rhine)).supporting == (rhine,)
+    assert SupportingFacts((elbe, rhine)).supporting == (rhine,)
 
 
 def test_places_are_in_the_order_of_the_text_and_each_once():
@@ -63,5 +63,8 @@ def test_a_triple_with_a_blank_part_is_left_out():
 
 def test_steps_are_complete_or_not_told():
     rows = [("Who wrote Fidelio?", "Beethoven"), ("Where was #1 born?", "")]
-    assert steps_of(rows) == (Step("Who wrote Fidelio?", "Beethoven"), Step("Where was #1 born?"))
+    assert steps_of(rows) == (
+        ReasoningStep("Who wrote Fidelio?", "Beethoven"),
+        ReasoningStep("Where was #1 born?"),
+    )
     assert steps_of([*rows, (" ", "Bonn")]) == ()

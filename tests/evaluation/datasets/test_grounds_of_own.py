@@ -4,7 +4,7 @@ import pytest
 
 from askance.core.errors import DatasetError
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.datasets.grounds import Grounds, Paragraph, Step, Triple
+from askance.evaluation.datasets.grounds import Paragraph, ReasoningStep, SupportingFacts, Triple
 from tests.evaluation.datasets.test_formats import lines, write
 from tests.evaluation.datasets.test_grounds_told import grounds_of
 
@@ -33,7 +33,7 @@ def test_grounds_of_your_own(tmp_path):
     )
     text = "Bonn is old. It lies on the Rhine. Beethoven was born there."
     assert grounds_of("jsonl:{}", content, tmp_path) == [
-        Grounds(
+        SupportingFacts(
             (
                 Paragraph("Bonn", text, ((0, 12), (13, 34))),
                 Paragraph("", "The Rhine is long.", ((0, 18),)),
@@ -41,7 +41,7 @@ def test_grounds_of_your_own(tmp_path):
                 Paragraph("Trave", "A river."),
             ),
             (Triple("Bonn", "river", "Rhine"),),
-            (Step("Where is Bonn?", "at the Rhine"), Step("Is #1 a river?")),
+            (ReasoningStep("Where is Bonn?", "at the Rhine"), ReasoningStep("Is #1 a river?")),
             ("Bonn is a city.",),
         )
     ]
@@ -94,5 +94,5 @@ def test_a_flaw_in_grounds_of_your_own(tmp_path, fields, message):
 
 def test_a_table_and_the_sample_tell_none(tmp_path):
     path = write(tmp_path / "own.csv", "question,answers,facts,paragraphs\nWho?,Ada,a,b\n")
-    assert [example.grounds for example in read_dataset(f"csv:{path}")] == [Grounds()]
-    assert {example.grounds for example in read_dataset("sample")} == {Grounds()}
+    assert [example.grounds for example in read_dataset(f"csv:{path}")] == [SupportingFacts()]
+    assert {example.grounds for example in read_dataset("sample")} == {SupportingFacts()}

@@ -3,7 +3,7 @@
 import pytest
 
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.datasets.grounds import Grounds, Paragraph, Step, Triple
+from askance.evaluation.datasets.grounds import Paragraph, ReasoningStep, SupportingFacts, Triple
 from tests.evaluation.datasets.test_files import read
 from tests.evaluation.datasets.test_formats import HOTPOT, MUSIQUE, TWO_WIKI, lines, write
 
@@ -23,9 +23,9 @@ def flashrag(**metadata):
 def test_hotpotqa():
     first, second, _ = read("hotpotqa:hotpotqa.json")
     both = Paragraph("Thomas Mann", MANN.text, ((0, 22), (23, 45)))
-    assert first.grounds == Grounds((both, LUBECK))
+    assert first.grounds == SupportingFacts((both, LUBECK))
     rivers = (Paragraph("Trave", "A river.", ((0, 8),)), Paragraph("Wakenitz", "A river.", ((0, 8),)))
-    assert second.grounds == Grounds(rivers)
+    assert second.grounds == SupportingFacts(rivers)
 
 
 def test_sentences_of_hotpotqa_bring_their_blanks(tmp_path):
@@ -33,7 +33,7 @@ def test_sentences_of_hotpotqa_bring_their_blanks(tmp_path):
         ["Elbe", ["A river.", " Long."]],
         ["Lübeck", ["A city.", " It is old.", " It lies on the Trave."]],
     ]
-    grounds = Grounds((Paragraph("Elbe", "A river. Long."), LUBECK))
+    grounds = SupportingFacts((Paragraph("Elbe", "A river. Long."), LUBECK))
     assert grounds_of("hotpotqa:{}", [HOTPOT | {"context": context}], tmp_path) == [grounds]
 
 
@@ -48,7 +48,7 @@ def test_a_supporting_fact_that_is_not_in_the_context_is_passed_over(tmp_path):
         Paragraph("Trave", ""),
         Paragraph("Elbe", ""),
     )
-    assert grounds_of("hotpotqa:{}", [record], tmp_path) == [Grounds(paragraphs)]
+    assert grounds_of("hotpotqa:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
 
 
 def test_a_title_that_is_there_twice_supports_twice(tmp_path):
@@ -57,7 +57,7 @@ def test_a_title_that_is_there_twice_supports_twice(tmp_path):
         "context": [["Bonn", ["A."]], ["Bonn", ["B.", "C."]]],
     }
     paragraphs = (Paragraph("Bonn", "A.", ((0, 2),)), Paragraph("Bonn", "B. C.", ((0, 2),)))
-    assert grounds_of("hotpotqa:{}", [record], tmp_path) == [Grounds(paragraphs)]
+    assert grounds_of("hotpotqa:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
 
 
 @pytest.mark.parametrize(
@@ -70,24 +70,29 @@ def test_a_title_that_is_there_twice_supports_twice(tmp_path):
 )
 def test_a_record_without_grounds_is_read_as_before(tmp_path, spec, record, fields):
     bare = {name: value for name, value in record.items() if name not in fields}
-    assert grounds_of(spec, [bare], tmp_path) == [Grounds()]
+    assert grounds_of(spec, [bare], tmp_path) == [SupportingFacts()]
 
 
 def test_two_wiki():
     first, second, _ = read("2wikimultihopqa:2wikimultihopqa.json")
-    assert first.grounds == Grounds((MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),))
-    assert second.grounds == Grounds()
+    assert first.grounds == SupportingFacts(
+        (MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),)
+    )
+    assert second.grounds == SupportingFacts()
 
 
 def test_musique():
     first, *_ = read("musique:musique.jsonl")
-    assert first.grounds == Grounds(
+    assert first.grounds == SupportingFacts(
         (
             Paragraph("Padua", "It has a chapel."),
             Paragraph("Galileo", "He was born in Pisa.", ((0, 20),)),
             Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),
         ),
-        steps=(Step("Where was Galileo born?", "Pisa"), Step("Which river flows through #1?", "Arno")),
+        steps=(
+            ReasoningStep("Where was Galileo born?", "Pisa"),
+            ReasoningStep("Which river flows through #1?", "Arno"),
+        ),
     )
 
 
@@ -96,17 +101,19 @@ def test_musique_without_the_texts(tmp_path):
         "paragraphs": [{"title": "Pisa", "is_supporting": True}],
         "question_decomposition": [{"id": 12}, {"id": 34}],
     }
-    assert grounds_of("musique:{}", lines(record), tmp_path) == [Grounds()]
+    assert grounds_of("musique:{}", lines(record), tmp_path) == [SupportingFacts()]
 
 
 def test_strategyqa():
     first, *_ = read("strategyqa:strategyqa.json")
-    assert first.grounds == Grounds(facts=("One.", "Two."), steps=(Step("When?"), Step("Is #1 first?")))
+    assert first.grounds == SupportingFacts(
+        facts=("One.", "Two."), steps=(ReasoningStep("When?"), ReasoningStep("Is #1 first?"))
+    )
 
 
 def test_facts_of_strategyqa_are_put_in_order(tmp_path):
     record = {"qid": "a", "question": "Is it?", "answer": True, "facts": [" The  Moon\nshines. ", " "]}
-    assert grounds_of("strategyqa:{}", [record], tmp_path) == [Grounds(facts=("The Moon shines.",))]
+    assert grounds_of("strategyqa:{}", [record], tmp_path) == [SupportingFacts(facts=("The Moon shines.",))]
 
 
 def squad(context, *answers):
@@ -132,30 +139,32 @@ def test_sentences_of_squad_that_the_answer_lies_in(tmp_path, text, start, evide
     answer = {"text": text} if start is None else {"text": text, "answer_start": start}
     other = {"text": "ship", "answer_start": 37}
     paragraph = Paragraph("Old Bonn", context, evidence)
-    assert grounds_of("squad2:{}", squad(context, answer, other), tmp_path) == [Grounds((paragraph,))]
+    assert grounds_of("squad2:{}", squad(context, answer, other), tmp_path) == [SupportingFacts((paragraph,))]
 
 
 @pytest.mark.parametrize("context", ["", " "])
 def test_squad_without_the_text(tmp_path, context):
     assert grounds_of("squad2:{}", squad(context, {"text": "Rhine", "answer_start": 0}), tmp_path) == [
-        Grounds()
+        SupportingFacts()
     ]
 
 
 def test_what_squad_does_not_answer_has_no_evidence(tmp_path):
     paragraph = Paragraph("Old Bonn", "A city.")
-    assert grounds_of("squad2:{}?unanswerable=keep", squad("A city."), tmp_path) == [Grounds((paragraph,))]
+    assert grounds_of("squad2:{}?unanswerable=keep", squad("A city."), tmp_path) == [
+        SupportingFacts((paragraph,))
+    ]
 
 
 def test_iirc():
     first, second, last = read("iirc:iirc.json")
     paragraph = Paragraph("Thomas Mann", "He was born in Lübeck and wrote Buddenbrooks.", ((7, 21),))
-    assert first.grounds == Grounds(
+    assert first.grounds == SupportingFacts(
         (paragraph, Paragraph("lübeck", "between Trave and Wakenitz", ((0, 26),)))
     )
-    assert second.grounds == Grounds((paragraph, Paragraph("lübeck", "seven towers", ((0, 12),))))
+    assert second.grounds == SupportingFacts((paragraph, Paragraph("lübeck", "seven towers", ((0, 12),))))
     opera = Paragraph("Fidelio", "An opera by Beethoven.")
-    assert last.grounds == Grounds((opera, Paragraph("beethoven", "born in Bonn", ((0, 12),))))
+    assert last.grounds == SupportingFacts((opera, Paragraph("beethoven", "born in Bonn", ((0, 12),))))
 
 
 @pytest.mark.parametrize(
@@ -174,17 +183,17 @@ def test_pieces_of_iirc_that_are_not_there_or_there_twice(tmp_path, context, par
     answer = {"type": "value", "answer_value": "7"}
     asked = {"question": "How old?", "context": context, "answer": answer}
     record = {"title": "Bonn", "text": "A city.", "questions": [asked]}
-    assert grounds_of("iirc:{}", [record], tmp_path) == [Grounds(paragraphs)]
+    assert grounds_of("iirc:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
     assert grounds_of("iirc:{}", [record | {"text": ""}], tmp_path) == [
-        Grounds(tuple(each for each in paragraphs if each.title != "Bonn"))
+        SupportingFacts(tuple(each for each in paragraphs if each.title != "Bonn"))
     ]
 
 
 def test_flashrag_of_hotpotqa():
     first, second, last = read("hotpotqa:flashrag_hotpotqa.jsonl")
     mann = Paragraph("Thomas Mann", "He was born in Lübeck.", ((0, 22),))
-    assert first.grounds == Grounds((mann, Paragraph("Lübeck", "A city.")))
-    assert second.grounds == last.grounds == Grounds()
+    assert first.grounds == SupportingFacts((mann, Paragraph("Lübeck", "A city.")))
+    assert second.grounds == last.grounds == SupportingFacts()
 
 
 def test_flashrag_of_two_wiki(tmp_path):
@@ -199,20 +208,23 @@ def test_flashrag_of_two_wiki(tmp_path):
         },
         evidences={"fact": ["Thomas Mann"], "relation": ["place of birth"], "entity": ["Lübeck"]},
     )
-    grounds = Grounds((MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),))
+    grounds = SupportingFacts((MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),))
     assert grounds_of("2wikimultihopqa:{}", content, tmp_path) == [grounds]
 
 
 def test_flashrag_of_musique():
     first, second, last = read("musique:flashrag_musique.jsonl")
-    assert first.grounds == Grounds(
+    assert first.grounds == SupportingFacts(
         (
             Paragraph("Galileo", "He was born in Pisa.", ((0, 20),)),
             Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),
         ),
-        steps=(Step("Where was Galileo born?", "Pisa"), Step("Which river flows through #1?", "Arno")),
+        steps=(
+            ReasoningStep("Where was Galileo born?", "Pisa"),
+            ReasoningStep("Which river flows through #1?", "Arno"),
+        ),
     )
-    assert second.grounds == last.grounds == Grounds()
+    assert second.grounds == last.grounds == SupportingFacts()
 
 
 def test_a_paragraph_that_two_hops_of_flashrag_share_is_there_once(tmp_path):
@@ -220,7 +232,7 @@ def test_a_paragraph_that_two_hops_of_flashrag_share_is_there_once(tmp_path):
     hops = [{"question": f"{number}?", "answer": "a", "support_paragraph": paragraph} for number in (1, 2)]
     (grounds,) = grounds_of("musique:{}", flashrag(question_decomposition=hops), tmp_path)
     assert grounds.paragraphs == (Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),)
-    assert grounds.steps == (Step("1?", "a"), Step("2?", "a"))
+    assert grounds.steps == (ReasoningStep("1?", "a"), ReasoningStep("2?", "a"))
 
 
 @pytest.mark.parametrize(
@@ -233,4 +245,4 @@ def test_a_paragraph_that_two_hops_of_flashrag_share_is_there_once(tmp_path):
     ],
 )
 def test_a_context_of_flashrag_without_the_facts_is_passed_over(tmp_path, metadata):
-    assert grounds_of("jsonl:{}", flashrag(**metadata), tmp_path) == [Grounds()]
+    assert grounds_of("jsonl:{}", flashrag(**metadata), tmp_path) == [SupportingFacts()]

@@ -4,7 +4,7 @@ import doctest
 from askance.core.types import Answer, Citation, Passage
 from askance.evaluation.judging import citations
 from askance.evaluation.judging.citations import citation_scores, judge_citations
-from askance.evaluation.judging.judge_run import Finding
+from askance.evaluation.judging.judge_run import JudgeFinding
 from askance.models.scripted import ScriptedEntailment
 from tests.tolerances import near
 
@@ -43,9 +43,9 @@ def test_support_and_relevance():
     # Both sentences follow from all they cite; the opera adds nothing to what the others say together.
     found = judged(answer([OLD], [OLD, RIVER, OPERA]))
     assert found == (
-        Finding("Bonn is old.", True, 1, 1),
-        Finding("It is an old city on a long river.", True, 3, 2),
-        Finding("Nobody cites this.", False, 0, 0),
+        JudgeFinding("Bonn is old.", True, 1, 1),
+        JudgeFinding("It is an old city on a long river.", True, 3, 2),
+        JudgeFinding("Nobody cites this.", False, 0, 0),
     )
     assert citation_scores(found) == {
         "nli_citation_recall": near(2 / 3),

@@ -10,7 +10,7 @@ from askance.core.errors import PromptTooLong
 from askance.core.types import Answer, Passage
 from askance.evaluation.judging import facts
 from askance.evaluation.judging.facts import FactJudge, fact_scores, facts_in, is_refusal, says_true
-from askance.evaluation.judging.judge_run import Finding
+from askance.evaluation.judging.judge_run import JudgeFinding
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.tolerances import near
@@ -51,9 +51,9 @@ def test_worked_examples():
 def test_each_fact_is_judged_once_by_what_is_found(capabilities):
     model = ScriptedModel(reply, capabilities=frozenset(capabilities))
     assert judged(judge(model)) == (
-        Finding("Clara Schumann was a pianist.", True),
-        Finding("Clara Schumann was from Leipzig.", False),
-        Finding("She sang.", False),  # what the model did not take apart
+        JudgeFinding("Clara Schumann was a pianist.", True),
+        JudgeFinding("Clara Schumann was from Leipzig.", False),
+        JudgeFinding("She sang.", False),  # what the model did not take apart
     )
     assert len(model.prompts) == 3 + 3
     assert "[1]" not in model.prompts[0]
@@ -63,7 +63,7 @@ def test_each_fact_is_judged_once_by_what_is_found(capabilities):
 def test_where_nothing_is_found_the_model_is_not_asked():
     model = ScriptedModel(reply)
     found = judged(judge(model, passages=()), "She sang.")
-    assert found == (Finding("She sang.", False),)
+    assert found == (JudgeFinding("She sang.", False),)
     assert len(model.prompts) == 1
 
 
@@ -115,7 +115,7 @@ def test_other_beginnings_are_no_refusals(text):
 
 
 def test_the_length_penalty():
-    found = [Finding(str(number), number < 6) for number in range(8)]
+    found = [JudgeFinding(str(number), number < 6) for number in range(8)]
     assert fact_scores(found)["supported_facts"] == 6 / 8
     assert fact_scores(found)["factscore"] == near(6 / 8 * math.exp(1 - 10 / 8))
     assert fact_scores(found, gamma=8)["factscore"] == fact_scores(found, gamma=0)["factscore"] == 6 / 8

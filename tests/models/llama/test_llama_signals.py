@@ -15,7 +15,7 @@ from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.library import llama
-from askance.models.llama_cpp.signals import Row
+from askance.models.llama_cpp.signals import LlamaLogits
 from askance.models.llama_cpp.weights import Weights
 
 BOUND = "keys and values", "float16"
@@ -189,7 +189,7 @@ def test_without_attention(fresh):
 def test_a_row_of_many_logits_is_summed_up_in_parts(least):
     logits = np.random.default_rng(0).normal(0, 3, 50_000).astype(np.float32)
     logits[::7] = least
-    row, exact = Row(logits), logits.astype(np.float64)
+    row, exact = LlamaLogits(logits), logits.astype(np.float64)
     logprobs = exact - np.log(np.exp(exact).sum())
     possible = logprobs[logprobs > -np.inf]
     assert row.entropy == near(-(np.exp(possible) * possible).sum(), "distribution", "float32")

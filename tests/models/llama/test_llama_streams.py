@@ -240,7 +240,7 @@ def test_what_was_saved_and_can_not_be_moved_is_read_again(fresh, monkeypatch):
     def refused(*_):
         raise RuntimeError("another kind of memory")
 
-    monkeypatch.setattr(context.State, "among", refused)
+    monkeypatch.setattr(context.SavedState, "among", refused)
     model._streams._make(512, 3)
     again = run(write(model, ids_of(0)))
     assert again.reused_tokens <= 1

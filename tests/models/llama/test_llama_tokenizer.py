@@ -7,7 +7,7 @@ from tests.models.tiny import CHATML_TEMPLATE, hostile_alphabet
 
 from askance.core.errors import InputError
 from askance.core.types import Chat, Raw, Span, Turn, untrusted
-from askance.inference.vocabulary import Detokeniser
+from askance.inference.vocabulary import IncrementalDetokenizer
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
 
@@ -83,7 +83,7 @@ def test_a_character_that_is_spread_over_several_tokens(gguf_models, name):
     text = "a 😀 中 b"
     ids = model.tokenize(text)
     assert len(ids) > len(text)
-    detokeniser = Detokeniser(model._vocabulary, model.tokenize("x"))
+    detokeniser = IncrementalDetokenizer(model._vocabulary, model.tokenize("x"))
     parts = [detokeniser.add(id) for id in ids]
     assert "".join(parts) + detokeniser.flush() == text
     assert all("\ufffd" not in part for part in parts)

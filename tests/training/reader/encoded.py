@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from askance.training.reader.lesson import Encoded
-from askance.training.reader.network import Trainee
+from askance.training.reader.lesson import EncodedExample
+from askance.training.reader.network import TrainableModel
 from askance.training.reader.settings import ReaderSettings
 from tests.models.tiny import tiny_module
 
@@ -17,11 +17,11 @@ VOCABULARY = 60
 
 def encoded(
     prompt: tuple[int, ...], target: tuple[int, ...], id: str = "x", task: Any = "reading"
-) -> Encoded:
-    return Encoded(task, id, (*prompt, *target), len(prompt))
+) -> EncodedExample:
+    return EncodedExample(task, id, (*prompt, *target), len(prompt))
 
 
-def some_lessons(number: int, *, seed: int = 0) -> tuple[Encoded, ...]:
+def some_lessons(number: int, *, seed: int = 0) -> tuple[EncodedExample, ...]:
     """Three of each kind that begin alike, of 36 to 50 tokens; their tasks take turns."""
     random_ = random.Random(seed)
     tasks: tuple[Any, ...] = ("reading", "relevance")
@@ -46,12 +46,12 @@ def full_settings(**changed: Any) -> ReaderSettings:
     return ReaderSettings(**(settings | changed))
 
 
-def trainee(model_type: str = "llama", *, vocabulary: int = VOCABULARY, **settings: Any) -> Trainee:
+def trainee(model_type: str = "llama", *, vocabulary: int = VOCABULARY, **settings: Any) -> TrainableModel:
     module = tiny_module(model_type, vocabulary=vocabulary, initializer_range=0.1)
-    return Trainee(module, full_settings(**settings))
+    return TrainableModel(module, full_settings(**settings))
 
 
-def alone(module: Any, lesson: Encoded) -> Tensor:
+def alone(module: Any, lesson: EncodedExample) -> Tensor:
     """The losses of a lesson's target, by the plain way."""
     logits = module(input_ids=torch.tensor([lesson.ids])).logits[0]
     start = lesson.num_prompt_tokens

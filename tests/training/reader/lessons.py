@@ -5,7 +5,7 @@ from typing import Any
 
 from askance.core.types import Prompt, Question, Raw, Span
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds, Paragraph, Step, Triple
+from askance.evaluation.datasets.grounds import Paragraph, ReasoningStep, SupportingFacts, Triple
 
 BOTH: Any = SimpleNamespace(capabilities=frozenset({"raw", "chat"}))
 RAW_ONLY: Any = SimpleNamespace(capabilities=frozenset({"raw"}))
@@ -24,7 +24,7 @@ FILM = Example(
     ("Heidi (1937 film)", "Allan Dwan"),
     "compositional",
     2,
-    Grounds(
+    SupportingFacts(
         (PISA, HEIDI, DWAN),
         (
             Triple("Heidi (1937 film)", "director", "Allan Dwan"),
@@ -40,7 +40,7 @@ OTHER_FILM = Example(
     ("Fury (film)", "Fritz Lang"),
     "compositional",
     2,
-    Grounds(
+    SupportingFacts(
         (FURY, LANG),
         (
             Triple("Fury (film)", "director", "Fritz Lang"),
@@ -51,9 +51,9 @@ OTHER_FILM = Example(
 ARGON = Example(
     Question("s1", "Can you chew argon?", task="yes_no"),
     ("no",),
-    grounds=Grounds(
+    grounds=SupportingFacts(
         facts=("Argon is a gas", "Gases can't be chewed."),
-        steps=(Step("What is argon?"), Step("Can #1 be chewed?")),
+        steps=(ReasoningStep("What is argon?"), ReasoningStep("Can #1 be chewed?")),
     ),
 )
 TOWER = Example(
@@ -62,7 +62,7 @@ TOWER = Example(
     ("Pisa",),
     "answerable",
     1,
-    Grounds((Paragraph("Pisa", PISA.text, ((0, 22),)),)),
+    SupportingFacts((Paragraph("Pisa", PISA.text, ((0, 22),)),)),
 )
 NO_TOWER = Example(
     Question("p2", "Who built the bridge of Pisa?"),
@@ -70,7 +70,7 @@ NO_TOWER = Example(
     ("Pisa",),
     "unanswerable",
     1,
-    Grounds((PISA,)),
+    SupportingFacts((PISA,)),
 )
 
 

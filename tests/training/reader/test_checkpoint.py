@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from askance.core.errors import InputError
-from askance.training.reader.checkpoint import State, claimed, remove
+from askance.training.reader.checkpoint import TrainingState, claimed, remove
 
 IDENTITY = {"base": "hf:model", "rank": 8, "learning_rate": None}
 
@@ -20,7 +20,7 @@ def state(number=1.0, size=4):
         "state": {0: {"step": torch.tensor(3.0), "exp_avg": torch.full((size, 2), number / 2)}},
         "param_groups": [{"lr": 0.1, "params": [0]}],
     }
-    return State(weights, optimizer, [(1, 2, 0.5, 10, 20, 1.5, None)])
+    return TrainingState(weights, optimizer, [(1, 2, 0.5, 10, 20, 1.5, None)])
 
 
 @contextmanager

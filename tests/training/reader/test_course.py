@@ -5,7 +5,7 @@ import math
 import pytest
 
 from askance.training.reader.lesson import lessons_digest
-from askance.training.reader.packing import Course, make_course
+from askance.training.reader.packing import TrainingSchedule, make_course
 from tests.tolerances import near
 from tests.training.reader.encoded import encoded, full_settings, some_lessons
 
@@ -60,7 +60,7 @@ def test_lessons_apart():
 
 
 def test_the_rate_rises_then_falls_to_a_twentieth():
-    made = Course(tuple(((),) * 100), (), full_settings(learning_rate=0.8, warmup=0.04))
+    made = TrainingSchedule(tuple(((),) * 100), (), full_settings(learning_rate=0.8, warmup=0.04))
     assert [made.rate(step) for step in range(4)] == near([0.2, 0.4, 0.6, 0.8])
     assert made.rate(4) == near(0.8)
     assert made.rate(52) == near(0.8 * 0.525)
@@ -74,7 +74,7 @@ def test_the_greatest_rate_where_none_is_set(method, rate):
 
 
 def test_one_step_is_all_warm_up():
-    made = Course(((),), (), full_settings(learning_rate=0.5))
+    made = TrainingSchedule(((),), (), full_settings(learning_rate=0.5))
     assert made.rate(0) == 0.5
 
 

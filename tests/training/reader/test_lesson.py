@@ -2,7 +2,7 @@
 
 from askance.core.types import Raw, Span
 from askance.models.hf.model import encoding_of
-from askance.training.reader.lesson import Encoded, Lesson, encode
+from askance.training.reader.lesson import EncodedExample, TrainingExample, encode
 
 
 class Letters:
@@ -18,18 +18,18 @@ class Letters:
 
 
 def lesson(prompt, target, id="d/1", task="reading"):
-    return Lesson(task, id, Raw((Span(prompt),)), target)
+    return TrainingExample(task, id, Raw((Span(prompt),)), target)
 
 
 def test_prompt_then_target_then_end():
     made, left_out = encode([lesson("ab", " c")], Letters(), 10)
-    assert made == (Encoded("reading", "d/1", (97, 98, 32, 99, 0), 2),)
+    assert made == (EncodedExample("reading", "d/1", (97, 98, 32, 99, 0), 2),)
     assert made[0].num_target_tokens == 3
     assert left_out == {}
 
 
 def test_the_answer_that_a_target_ends_in():
-    worked = Lesson("reading", "d/1", Raw((Span("ab"),)), " c is d.", answer=" d.")
+    worked = TrainingExample("reading", "d/1", Raw((Span("ab"),)), " c is d.", answer=" d.")
     (made,), _ = encode([worked], Letters(), 100)
     assert (made.num_target_tokens, made.num_answer_tokens) == (9, 4)
     (made,), _ = encode([lesson("ab", " c is d.")], Letters(), 100)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance.evaluation.datasets.grounds import Grounds
+from askance.evaluation.datasets.grounds import SupportingFacts
 from askance.training.reader.mixture import mixture
 from askance.training.reader.settings import ReaderSettings
 from tests.training.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
@@ -46,7 +46,7 @@ def test_the_reasoning_is_what_the_dataset_marks_or_tells():
 
 def test_a_decomposition_alone_is_left_out_and_told():
     steps = replace(
-        ARGON, question=replace(ARGON.question, id="s2"), grounds=Grounds(steps=ARGON.grounds.steps)
+        ARGON, question=replace(ARGON.question, id="s2"), grounds=SupportingFacts(steps=ARGON.grounds.steps)
     )
     made = mixture({"strategyqa": (ARGON, steps)}, BOTH, replace(NONE, reading=1.0))
     assert made.told_left_out == ("1 of strategyqa: steps, but no supporting paragraphs or facts",)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from askance.training.reader.network import Trainee
+from askance.training.reader.network import TrainableModel
 from askance.training.reader.packing import lone_rows
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near, near, tolerance
@@ -14,7 +14,7 @@ IDS = torch.arange(3, 40)[None]
 
 def adapted(model_type, **settings):
     module = tiny_module(model_type, vocabulary=VOCABULARY)
-    student = Trainee(module, full_settings(method="lora", rank=4, alpha=8, **settings))
+    student = TrainableModel(module, full_settings(method="lora", rank=4, alpha=8, **settings))
     with torch.no_grad():  # as if it had learned: a fresh adapter adds nothing
         for name, weights in student.trainable.items():
             if "lora_B" in name:
@@ -50,7 +50,9 @@ def test_an_adapter_computes_what_peft_does(model_type):
 
 def test_a_fresh_adapter_changes_nothing_and_stands_beside_every_linear_layer_but_the_last():
     plain = tiny_module("llama", vocabulary=VOCABULARY)(input_ids=IDS).logits
-    student = Trainee(tiny_module("llama", vocabulary=VOCABULARY), full_settings(method="lora", rank=4))
+    student = TrainableModel(
+        tiny_module("llama", vocabulary=VOCABULARY), full_settings(method="lora", rank=4)
+    )
     assert_near(student.module(input_ids=IDS).logits, plain, "two layers")
     places = {name.split("layers.")[-1].split(".lora")[0].partition(".")[2] for name in student.trainable}
     projections = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -63,7 +65,7 @@ def test_a_fresh_adapter_changes_nothing_and_stands_beside_every_linear_layer_bu
 
 def test_the_seed_makes_the_first_weights():
     def first(seed):
-        student = Trainee(tiny_module("llama"), full_settings(method="lora", rank=4, seed=seed))
+        student = TrainableModel(tiny_module("llama"), full_settings(method="lora", rank=4, seed=seed))
         return next(iter(student.trainable.values()))
 
     assert torch.equal(first(1), first(1))
@@ -88,7 +90,7 @@ def test_models_of_other_kinds_lose_what_they_lose_by_the_plain_way(model_type):
     """Gpt2 would drop at random in training mode, gemma2 changes its logits at the end, mamba has no mask."""
     sizes = {"gemma2": {"head_dim": 8}, "mamba": {"state_size": 4}}.get(model_type, {})
     module = tiny_module(model_type, vocabulary=VOCABULARY, **sizes)
-    student = Trainee(module, full_settings())
+    student = TrainableModel(module, full_settings())
     (lesson,) = some_lessons(1)
     assert_near(student.losses(lone_rows([lesson])[0]), alone(module, lesson), "two layers")
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from askance.training.reader.network import Trainee
-from askance.training.reader.packing import Goal, Row, lone_rows, rows
+from askance.training.reader.network import TrainableModel
+from askance.training.reader.packing import Goal, PackedRow, lone_rows, rows
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near, near
 from tests.training.reader.encoded import VOCABULARY, alone, encoded, full_settings, some_lessons, trainee
 
 
 def row_of(*lessons):
-    row = Row()
+    row = PackedRow()
     for lesson in lessons:
         row.add(lesson)
     return row
@@ -80,7 +80,7 @@ CASES = {
 @pytest.mark.parametrize("lessons", CASES.values(), ids=CASES)
 def test_losses_and_gradients_are_those_of_each_lesson_alone(model_type, lessons):
     module = tiny_module(model_type, vocabulary=VOCABULARY)
-    student = Trainee(module, full_settings())
+    student = TrainableModel(module, full_settings())
     row = row_of(*lessons)
     for lesson in lessons:
         found = student.losses(row)[row.goals_of(lesson)]

@@ -15,7 +15,7 @@ import torch
 from askance.core.errors import InputError, TrainingFailed
 from askance.training.reader.checkpoint import claimed
 from askance.training.reader.packing import make_course
-from askance.training.reader.training import HELD_OUT_EVERY, Standing, Training
+from askance.training.reader.training import HELD_OUT_EVERY, Training, TrainingStatus
 from tests.tolerances import assert_near, near
 from tests.training.reader.encoded import full_settings, some_lessons, trainee
 
@@ -247,9 +247,9 @@ def test_nothing_held_out(tmp_path):
 
 
 def test_speed_and_time_left():
-    standing = Standing(2, 4, 1.0, 100, 300, 5.0)
+    standing = TrainingStatus(2, 4, 1.0, 100, 300, 5.0)
     assert (standing.tokens_per_second, standing.seconds_left) == (20.0, 10.0)
-    unmoved = Standing(1, 1, 1.0, 0, 0, 0.0)
+    unmoved = TrainingStatus(1, 1, 1.0, 0, 0, 0.0)
     assert (unmoved.tokens_per_second, unmoved.seconds_left) == (0.0, 0.0)
 
 

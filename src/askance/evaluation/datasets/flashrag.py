@@ -25,8 +25,8 @@ from askance.core.records import Convert, Field, RowsOf, converted, rows, unique
 from askance.core.types import Task
 from askance.evaluation.datasets.grounds import (
     Example,
-    Grounds,
     Paragraph,
+    SupportingFacts,
     from_facts,
     steps_of,
     triples_of,
@@ -98,7 +98,7 @@ def flashrag(record: Field, number: int, task: Task | None = None) -> Iterator[E
     )
 
 
-def _grounds(more: Field, facts: list[Field], numbers: list[Field]) -> Grounds:
+def _grounds(more: Field, facts: list[Field], numbers: list[Field]) -> SupportingFacts:
     """The texts and the way to the answer. Without supporting facts, a context is another dataset's."""
     hops, rows, paragraphs = more.get("question_decomposition", []).each(), [], list[Paragraph]()
     if facts and more["evidences"].is_given:
@@ -117,7 +117,7 @@ def _grounds(more: Field, facts: list[Field], numbers: list[Field]) -> Grounds:
     for title, text in dict.fromkeys(map(_support, hops)):
         if text.strip():
             paragraphs.append(Paragraph(title, text, whole(text)))
-    return Grounds(tuple(paragraphs), triples_of(rows), steps_of(map(question_and_answer, hops)))
+    return SupportingFacts(tuple(paragraphs), triples_of(rows), steps_of(map(question_and_answer, hops)))
 
 
 def question_and_answer(hop: Field) -> tuple[str, str]:

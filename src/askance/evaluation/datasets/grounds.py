@@ -41,7 +41,7 @@ class Triple:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReasoningStep:
     """A question on the way; "#1" in it stands for the answer of the first step. Empty answer: not told."""
 
     question: str
@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class SupportingFacts:
     """All that one record tells; what it does not tell is empty.
 
     Attributes:
@@ -61,7 +61,7 @@ class Grounds:
 
     paragraphs: tuple[Paragraph, ...] = ()
     triples: tuple[Triple, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ReasoningStep, ...] = ()
     facts: tuple[str, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ class Example:
     supporting_titles: tuple[str, ...] = ()
     kind: str = ""
     hops: int | None = None
-    grounds: Grounds = field(default=Grounds(), repr=False)
+    grounds: SupportingFacts = field(default=SupportingFacts(), repr=False)
     answer_groups: tuple[tuple[str, ...], ...] = ()
 
 
@@ -143,7 +143,7 @@ def triples_of(rows: Iterable[Sequence[str]]) -> tuple[Triple, ...]:
     return tuple(Triple(*row) for row in rows if all(part.strip() for part in row))
 
 
-def steps_of(rows: Iterable[tuple[str, str]]) -> tuple[Step, ...]:
+def steps_of(rows: Iterable[tuple[str, str]]) -> tuple[ReasoningStep, ...]:
     """Questions with their answers. None at all where one is blank: "#2" would stand for another's answer."""
-    steps = tuple(Step(question, answer) for question, answer in rows)
+    steps = tuple(ReasoningStep(question, answer) for question, answer in rows)
     return steps if all(step.question.strip() for step in steps) else ()

@@ -13,8 +13,8 @@ from askance.core.types import Question
 from askance.evaluation.datasets.flashrag import question_and_answer, read_either
 from askance.evaluation.datasets.grounds import (
     Example,
-    Grounds,
     Paragraph,
+    SupportingFacts,
     from_facts,
     places,
     steps_of,
@@ -49,7 +49,7 @@ def hotpotqa(record: Field, number: int) -> Iterator[Example]:
         titles,
         record.get("type", "").maybe_blank(),
         len(titles),
-        Grounds(from_facts(texts, facts)),
+        SupportingFacts(from_facts(texts, facts)),
     )
 
 
@@ -130,7 +130,7 @@ def musique(record: Field, number: int) -> Iterator[Example]:
         unique(titles),
         id.partition("__")[0] if "__" in id else "",
         len(hops) or None,
-        Grounds(tuple(paragraphs), steps=steps_of(hops)),
+        SupportingFacts(tuple(paragraphs), steps=steps_of(hops)),
     )
 
 
@@ -170,7 +170,7 @@ def iirc(record: Field, number: int) -> Iterator[Example]:
         linked = dict.fromkeys((passage, piece.strip()) for passage, piece in pieces if passage != "main")
         texts = (Paragraph(title, text, evidence), *(Paragraph(*each, whole(each[1])) for each in linked))
         titles = unique(title if passage == "main" else passage for passage, _ in pieces)
-        grounds = Grounds(tuple(each for each in texts if each.text.strip()))
+        grounds = SupportingFacts(tuple(each for each in texts if each.text.strip()))
         if golds:
             kind = asked["answer"]["type"].text()
             yield Example(question, golds, titles, kind, len(titles) or None, grounds)
@@ -206,7 +206,7 @@ def strategyqa(record: Field, number: int) -> Iterator[Example]:
     yield Example(
         Question(record["qid"].id(), record["question"].text(), task="yes_no"),
         ("yes" if record["answer"].truth() else "no",),
-        grounds=Grounds(
+        grounds=SupportingFacts(
             facts=tuple(" ".join(fact.split()) for fact in facts if fact.strip()),
             steps=steps_of((question, "") for question in questions),
         ),

@@ -31,7 +31,15 @@ from typing import Any
 
 from askance.core.records import Field, read_records, unique
 from askance.core.types import Question, Task
-from askance.evaluation.datasets.grounds import Example, Grounds, Paragraph, Step, Triple, places, whole
+from askance.evaluation.datasets.grounds import (
+    Example,
+    Paragraph,
+    ReasoningStep,
+    SupportingFacts,
+    Triple,
+    places,
+    whole,
+)
 from askance.sample import CORPUS, QUESTIONS
 
 _LISTS = ("answers", "options", "supporting")
@@ -58,7 +66,7 @@ def jsonl(record: Field, number: int) -> Iterator[Example]:
     it has a paragraph whose second sentence is evidence. FlashRAG's files of any dataset can be read, too.
     """
     _check_spelling(record, (*_QUESTION, *_GROUNDS))
-    grounds = Grounds(
+    grounds = SupportingFacts(
         tuple(_paragraph(each) for each in record.get("paragraphs", []).each()),
         tuple(
             Triple(row[0].text(), row[1].text(), row[2].text()) for row in record.get("triples", []).each()
@@ -136,9 +144,9 @@ def _paragraph(told: Field) -> Paragraph:
     return Paragraph(title, text, places(text, [quote.text() for quote in evidence]) or unquoted)
 
 
-def _step(told: Field) -> Step:
+def _step(told: Field) -> ReasoningStep:
     _check_spelling(told, ("question", "answer"))
-    return Step(told["question"].text(), told.get("answer", "").maybe_blank())
+    return ReasoningStep(told["question"].text(), told.get("answer", "").maybe_blank())
 
 
 def _texts(cell: Field, content: str) -> Any:

@@ -18,25 +18,25 @@ from collections.abc import Sequence
 
 from askance.core.ports import Entailment
 from askance.core.types import Answer, Passage
-from askance.evaluation.judging.judge_run import Finding, Judge
+from askance.evaluation.judging.judge_run import AnswerJudge, JudgeFinding
 from askance.text.support import cited_sentences
 
 
-def citation_judge(entailment: Entailment, spec: str) -> Judge:
+def citation_judge(entailment: Entailment, spec: str) -> AnswerJudge:
     """What judges citations; `spec` is how it was named."""
 
-    async def find(id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+    async def find(id: str, topic: str, answer: Answer) -> tuple[JudgeFinding, ...]:
         return await judge_citations(answer, entailment)
 
-    return Judge("citations", {"judge": spec, "model": entailment.name}, find, citation_scores)
+    return AnswerJudge("citations", {"judge": spec, "model": entailment.name}, find, citation_scores)
 
 
-async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[Finding, ...]:
+async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[JudgeFinding, ...]:
     """What is found about each sentence of an answer."""
     return tuple([await _judge(each.text, each.passages, entailment) for each in cited_sentences(answer)])
 
 
-def citation_scores(findings: Sequence[Finding]) -> dict[str, float]:
+def citation_scores(findings: Sequence[JudgeFinding]) -> dict[str, float]:
     """Recall and precision of one answer, from 0 to 1.
 
     Of two sentences the first cites two passages, of which one would do, the other nothing:
@@ -53,12 +53,12 @@ def citation_scores(findings: Sequence[Finding]) -> dict[str, float]:
     }
 
 
-async def _judge(sentence: str, passages: Sequence[Passage], entailment: Entailment) -> Finding:
+async def _judge(sentence: str, passages: Sequence[Passage], entailment: Entailment) -> JudgeFinding:
     is_supported = bool(passages) and await entailment.entails(_premise(passages), sentence)
     if not is_supported or len(passages) == 1:
-        return Finding(sentence, is_supported, len(passages), int(is_supported))
+        return JudgeFinding(sentence, is_supported, len(passages), int(is_supported))
     relevant = [await _is_relevant(sentence, passage, passages, entailment) for passage in passages]
-    return Finding(sentence, is_supported, len(passages), sum(relevant))
+    return JudgeFinding(sentence, is_supported, len(passages), sum(relevant))
 
 
 async def _is_relevant(

@@ -39,7 +39,7 @@ from askance.core.types import (
     Turn,
     untrusted,
 )
-from askance.evaluation.judging.judge_run import Finding, Judge
+from askance.evaluation.judging.judge_run import AnswerJudge, JudgeFinding
 from askance.methods.common.prompts import numbered_passages
 from askance.text.answers import sentences
 from askance.text.support import unmarked
@@ -55,7 +55,7 @@ _REFUSAL = re.compile("|".join(_TEXTS["refusals"]), re.IGNORECASE)
 
 def fact_judge(
     model: Model, retriever: Retriever, spec: str, *, passages: int = 5, gamma: float = 10, in_flight: int = 1
-) -> Judge:
+) -> AnswerJudge:
     """What judges facts; `spec` is how the model was named, and for `gamma` see `fact_scores`."""
     identity = {
         "judge": spec,
@@ -64,7 +64,7 @@ def fact_judge(
         "passages": str(passages),
     }
     facts = FactJudge(model, retriever, passages)
-    return Judge("facts", identity, facts.find, partial(fact_scores, gamma=gamma), in_flight)
+    return AnswerJudge("facts", identity, facts.find, partial(fact_scores, gamma=gamma), in_flight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class FactJudge:
     retriever: Retriever
     passages: int = 5
 
-    async def find(self, id: str, topic: str, answer: Answer) -> tuple[Finding, ...]:
+    async def find(self, id: str, topic: str, answer: Answer) -> tuple[JudgeFinding, ...]:
         """The facts of an answer on a topic, each with its verdict; none where it refuses or is empty.
 
         Raises:
@@ -94,7 +94,7 @@ class FactJudge:
             await self._is_true(id, number, topic, fact)
             for number, fact in enumerate(facts.values(), start=1)
         ]
-        return tuple(map(Finding, facts.values(), verdicts))
+        return tuple(map(JudgeFinding, facts.values(), verdicts))
 
     async def _taken_apart(self, id: str, number: int, topic: str, sentence: str) -> tuple[str, ...]:
         if not any(character.isalnum() for character in sentence):
@@ -127,7 +127,7 @@ class FactJudge:
         return prompt
 
 
-def fact_scores(findings: Sequence[Finding], gamma: float = 10) -> dict[str, float | None]:
+def fact_scores(findings: Sequence[JudgeFinding], gamma: float = 10) -> dict[str, float | None]:
     """Of one answer; the scores are None where it tells no facts.
 
     Args:

@@ -35,7 +35,7 @@ _KEPT = "What was judged before is kept: make room, and run the same command aga
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class JudgeFinding:
     """What was found about a sentence or a fact.
 
     Attributes:
@@ -55,7 +55,7 @@ class Judgement:
 
     id: str
     answer_sha256: str
-    findings: tuple[Finding, ...]
+    findings: tuple[JudgeFinding, ...]
 
 
 _JUDGEMENT = TypeAdapter(Judgement)
@@ -97,14 +97,14 @@ def _line(text: str) -> bytes:
     return sealed(text.encode()) + b"\n"
 
 
-Find = Callable[[str, str, Answer], Awaitable[tuple[Finding, ...]]]
+Find = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
 """What is found about an answer to the question of an id, which keys of calls begin with, and a topic."""
 Progress = Callable[[str, int, int], None]
 """Takes the kind of judging, how many answers are judged, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class AnswerJudge:
     """One way to judge answers.
 
     Attributes:
@@ -116,12 +116,12 @@ class Judge:
     kind: Kind
     identity: Mapping[str, str]
     find: Find
-    scores: Callable[[Sequence[Finding]], Mapping[str, float | None]]
+    scores: Callable[[Sequence[JudgeFinding]], Mapping[str, float | None]]
     in_flight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedAnswer:
     """What judging a run comes to.
 
     Attributes:
@@ -158,7 +158,9 @@ def check_cites(run: RecordedRun) -> None:
         )
 
 
-async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda *_: None) -> Judged:
+async def judge_run(
+    run: RecordedRun, judge: AnswerJudge, progress: Progress = lambda *_: None
+) -> JudgedAnswer:
     """Judge what is left of a run, and sum up.
 
     Raises:
@@ -190,7 +192,7 @@ async def judge_run(run: RecordedRun, judge: Judge, progress: Progress = lambda 
         means = {name: mean_interval(each) for name, each in given.items() if each}
         numbers = {"kind": judge.kind, **judge.identity, "num_questions": len(by_question), "scores": means}
         write_atomically(path.with_suffix(".json"), json_line(numbers) + "\n")
-    return Judged(judge.kind, judge.identity, str(path.with_suffix(".json")), len(by_question), means)
+    return JudgedAnswer(judge.kind, judge.identity, str(path.with_suffix(".json")), len(by_question), means)
 
 
 def topic_of(record: Record) -> str:

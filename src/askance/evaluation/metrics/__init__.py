@@ -20,7 +20,7 @@ from askance.core.trace import AnyEvent
 from askance.core.types import Answer
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import answers, evidence
-from askance.evaluation.run.readings import Reading
+from askance.evaluation.run.readings import AnswerReading
 
 Reads = Literal["short answer", "text", "citations", "trace"]
 Score = Callable[[Example, Answer, Sequence[AnyEvent]], float | None]
@@ -96,7 +96,7 @@ class Scoring:
 
     names: tuple[str, ...]
     _scores: tuple[Score, ...] = field(repr=False)
-    reading: Reading = Reading()
+    reading: AnswerReading = AnswerReading()
 
     def scores(
         self, example: Example, answer: Answer | None, events: Iterable[AnyEvent]
@@ -123,7 +123,7 @@ class Scoring:
         return read or Answer(""), self.scores(example, read, events)
 
 
-def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: Reading = Reading()) -> Scoring:
+def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading = AnswerReading()) -> Scoring:
     """The metrics of these names, checked before anything runs.
 
     A parameter follows the name: ``f1:airrag`` names a normalisation, ``supporting_recall@5`` a number.

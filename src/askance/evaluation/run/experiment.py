@@ -38,7 +38,7 @@ Load = Callable[..., Any]
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
-class Cell(EngineConfig):
+class Experiment(EngineConfig):
     """What is asked of what: the configuration of an engine, and questions: all, or by at most one of three.
 
     The index may be "@gold", too (see `GoldRetriever`), and the prompts "dataset": the set with the dataset's
@@ -96,7 +96,7 @@ def takes_prompts(method: Method) -> bool:
 class ReadyCell:
     """A cell whose names have all been looked up, but for the models, which may take long to load."""
 
-    cell: Cell
+    cell: Experiment
     questions: Chosen
     method: Method
     retriever: Retriever | None
@@ -142,7 +142,7 @@ def _parameters(method: Any) -> dict[str, str]:
     return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
 
 
-def look_up(cell: Cell, load: Load = lambda function, *given: function(*given)) -> ReadyCell:
+def look_up(cell: Experiment, load: Load = lambda function, *given: function(*given)) -> ReadyCell:
     """Find out all that can be wrong with a cell before a model is loaded for it.
 
     Args:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from askance.core.errors import DatasetError
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Grounds
+from askance.evaluation.datasets.grounds import SupportingFacts
 from askance.retrieval.scripted import ScriptedRetriever
 
 GOLD = "@gold"
@@ -24,7 +24,7 @@ class GoldRetriever(ScriptedRetriever):
     title. Scores are 1, 1/2, 1/3 and so on.
     """
 
-    def __init__(self, grounds: Grounds) -> None:
+    def __init__(self, grounds: SupportingFacts) -> None:
         paragraphs = [(each.title, each.text) for each in grounds.supporting]
         texts = paragraphs or [("", fact) for fact in grounds.facts]
         passages = [
@@ -43,7 +43,7 @@ class GoldRetrievers(GoldRetriever):
         Raises:
             DatasetError: one has none; names it.
         """
-        super().__init__(Grounds())
+        super().__init__(SupportingFacts())
         for example in examples:
             if not example.grounds.supporting and not example.grounds.facts:
                 raise DatasetError(

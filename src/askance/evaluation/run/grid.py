@@ -50,7 +50,7 @@ from askance.core.errors import (
 from askance.core.ports import Model
 from askance.core.toml_file import read_toml
 from askance.core.types import Role
-from askance.evaluation.run.experiment import Cell, Load, ReadyCell, look_up, takes_prompts
+from askance.evaluation.run.experiment import Experiment, Load, ReadyCell, look_up, takes_prompts
 from askance.evaluation.run.gold_retriever import GOLD
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels, Progress, Terms, begin, evaluate
@@ -121,7 +121,7 @@ class Grid:
                 raise GridError(f"{origin}, {place}: {key}={value!r} is no text: write NAME:FILE.")
             if key in _OF_CELL:
                 with _named(f"{origin}, {place}"):
-                    Cell(dataset="", **{key: value})
+                    Experiment(dataset="", **{key: value})
         needed = _NEEDED.get(keys[0], "") if keys else ""
         if needed and needed not in table:
             raise GridError(f"{self.place} lacks {needed!r} {place}: add it.")
@@ -129,7 +129,9 @@ class Grid:
     def _origin(self, keys: tuple[str, ...]) -> str:
         return f"{self.place}, line {self.lines[keys]}" if keys in self.lines else self.place
 
-    def cells(self, base: Iterable[Iterable[Given]] = (), flags: Iterable[Given] = ()) -> dict[str, Cell]:
+    def cells(
+        self, base: Iterable[Iterable[Given]] = (), flags: Iterable[Given] = ()
+    ) -> dict[str, Experiment]:
         """All cells by ``DATASET/MODEL/METHOD``; those of one model follow each other.
 
         Args:
@@ -171,12 +173,12 @@ class Grid:
                     given = {key: {".".join(names): each} if names else each}
                     yield from given_as(given, self._origin((*keys, key, *names)))
 
-    def _cell(self, config: EngineConfig, asked: Table) -> Cell:
+    def _cell(self, config: EngineConfig, asked: Table) -> Experiment:
         which = asked if any(key in asked for key in _WHICH) else self.common
         told = {**self.common, **asked}
         own = {key: which[key] for key in _WHICH if key in which}
         own |= {key: told[key] for key in ("reading", "metrics") if key in told}
-        return Cell(**config.settings, dataset=asked["questions"], **own)
+        return Experiment(**config.settings, dataset=asked["questions"], **own)
 
 
 def _without_unused(sourced: Sourced) -> EngineConfig:
@@ -229,7 +231,7 @@ def _values_in(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def look_up_all(
-    cells: Mapping[str, Cell], place_of: Callable[[str, str], str] = lambda cell, setting: ""
+    cells: Mapping[str, Experiment], place_of: Callable[[str, str], str] = lambda cell, setting: ""
 ) -> dict[str, ReadyCell]:
     """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`.
 

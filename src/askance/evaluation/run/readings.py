@@ -19,7 +19,7 @@ DEFAULT_READING: ReadingName = "own"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AnswerReading:
     """One way to read answers; `rules` are those of the authors for a dataset, None for our own."""
 
     rules: AuthorsReading | None = None
@@ -42,7 +42,7 @@ class Reading:
         return replace(answer, short=authors_short_answer(text, self.rules))
 
 
-def open_reading(name: str, dataset: str) -> Reading:
+def open_reading(name: str, dataset: str) -> AnswerReading:
     """The reading of this name for a dataset, such as "hotpotqa:FILE".
 
     Raises:
@@ -53,14 +53,14 @@ def open_reading(name: str, dataset: str) -> Reading:
     if name not in known:
         raise UnknownName("reading", name, known)
     if name == DEFAULT_READING:
-        return Reading()
+        return AnswerReading()
     rules = AUTHORS_READINGS.get(dataset.partition(":")[0])
     if rules is None:
         raise InputError(
             f"reading {name!r}: the DRAGIN authors read answers of {', '.join(AUTHORS_READINGS)}, not of "
             f"{dataset.partition(':')[0]}: use --reading {DEFAULT_READING} there."
         )
-    return Reading(rules)
+    return AnswerReading(rules)
 
 
 def _elicited(events: Sequence[AnyEvent]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Engine, Result, precisions_of
-from askance.core.concurrency import Outcome, map_concurrent
+from askance.core.concurrency import ItemResult, map_concurrent
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
 from askance.core.ports import Model
 from askance.core.trace import AnyEvent, Noted, Trace
@@ -51,7 +51,7 @@ class RunningMean:
 
 
 @dataclass(slots=True)
-class Standing:
+class RunStatus:
     """The numbers of a run so far: means in memory that does not grow with it.
 
     Attributes:
@@ -73,7 +73,7 @@ class Standing:
     began: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def of(cls, num_questions: int, metrics: Iterable[str], finished: Iterable[Record]) -> "Standing":
+    def of(cls, num_questions: int, metrics: Iterable[str], finished: Iterable[Record]) -> "RunStatus":
         """The standing of a run of which some questions are finished."""
         standing = cls(num_questions, {name: RunningMean() for name in metrics})
         for record in finished:
@@ -111,7 +111,7 @@ class Standing:
         return (self.num_questions - self.num_finished) * self.seconds / asked if asked else None
 
 
-Progress = Callable[[Standing], None]
+Progress = Callable[[RunStatus], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ async def evaluate(
         TooManyFailures: see `_ask_all`.
     """
     with _opened(ready, folder, load_models, terms) as (engine, writer, before):
-        standing = Standing.of(len(ready.questions), ready.scoring.names, before.records)
+        standing = RunStatus.of(len(ready.questions), ready.scoring.names, before.records)
         done = {record.id for record in before.records}
         left = {number: each for number, each in ready.questions.items() if each.question.id not in done}
         progress(standing)
@@ -205,7 +205,7 @@ class Attempt:
     trace: Trace
 
 
-_Outcome = Outcome[Attempt, Result]
+_Outcome = ItemResult[Attempt, Result]
 
 
 async def _ask_all(
@@ -213,7 +213,7 @@ async def _ask_all(
     questions: Chosen,
     ready: ReadyCell,
     writer: RunWriter,
-    standing: Standing,
+    standing: RunStatus,
     terms: Terms,
     progress: Progress,
 ) -> None:
@@ -283,7 +283,7 @@ def _record(outcome: _Outcome, scoring: Scoring) -> Record:
     return make_record(attempt.number, attempt.example, answer, attempt.trace, scoring, told)
 
 
-def _check_failures(standing: Standing, max_failures: int | None) -> None:
+def _check_failures(standing: RunStatus, max_failures: int | None) -> None:
     """Raise `TooManyFailures` where more questions of a run have failed than it may have."""
     if max_failures is not None and standing.num_failures > max_failures:
         first = standing.first_failure.rstrip(".")

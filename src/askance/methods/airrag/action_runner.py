@@ -9,12 +9,12 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, TokenLedger, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.choosing import jcd_scores
-from askance.methods.airrag.mcts import Outcome
+from askance.methods.airrag.mcts import RolloutOutcome
 from askance.methods.airrag.parameters import AirragParameters
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final, parse_queries
-from askance.methods.airrag.reward import Judge
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
+from askance.methods.airrag.reward import PathJudge
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.common.finishing import quotable
 from askance.methods.common.members import answer_of
 from askance.methods.common.searching import num_in_room, search_as_fits, search_for
@@ -47,10 +47,10 @@ class Acting:
     prompts: Prompts
     run: Run
     allowance: TokenLedger
-    judge: Judge | None = None
+    judge: PathJudge | None = None
     memory: Memory = field(default_factory=dict)
 
-    async def draw(self, state: State, node: str, action: str) -> list[Outcome[State]] | None:
+    async def draw(self, state: PathState, node: str, action: str) -> list[RolloutOutcome[PathState]] | None:
         """The different states that an action leads to; none where it gives nothing, None without room."""
         own = {
             SAY: self._plan,
@@ -63,7 +63,7 @@ class Acting:
             outcomes = await (own[action](state, node) if action in own else self._further(state, action))
         except NoRoom:
             return None
-        found: dict[object, Outcome[State]] = {}
+        found: dict[object, RolloutOutcome[PathState]] = {}
         for each in outcomes:  # such as two replies with nothing but queries asked before
             same = found.get(each.state.key)
             found[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
@@ -72,22 +72,22 @@ class Acting:
             await self.judge.judge(ends, self.allowance)
         return list(found.values())
 
-    async def _plan(self, state: State, node: str) -> list[Outcome[State]]:
+    async def _plan(self, state: PathState, node: str) -> list[RolloutOutcome[PathState]]:
         said = await self._said(SAY, state, self.prompts.say(), node)
         question = self.prompts.question.text
-        return [Outcome(state.planned(queries, question), votes) for queries, votes in said]
+        return [RolloutOutcome(state.planned(queries, question), votes) for queries, votes in said]
 
-    async def _answer_directly(self, state: State, node: str) -> list[Outcome[State]]:
+    async def _answer_directly(self, state: PathState, node: str) -> list[RolloutOutcome[PathState]]:
         said = await self._said(DA, state, self.prompts.da(), node)
-        return [Outcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
+        return [RolloutOutcome(state.concluded(DA, answer), votes) for (answer,), votes in said]
 
-    async def _transform(self, state: State, node: str) -> list[Outcome[State]]:
+    async def _transform(self, state: PathState, node: str) -> list[RolloutOutcome[PathState]]:
         current = state.pending[0] if state.pending else ""
         about = (current, *(f"{pair.question}\n{pair.answer}" for pair in state.history))
         said = await self._said(QT, state, self.prompts.qt(state.history, current), node, about)
-        return [Outcome(state.transformed(queries), votes) for queries, votes in said]
+        return [RolloutOutcome(state.transformed(queries), votes) for queries, votes in said]
 
-    async def _answer_next(self, state: State, node: str) -> list[Outcome[State]]:
+    async def _answer_next(self, state: PathState, node: str) -> list[RolloutOutcome[PathState]]:
         """The head of the queue, answered from passages; without any, nothing is asked of the model.
 
         What was found and has no room here stays on the path: the summary may have room for it.
@@ -95,7 +95,7 @@ class Acting:
         query = state.pending[0] if state.pending else self.prompts.question.text
         found = await self._search(query, state)
         if not found:
-            return [Outcome(state.answered(query, REFUSAL, (), refused=True))]
+            return [RolloutOutcome(state.answered(query, REFUSAL, (), refused=True))]
         shown = found if self.airrag.passages else found[: self._num_passages(state, found)]
 
         def fits(number: int) -> bool:
@@ -109,22 +109,24 @@ class Acting:
         about = (normalise_answer(query), *(hit.passage.id for hit in shown))
         said = await self._said(RA, state, self.prompts.ra(shown, query), node, about)
         return [
-            Outcome(state.answered(query, answer, found, refused=is_refusal(answer)), votes)
+            RolloutOutcome(state.answered(query, answer, found, refused=is_refusal(answer)), votes)
             for (answer,), votes in said
         ]
 
-    async def _sum_up(self, state: State, node: str) -> list[Outcome[State]]:
+    async def _sum_up(self, state: PathState, node: str) -> list[RolloutOutcome[PathState]]:
         """The final answer; where its call has no room, the last sub-query's answer stands for it."""
         try:
             said = await self._said(SA, state, self._summary(state), node)
         except NoRoom:
             if not state.history:
                 raise
-            return [Outcome(state.concluded(SA, state.history[-1].answer, is_cut=True))]
+            return [RolloutOutcome(state.concluded(SA, state.history[-1].answer, is_cut=True))]
         is_cut = self.allowance.was_short
-        return [Outcome(state.concluded(SA, answer, is_cut=is_cut), votes) for (answer,), votes in said]
+        return [
+            RolloutOutcome(state.concluded(SA, answer, is_cut=is_cut), votes) for (answer,), votes in said
+        ]
 
-    async def _further(self, state: State, name: str) -> list[Outcome[State]]:
+    async def _further(self, state: PathState, name: str) -> list[RolloutOutcome[PathState]]:
         """Another method's answer. One that fails leaves the tree as it was, and the trace says so."""
         run, method = self.run, dict(self.airrag.actions.named)[name]
         aside = replace(run, trace=run.trace.aside())
@@ -139,9 +141,9 @@ class Acting:
             run.trace.decide("action", "failed", f"{name}: {error}")
             return []
         short = answer.short or answer.text
-        return [Outcome(state.concluded(name, short))] if short.strip() else []
+        return [RolloutOutcome(state.concluded(name, short))] if short.strip() else []
 
-    async def _search(self, query: str, state: State) -> tuple[Hit, ...]:
+    async def _search(self, query: str, state: PathState) -> tuple[Hit, ...]:
         """What `query` finds, or all queries of the QT before it, fused by their ranks."""
         airrag, last = self.airrag, state.steps[-1] if state.steps else None
         queries = last.said if airrag.multi_query and last and last.action == QT else ()
@@ -156,7 +158,9 @@ class Acting:
             search, lambda hits: self._num_passages(state, hits, 1), airrag.passages, airrag.most_passages
         )
 
-    async def _said(self, action: str, state: State, prompt: Prompt, node: str, about: Said = ()) -> Replies:
+    async def _said(
+        self, action: str, state: PathState, prompt: Prompt, node: str, about: Said = ()
+    ) -> Replies:
         """The different replies, and how many samples gave each. Empty ones are asked for once more.
 
         The one that has most in common with all samples (equation 2) stands first: a rollout enters it.
@@ -185,7 +189,7 @@ class Acting:
             self.memory[remembered] = found
         return found
 
-    async def _written(self, action: str, state: State, asked: GenerateRequest) -> list[str]:
+    async def _written(self, action: str, state: PathState, asked: GenerateRequest) -> list[str]:
         """What the samples say, without citation markers: what was found up to now may be quoted."""
         question, events = self.prompts.question, self.run.trace.events
         before = len(events)
@@ -199,7 +203,7 @@ class Acting:
     def _sampling(self, action: str) -> Sampling:
         return self.airrag.sampling(action, is_chat="chat" in self.prompts.model.capabilities)
 
-    def _num_passages(self, state: State, found: Sequence[Hit], planned: int | None = None) -> int:
+    def _num_passages(self, state: PathState, found: Sequence[Hit], planned: int | None = None) -> int:
         """How many the window has room for, and the allowance, if those still to be asked for get as many.
 
         Those are the queue; in Lite, where nothing is planned, as many as there may be. A quarter of the
@@ -223,19 +227,19 @@ class Acting:
             room = min(room, (left - for_summary - templates) / planned)
         return num_in_room(found, room, count)
 
-    def closing(self, state: State) -> int:
+    def closing(self, state: PathState) -> int:
         """Input tokens that the final call takes without passages, as things stand."""
         if self.allowance.left is None:
             return 0
         return self.prompts.model.count(self.prompts.sa(state.history)) + self.for_judging(state)
 
-    def for_judging(self, state: State) -> int:
+    def for_judging(self, state: PathState) -> int:
         """Input tokens for the reward model, once the path has ended."""
         if self.judge is None or self.judge.ledger is not None or self.allowance.left is None:
             return 0
         return self.judge.count(state, self.airrag.summary_tokens) * self.airrag.answer_samples
 
-    def _summary(self, state: State) -> Prompt:
+    def _summary(self, state: PathState) -> Prompt:
         """The final call's prompt; what has no room goes, worst passages first, then the oldest answers.
 
         Raises:
@@ -263,7 +267,7 @@ class Acting:
             raise NoRoom
         return prompt
 
-    def _has_room(self, action: str, state: State, prompt: Prompt) -> bool:
+    def _has_room(self, action: str, state: PathState, prompt: Prompt) -> bool:
         """Whether a call has room, and behind it what ends the path."""
         keep = self.for_judging(state) if action in (DA, SA) else self.closing(state)
         return has_room(self.prompts.model, prompt, self._sampling(action).max_tokens, keep=keep)

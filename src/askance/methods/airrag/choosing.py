@@ -14,7 +14,7 @@ from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, Prompts, is_refusal, parse_final
-from askance.methods.airrag.state import State, each_once, jaccard, words_of
+from askance.methods.airrag.state import PathState, each_once, jaccard, words_of
 from askance.methods.common.finishing import plain_of
 from askance.methods.common.prompts import STOPS
 from askance.text.answers import normalise_answer
@@ -37,7 +37,7 @@ class Ending:
         is_grounded: passages were found on its path.
     """
 
-    state: State
+    state: PathState
     copies: int = 1
     visits: int = 1
     reward: float = 0.0

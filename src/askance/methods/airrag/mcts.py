@@ -19,7 +19,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[S]):
+class RolloutOutcome(Generic[S]):
     """A state that an action led to; `votes` of the samples drawn were this one."""
 
     state: S
@@ -33,7 +33,7 @@ class Node(Generic[S]):
     Attributes:
         action: what led here from `parent`; empty at the root.
         number: its place among the children of its parent, from 1.
-        votes: see `Outcome`.
+        votes: see `RolloutOutcome`.
         dead: actions that gave nothing.
         postponed: actions that could not be drawn for in this wave; in the next they are untried again.
         visits: rollouts that came through.
@@ -100,7 +100,9 @@ class Rules(Protocol[S]):
     """
 
     def actions(self, state: S, dead: frozenset[str], /) -> Sequence[str]: ...
-    async def draw(self, node: Node[S], action: str, rollout: int, /) -> Sequence[Outcome[S]] | None: ...
+    async def draw(
+        self, node: Node[S], action: str, rollout: int, /
+    ) -> Sequence[RolloutOutcome[S]] | None: ...
     def is_terminal(self, state: S, /) -> bool: ...
     def choose(self, node: Node[S], untried: Sequence[str], rollout: int, /) -> str: ...
     def rewards(self, terminals: Sequence[Node[S]], /) -> Sequence[float]: ...
@@ -246,7 +248,7 @@ class Tree(Generic[S]):
             return random.Random(f"{self._seed} enter {rollout} {node.name}").choice(children)
         return children[0]
 
-    def _add(self, node: Node[S], action: str, outcomes: Sequence[Outcome[S]] | None) -> list[Node[S]]:
+    def _add(self, node: Node[S], action: str, outcomes: Sequence[RolloutOutcome[S]] | None) -> list[Node[S]]:
         if outcomes is None:
             node.postponed.add(action)
         elif not outcomes:

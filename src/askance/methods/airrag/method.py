@@ -11,7 +11,7 @@ from askance.core.types import Answer, Hit, Question, Role
 from askance.methods.airrag.choosing import Chosen, Ending, Verifier, valid
 from askance.methods.airrag.mcts import Node, Tree
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
-from askance.methods.airrag.state import RA, State
+from askance.methods.airrag.state import RA, PathState
 from askance.methods.airrag.tree_search import Searching
 from askance.methods.common.finishing import Evidence, whole_cited
 from askance.methods.common.members import check_all, joined_needs
@@ -88,7 +88,7 @@ _VERIFIERS = {
 """What the trace says of the verifiers."""
 
 
-def _show_tree(run: Run, tree: Tree[State], exploration: float, chosen: Chosen | None) -> None:
+def _show_tree(run: Run, tree: Tree[PathState], exploration: float, chosen: Chosen | None) -> None:
     """Every node, each before its children; `chosen` is the end whose answer was taken."""
     for node in tree.root.below():
         if node.parent is None:
@@ -170,12 +170,12 @@ def _short_form(text: str, question: Question) -> str:
     return text if is_open else short_answer(text, question)
 
 
-def _is_candidate(node: Node[State]) -> bool:
+def _is_candidate(node: Node[PathState]) -> bool:
     """Whether its answer is one; a node that is no end may still come to one."""
     return node.state.answer is None or Ending(node.state).is_valid
 
 
-def _said(node: Node[State]) -> str:
+def _said(node: Node[PathState]) -> str:
     said = node.state.steps[-1].said
     if node.action == RA and node.state.history:
         return f"{node.state.history[-1].question} → {node.state.history[-1].answer}"

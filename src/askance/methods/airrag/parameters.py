@@ -11,9 +11,9 @@ from askance.core.parameters import Parameters, name_of, parameter
 from askance.core.ports import Method
 from askance.core.types import Sampling
 from askance.methods.airrag.choosing import Verifier
-from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragWording
+from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import QUERY_STOPS
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.common.members import HoldsMethods, Named
 from askance.methods.common.prompts import STOPS
 
@@ -135,7 +135,9 @@ class AirragParameters(Parameters):
     early_sa: bool = parameter(False, "sum up also while sub-queries are left")
     multi_query: bool = parameter(False, "RA searches with all queries of the QT before it, not with one")
     most_iterations: int = parameter(4, "most RA, and most QT, of a path", at_least=1)
-    prompts: AirragWording = parameter(OWN, "the words of the prompts, and worked examples: a set, or a file")
+    prompts: AirragPromptTemplate = parameter(
+        OWN, "the words of the prompts, and worked examples: a set, or a file"
+    )
     examples: int | None = parameter(
         None, "worked examples in the prompts of SAY, QT and SA; none: as many as the set says", at_least=0
     )
@@ -195,7 +197,7 @@ class AirragParameters(Parameters):
             stop=QUERY_STOPS if lists_queries and is_chat else STOPS,
         )
 
-    def actions_after(self, state: State, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    def actions_after(self, state: PathState, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """The legal actions (the paper's figure 2 and appendix), without those that gave nothing here.
 
         Where none is left, a summary is legal.
@@ -210,7 +212,7 @@ class AirragParameters(Parameters):
         last_resorts = (SA,) if state.history else () if self.actions.is_direct else (RA, DA)
         return tuple(action for action in last_resorts if action not in dead)[:1]
 
-    def _legal(self, state: State) -> Sequence[str]:
+    def _legal(self, state: PathState) -> Sequence[str]:
         actions = self.actions
         if not state.steps:
             first = (DA,) if actions.is_direct else (RA, QT) if actions.is_lite else (SAY,)

@@ -15,7 +15,7 @@ REFUSAL = "The passages do not contain the answer."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AirragWording:
+class AirragPromptTemplate:
     """What the model is told to do by each action, with worked examples. Its repr changes with the content.
 
     Attributes:
@@ -48,10 +48,10 @@ class AirragWording:
         return next((known.name for known in (OWN, READER) if self == known), repr(self))
 
 
-def _own() -> AirragWording:
+def _own() -> AirragPromptTemplate:
     content = tomllib.loads(Path(__file__).with_name("prompt_template.toml").read_text(encoding="utf-8"))
     content |= {key: tuple(Demo(**each) for each in content[key]) for key in DEMO_KEYS}
-    return AirragWording(**content, name="airrag")
+    return AirragPromptTemplate(**content, name="airrag")
 
 
 DEMO_KEYS = ("say_demos", "qt_demos", "sa_demos")

@@ -1,7 +1,7 @@
 """The prompts of AirRAG's actions (Feng et al. 2025, arXiv 2501.10053, appendix), and how replies are read.
 
-The words of the prompts are those of an `AirragWording`. The formats of replies are the paper's. What models
-write beside a query, or in its place, is passed over: headings, announcements, statements.
+The words of the prompts are those of an `AirragPromptTemplate`. The formats of replies are the paper's. What
+models write beside a query, or in its place, is passed over: headings, announcements, statements.
 
 A model with a chat format gets a system turn, a pair of turns for each example, and a user turn. Another
 gets the same as plain text with a cue at its end. Hits are given best first, as retrievers do, and shown
@@ -15,7 +15,7 @@ from itertools import chain
 
 from askance.core.ports import Model
 from askance.core.types import Chat, Demo, Hit, Prompt, Question, Raw, Span, Turn, untrusted
-from askance.methods.airrag.prompt_template import OWN, AirragWording
+from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
 from askance.methods.common.prompts import chat_turns, numbered_passages, question_spans
 from askance.text.answers import normalise_answer
 
@@ -103,7 +103,7 @@ class Prompts:
 
     model: Model
     question: Question
-    words: AirragWording = OWN
+    words: AirragPromptTemplate = OWN
     examples: int = 0
 
     def say(self) -> Prompt:

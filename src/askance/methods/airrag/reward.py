@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
+from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.types import Prompt
 from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.common.labels import label_options, label_shares
 from askance.methods.common.prompts import passage_text
 
@@ -22,7 +22,7 @@ _LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
 
 
 @dataclass(slots=True)
-class Judge:
+class PathJudge:
     """The reward model, for one question; it remembers what it said.
 
     Attributes:
@@ -36,11 +36,11 @@ class Judge:
     num_input: int = 0
     _rewards: dict[object, float] = field(default_factory=dict)
 
-    def reward(self, state: State) -> float:
+    def reward(self, state: PathState) -> float:
         """The reward of a path that was judged; 0 for one that there was no room for."""
         return self._rewards.get(state.key, 0.0)
 
-    async def judge(self, states: Iterable[State], allowance: TokenLedger) -> None:
+    async def judge(self, states: Iterable[PathState], allowance: TokenLedger) -> None:
         """Find the rewards of paths that have ended, within the allowance of their rollout."""
         allowance = self.ledger or allowance
         for state in states:
@@ -50,18 +50,18 @@ class Judge:
             # Two rollouts may come to paths that differ in punctuation alone; which is first must not matter.
             self._rewards[state.key] = max(reward, self.reward(state))
 
-    def count(self, state: State, num_more: int) -> int:
+    def count(self, state: PathState, num_more: int) -> int:
         """Tokens that judging a path takes which gets `num_more` tokens longer."""
         model, prompt = self.prompts.model, self.prompt(state)
         options = label_options(prompt, _OPTIONS)
         return model.count(prompt) + sum(len(model.tokenize(option)) for option in options) + num_more
 
-    def prompt(self, state: State, *, with_passages: bool = True) -> Prompt:
+    def prompt(self, state: PathState, *, with_passages: bool = True) -> Prompt:
         """A path's steps, each retrieval with its best passage."""
         return self.prompts.judge(tuple(self._steps(state, with_passages)))
 
-    async def _judged(self, state: State, allowance: TokenLedger) -> float:
-        model = ChargedModel(self.prompts.model, allowance)
+    async def _judged(self, state: PathState, allowance: TokenLedger) -> float:
+        model = BudgetedModel(self.prompts.model, allowance)
         for with_passages in (True, False):
             prompt = self.prompt(state, with_passages=with_passages)
             with suppress(NoRoom):
@@ -69,7 +69,7 @@ class Judge:
                 return likely
         return 0.0
 
-    def _steps(self, state: State, with_passages: bool) -> Iterator[tuple[str, str]]:
+    def _steps(self, state: PathState, with_passages: bool) -> Iterator[tuple[str, str]]:
         model = self.prompts.model
         pairs, retrievals = iter(state.history), iter(state.found)
         for step in state.steps:

@@ -17,7 +17,7 @@ SAME_QUERY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ActionStep:
     """An action and what it gave: queries, or an answer."""
 
     action: str
@@ -25,7 +25,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PathState:
     """A path so far.
 
     Attributes:
@@ -38,7 +38,7 @@ class State:
         refused: the passages did not hold the last sub-query's answer.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ActionStep, ...] = ()
     pending: tuple[str, ...] = ()
     history: tuple[Demo, ...] = ()
     found: tuple[tuple[Hit, ...], ...] = ()
@@ -71,14 +71,14 @@ class State:
         """Paths with equal keys are the same: actions, and what they gave in a form that can be compared."""
         return tuple((step.action, tuple(map(normalise_answer, step.said))) for step in self.steps)
 
-    def _then(self, action: str, said: tuple[str, ...]) -> "State":
-        return replace(self, steps=(*self.steps, Step(action, said)))
+    def _then(self, action: str, said: tuple[str, ...]) -> "PathState":
+        return replace(self, steps=(*self.steps, ActionStep(action, said)))
 
-    def planned(self, queries: tuple[str, ...], question: str) -> "State":
+    def planned(self, queries: tuple[str, ...], question: str) -> "PathState":
         """After SAY: its queries are the queue, or the question itself where it gave none."""
         return replace(self._then(SAY, queries), pending=_each_asked_once(queries) or (question,))
 
-    def answered(self, query: str, answer: str, hits: tuple[Hit, ...], *, refused: bool) -> "State":
+    def answered(self, query: str, answer: str, hits: tuple[Hit, ...], *, refused: bool) -> "PathState":
         """After RA: the head of the queue is answered."""
         return replace(
             self._then(RA, (answer,)),
@@ -88,7 +88,7 @@ class State:
             refused=refused,
         )
 
-    def transformed(self, queries: tuple[str, ...]) -> "State":
+    def transformed(self, queries: tuple[str, ...]) -> "PathState":
         """After QT: its queries take the place of the head of the queue; without any, all stays as it is.
 
         A query that was asked before, or that shares nine words in ten with one, is left out: a model that
@@ -102,7 +102,7 @@ class State:
             num_repeats=self.num_repeats + (bool(queries) and not fresh),
         )
 
-    def concluded(self, action: str, answer: str, *, is_cut: bool = False) -> "State":
+    def concluded(self, action: str, answer: str, *, is_cut: bool = False) -> "PathState":
         """After an action that ends the path."""
         return replace(self._then(action, (answer,)), answer=answer, is_cut=self.is_cut or is_cut)
 

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from askance.core.ports import Model, Run
-from askance.core.token_ledger import ChargedModel, TokenLedger
+from askance.core.token_ledger import BudgetedModel, TokenLedger
 from askance.core.types import Question
 from askance.methods.airrag import choosing
 from askance.methods.airrag.action_runner import Acting, Memory
 from askance.methods.airrag.choosing import Chosen, Ending
-from askance.methods.airrag.mcts import Node, Outcome, Tree
+from askance.methods.airrag.mcts import Node, RolloutOutcome, Tree
 from askance.methods.airrag.parameters import AirragParameters
 from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.reward import Judge
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, State
+from askance.methods.airrag.reward import PathJudge
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 
 _SHORT_PATH = 6
 """What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
@@ -28,7 +28,7 @@ class Searching:
     question: Question
     run: Run
     account: TokenLedger = field(init=False)
-    judge: Judge | None = None
+    judge: PathJudge | None = None
     num_verifying: int = 0
     _beside: Acting | None = None
     _rollouts: dict[int, Acting] = field(default_factory=dict)
@@ -40,15 +40,15 @@ class Searching:
         if airrag.is_judged:
             is_free = airrag.reward == "consistency" and not airrag.count_verifier
             prompts = self._prompts(models.get("reward", self.run.model))
-            self.judge = Judge(prompts, TokenLedger() if is_free else None)
+            self.judge = PathJudge(prompts, TokenLedger() if is_free else None)
 
-    async def tree(self) -> Tree[State]:
+    async def tree(self) -> Tree[PathState]:
         """The search, and beside it a direct answer."""
         airrag, kept = self.airrag, self._for_verifier()
         self.account.set_aside += kept
         if airrag.draws_beside:
             self._beside = self._acting(self.account.part(self._for_direct_answer()))
-        start = State(pending=(self.question.text,)) if airrag.actions.is_lite else State()
+        start = PathState(pending=(self.question.text,)) if airrag.actions.is_lite else PathState()
         beside = (DA,) if airrag.draws_beside else ()
         tree = Tree(start, self, airrag, f"{self.run.seed} {self.question.id}", beside)
         await tree.grow()
@@ -57,13 +57,13 @@ class Searching:
         self.account.set_aside -= kept
         return tree
 
-    def is_terminal(self, state: State) -> bool:
+    def is_terminal(self, state: PathState) -> bool:
         return state.answer is not None
 
-    def actions(self, state: State, dead: frozenset[str]) -> tuple[str, ...]:
+    def actions(self, state: PathState, dead: frozenset[str]) -> tuple[str, ...]:
         return self.airrag.actions_after(state, dead)
 
-    def endings(self, tree: Tree[State]) -> list[Ending]:
+    def endings(self, tree: Tree[PathState]) -> list[Ending]:
         """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
         found: dict[object, Ending] = {}
         for node in tree.root.below():
@@ -74,12 +74,12 @@ class Searching:
                 found.setdefault(state.key, ending)
         return list(found.values())
 
-    async def last_resort(self, tree: Tree[State]) -> list[Ending]:
+    async def last_resort(self, tree: Tree[PathState]) -> list[Ending]:
         """A direct answer, where no path has ended: with all that is left, if it was not in vain before."""
         if self.account.most is None and DA in tree.root.dead:
             return []
         acting = self._acting(self.account.share(1), is_judged=False)
-        outcomes = await acting.draw(State(), tree.root.name, DA)
+        outcomes = await acting.draw(PathState(), tree.root.name, DA)
         acting.allowance.close()
         return [Ending(each.state, each.votes) for each in outcomes or ()]
 
@@ -87,12 +87,12 @@ class Searching:
         """The verifier's choice, for which it may read what was kept for it."""
         airrag = self.airrag
         allowance = self.account.share(1) if airrag.count_verifier else TokenLedger()
-        prompts = self._prompts(ChargedModel(self.run.model, allowance))
+        prompts = self._prompts(BudgetedModel(self.run.model, allowance))
         chosen = await choosing.choose(airrag.verifier, endings, prompts, airrag.summary_tokens, self.run)
         self.num_verifying = allowance.num_spent
         return chosen
 
-    def show_spending(self, tree: Tree[State]) -> None:
+    def show_spending(self, tree: Tree[PathState]) -> None:
         """Tell what the search cost."""
         rollouts, failed = float(tree.num_rollouts), float(tree.num_failed)
         numbers = {**self.account.numbers, "rollouts": rollouts, "failed rollouts": failed}
@@ -106,18 +106,20 @@ class Searching:
         return Prompts(model, self.question, self.airrag.prompts, self.airrag.num_examples)
 
     def _acting(self, allowance: TokenLedger, *, is_judged: bool = True) -> Acting:
-        prompts = self._prompts(ChargedModel(self.run.model, allowance))
+        prompts = self._prompts(BudgetedModel(self.run.model, allowance))
         judge = self.judge if is_judged else None
         return Acting(self.airrag, prompts, self.run, allowance, judge, dict(self._memory))
 
-    async def draw(self, node: Node[State], action: str, rollout: int) -> list[Outcome[State]] | None:
+    async def draw(
+        self, node: Node[PathState], action: str, rollout: int
+    ) -> list[RolloutOutcome[PathState]] | None:
         if self._beside is None or action != DA or node.parent is not None:
             return await self._rollouts[rollout].draw(node.state, node.name, action)
         outcomes = await self._beside.draw(node.state, node.name, action)
         self._beside.allowance.close()
         return outcomes
 
-    def choose(self, node: Node[State], untried: Sequence[str], rollout: int) -> str:
+    def choose(self, node: Node[PathState], untried: Sequence[str], rollout: int) -> str:
         """The first rollout goes in the order of the paper's appendix, all others by chance."""
         if rollout:
             seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
@@ -125,7 +127,7 @@ class Searching:
         wanted = self._next(node.state)
         return wanted if wanted in untried else untried[0]
 
-    def _next(self, state: State) -> str:
+    def _next(self, state: PathState) -> str:
         is_lite = self.airrag.actions.is_lite
         if not state.last:
             return RA if is_lite else SAY
@@ -155,7 +157,7 @@ class Searching:
         self._rollouts[rollout] = self._acting(allowance)
         return True
 
-    def is_settled(self, tree: Tree[State]) -> bool:
+    def is_settled(self, tree: Tree[PathState]) -> bool:
         """Whether the rollouts that are left are not wanted any more."""
         airrag, endings = self.airrag, choosing.valid(self.endings(tree))
         num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
@@ -186,12 +188,12 @@ class Searching:
 
     def _for_direct_answer(self) -> int:
         acting = self._acting(TokenLedger(0))
-        return self.run.model.count(acting.prompts.da()) + acting.for_judging(State())
+        return self.run.model.count(acting.prompts.da()) + acting.for_judging(PathState())
 
-    def _judged(self, state: State) -> float:
+    def _judged(self, state: PathState) -> float:
         return 0.0 if self.judge is None else self.judge.reward(state)
 
-    def rewards(self, terminals: Sequence[Node[State]]) -> list[float]:
+    def rewards(self, terminals: Sequence[Node[PathState]]) -> list[float]:
         """What the paths that ended are worth, now that these are known; nothing where one is no answer.
 
         The N of equation 2 counts answers: refusals take nothing from what these have in common.
@@ -201,7 +203,7 @@ class Searching:
         rewards = {id(node): self._reward(node, score) for node, score in zip(told, scores, strict=True)}
         return [rewards.get(id(node), 0.0) for node in terminals]
 
-    def _reward(self, node: Node[State], score: float) -> float:
+    def _reward(self, node: Node[PathState], score: float) -> float:
         siblings = node.parent.children if node.parent else [node]
         drawn = sum(each.votes for each in siblings if each.action == node.action)
         consistency: float = score * (node.votes / drawn) ** self.airrag.vote_power

@@ -16,12 +16,12 @@ from askance.core.types import (
     Question,
     Sampling,
     Signal,
-    Until,
+    StopCondition,
     Want,
 )
 from askance.methods.common.finishing import as_answer, decide_to_elicit, plain_of, settled
-from askance.methods.common.prompts import OWN, STOPS, Layout, Wording, answer_prompt, layout_needs
-from askance.methods.common.token_limit import Bounded
+from askance.methods.common.prompts import OWN, STOPS, Layout, PromptTemplate, answer_prompt, layout_needs
+from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import Plain
 
@@ -30,7 +30,7 @@ _SHORTEST_ANSWER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WritesAnswer(Bounded):
+class WritesAnswer(TokenLimited):
     """The parameters of every method that writes its answer behind the prompt of `answer_prompt`."""
 
     max_tokens: int = parameter(128, "most new tokens of the answer", at_least=1)
@@ -39,7 +39,7 @@ class WritesAnswer(Bounded):
     layout: Layout = parameter(
         "auto", "raw text or the model's chat format; auto is raw where the model takes it"
     )
-    wording: Wording = parameter(OWN, "examples and fixed lines of the prompt")
+    wording: PromptTemplate = parameter(OWN, "examples and fixed lines of the prompt")
 
     goes_on: ClassVar[bool] = True
     """Whether a model must go on from a text of its own."""
@@ -50,14 +50,14 @@ class WritesAnswer(Bounded):
     def needs(self) -> Needs:
         return Needs(self.reads, one_of=layout_needs(self.layout, goes_on=self.goes_on), retriever=True)
 
-    def begin(self, question: Question, run: Run) -> "Writing":
+    def begin(self, question: Question, run: Run) -> "GenerationState":
         """An answer that is still empty."""
         elicit_tokens = self.elicit_tokens if self.elicit else 0
-        return Writing(question, run, elicit_tokens, self.layout, self.wording, self.max_tokens)
+        return GenerationState(question, run, elicit_tokens, self.layout, self.wording, self.max_tokens)
 
 
 @dataclass(slots=True)
-class Writing:
+class GenerationState:
     """The answer to one question on its way.
 
     Attributes:
@@ -71,7 +71,7 @@ class Writing:
     run: Run
     elicit_tokens: int
     layout: Layout
-    wording: Wording
+    wording: PromptTemplate
     max_tokens: int = 0
     text: str = ""
     num_tokens: int = 0
@@ -126,7 +126,7 @@ class Writing:
         max_tokens: int,
         key: Key,
         want: Want = Want(),
-        until: Until | None = None,
+        until: StopCondition | None = None,
         watch: Callable[[str], None] | None = None,
     ) -> Generation:
         """What the model writes next; it is a draft until it is kept, unless another `watch` is given."""
@@ -193,9 +193,9 @@ class Writing:
     async def elicit(self) -> str:
         """Make the finished text state its answer; what was added, or nothing.
 
-        The sentence that would state it is begun (`Wording.elicitation`), and the model ends it, greedily, in
-        at most `elicit_tokens` tokens; 0 asks for none. The DRAGIN authors (Su et al. 2024) do so before they
-        score an answer. Deviations from their code:
+        The sentence that would state it is begun (`PromptTemplate.elicitation`), and the model ends it,
+        greedily, in at most `elicit_tokens` tokens; 0 asks for none. The DRAGIN authors (Su et al. 2024) do
+        so before they score an answer. Deviations from their code:
         - the prompt is the one that the text was written with, its last passages included;
         - what was begun has no space behind it, after which small models tend to write a digit;
         - it ends with the sentence, and where an invented question would begin;

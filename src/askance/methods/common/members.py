@@ -8,7 +8,7 @@ from typing import Any, cast
 from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import changed_parameters, name_of
 from askance.core.ports import ChecksModels, Method, Model, Needs, Run
-from askance.core.token_ledger import ChargedModel, TokenLedger
+from askance.core.token_ledger import BudgetedModel, TokenLedger
 from askance.core.types import Answer, Question, Role
 from askance.methods.common.token_limit import answer_within
 
@@ -133,7 +133,7 @@ async def answer_of(name: str, method: Method, question: Question, run: Run, led
     Raises:
         BudgetTooSmall, NoRoom: there is no room for an answer.
     """
-    models = {role: ChargedModel(model, ledger, scope=(name,)) for role, model in run.models.items()}
+    models = {role: BudgetedModel(model, ledger, scope=(name,)) for role, model in run.models.items()}
     own: Any = method
     if ledger.left is not None and hasattr(method, "l_max"):
         l_max = ledger.left if own.l_max is None else min(own.l_max, ledger.left)

@@ -1,8 +1,8 @@
 """The prompt that DRAGIN, FLARE and their baselines share: examples, passages, question, answer so far.
 
 Two layouts of the same parts. `raw` is the papers' own: plain text that the model goes on from. `chat` puts
-the parts into the model's chat format, for models that offer nothing else. Their words are a `Wording`, which
-any method takes another of.
+the parts into the model's chat format, for models that offer nothing else. Their words are a
+`PromptTemplate`, which any method takes another of.
 """
 
 import tomllib
@@ -32,7 +32,7 @@ DEMOS = tuple(Demo(**each) for each in EXAMPLES["demos"])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Wording:
+class PromptTemplate:
     """The words of a prompt. Its repr, which traces and cache keys show, changes with the content.
 
     Attributes:
@@ -71,8 +71,8 @@ def content_name(words: Any) -> str:
     return f"{words.name}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
 
-OWN = Wording(name="own")
-PLAIN = Wording(demos=(), instruction="Answer from these passages.", name="plain")
+OWN = PromptTemplate(name="own")
+PLAIN = PromptTemplate(demos=(), instruction="Answer from these passages.", name="plain")
 """Without examples, for models that know the form of an answer."""
 
 
@@ -98,7 +98,7 @@ def answer_prompt(
     hits: Sequence[Hit] = (),
     text: str = "",
     layout: Layout = "auto",
-    wording: Wording = OWN,
+    wording: PromptTemplate = OWN,
 ) -> Prompt:
     """The prompt that makes `model` go on with the answer to `question` after `text`.
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from askance.core.errors import BudgetTooSmall
 from askance.core.parameters import Parameters, name_of, parameter
 from askance.core.ports import Method, Retriever, Run, WrappedRetriever
-from askance.core.token_ledger import ChargedModel, NoRoom, TokenLedger
+from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Hit, Question
 from askance.methods.common.finishing import PlainTrace, as_answer, num_written, settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounded(Parameters):
+class TokenLimited(Parameters):
     """Base of methods that leave it to `answer_within` to keep L_max.
 
     Those that share it out between several attempts (`airrag`, `blender`) keep it themselves.
@@ -37,7 +37,7 @@ async def answer_within(method: Method, question: Question, run: Run) -> Answer:
     """
     if not getattr(method, "keeps_markers", False):
         run = replace(run, trace=PlainTrace(run.trace, question))
-    if isinstance(method, Bounded) and method.l_max is not None:
+    if isinstance(method, TokenLimited) and method.l_max is not None:
         answer = await _within(method, method.l_max, question, run)
     else:
         answer = await method.answer(question, run)
@@ -47,7 +47,7 @@ async def answer_within(method: Method, question: Question, run: Run) -> Answer:
 
 async def _within(method: Method, l_max: int, question: Question, run: Run) -> Answer:
     ledger, retriever = TokenLedger(l_max), NotedRetriever(run.retriever, run.trace)
-    models = {role: ChargedModel(model, ledger) for role, model in run.models.items()}
+    models = {role: BudgetedModel(model, ledger) for role, model in run.models.items()}
     try:
         answer = await method.answer(question, replace(run, models=models, retriever=retriever))
     except NoRoom as why:

@@ -67,7 +67,7 @@ def over_heads(row: Row, how: Heads) -> Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
+class AttentionMap:
     """The last layer's attention over a text that ends in the sentence under judgement.
 
     Attributes:
@@ -85,7 +85,7 @@ class Look:
     offsets: tuple[Offsets, ...]
     rows: tuple[Row | None, ...]
 
-    def with_answer(self, said: str) -> "Look":
+    def with_answer(self, said: str) -> "AttentionMap":
         """The same with another text of the answer, the sentence included, of the same length."""
         start = self.asked[1][0]
         return replace(self, text=self.text[:start] + said + self.text[start + len(said) :])
@@ -165,14 +165,14 @@ class Look:
         return first, max(first, bisect_left(self.offsets, end, key=begins))
 
 
-async def look_back(written: Generation, question: str, so_far: str, run: Run) -> Look:
+async def look_back(written: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
     """The attention of the model in the role attend, if there is one, or else of the one that wrote."""
     if "attend" in run.models:
         return await proxy_look(written, question, so_far, run.models["attend"])
     return own_look(written, question, so_far, run.model)
 
 
-def own_look(written: Generation, question: str, so_far: str, model: Model) -> Look:
+def own_look(written: Generation, question: str, so_far: str, model: Model) -> AttentionMap:
     """The answering model's own attention while it wrote."""
     prompt = [" " if text is None else text for text in token_texts(written.prompt_ids, model)]
     tokens = (*written.tokens, *written.dropped)
@@ -181,7 +181,7 @@ def own_look(written: Generation, question: str, so_far: str, model: Model) -> L
     rows = (*[None] * len(prompt), *(token.attention for token in tokens))
     asked, answer = " ".join(question.split()), sentence - len(so_far)
     place = place_of(asked, text, answer)
-    return Look(text, (place, (answer, sentence)), sentence, token_offsets(texts, text), rows)
+    return AttentionMap(text, (place, (answer, sentence)), sentence, token_offsets(texts, text), rows)
 
 
 def place_of(asked: str, text: str, end: int) -> Offsets:
@@ -198,7 +198,7 @@ def place_of(asked: str, text: str, end: int) -> Offsets:
     return found[-1].span() if found else (0, end)
 
 
-async def proxy_look(written: Generation, question: str, so_far: str, proxy: Model) -> Look:
+async def proxy_look(written: Generation, question: str, so_far: str, proxy: Model) -> AttentionMap:
     """The attention of another model, which reads question, answer so far and sentence in one pass."""
     asked = " ".join(question.split())
     label = "Question: "
@@ -207,7 +207,7 @@ async def proxy_look(written: Generation, question: str, so_far: str, proxy: Mod
     attention = await proxy.attend(text, bos=True)
     rows = tuple(attention.weights[:, at, : at + 1] for at in range(attention.weights.shape[1]))
     regions = ((len(label), len(label) + len(asked)), (len(before) - len(so_far), len(before)))
-    return Look(text, regions, len(before), token_offsets(attention.texts, text), rows)
+    return AttentionMap(text, regions, len(before), token_offsets(attention.texts, text), rows)
 
 
 def weightiest(words: Sequence[tuple[str, float]], most: int) -> str:

@@ -15,18 +15,18 @@ import numpy as np
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
-from askance.core.types import Answer, Generation, Question, Signal, Token, Until, Want
+from askance.core.types import Answer, Generation, Question, Signal, StopCondition, Token, Want
 from askance.methods.common.finishing import plain_of
-from askance.methods.common.generation_state import WritesAnswer, Writing
+from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
 from askance.methods.common.searching import QueryMode, TriggerMode, last_tokens, query_in_words
-from askance.methods.dragin.attention_map import Heads, Look, look_back, weightiest
+from askance.methods.dragin.attention_map import AttentionMap, Heads, look_back, weightiest
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
 from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ScoredSentence:
     """A sentence, or some tokens, with a number for each word, and where a search is due.
 
     Attributes:
@@ -102,25 +102,27 @@ class DraginParameters(WritesAnswer):
         attention = None if "attend" in run.models else self.attention
         return Want(self.trigger == "token_probability", entropy=entropy, attention=attention)
 
-    async def next_sentence(self, writing: Writing, want: Want, step: int) -> Generation:
+    async def next_sentence(self, writing: GenerationState, want: Want, step: int) -> Generation:
         """The next sentence, or the next `every_tokens` tokens.
 
         With attention it goes one token further: a token's row exists once it has been fed.
         """
-        until: Until = SentenceFollowed() if want.attention else SentenceEnd()
+        until: StopCondition = SentenceFollowed() if want.attention else SentenceEnd()
         num_tokens = writing.room
         if self.trigger == "every_tokens":
             num_tokens, until = min(num_tokens, self.every_tokens), AnswerEnd(writing.text)
         return await writing.write(num_tokens, ("sentence", step), want, until)
 
-    async def look(self, writing: Writing, written: Generation) -> Look | None:
+    async def look(self, writing: GenerationState, written: Generation) -> AttentionMap | None:
         """What a sentence looks back at, markers left out; None where nothing reads that."""
         if self.attention is None or not written.tokens:
             return None
         look = await look_back(written, writing.question.text, writing.text, writing.run)
         return look.with_answer(writing.plain(written.text).blanked)
 
-    def decide(self, writing: Writing, judged: Judged, obstacle: str, attended: Callable[[], str]) -> Decided:
+    def decide(
+        self, writing: GenerationState, judged: ScoredSentence, obstacle: str, attended: Callable[[], str]
+    ) -> Decided:
         """Record whether there is a search, and why.
 
         Args:
@@ -143,7 +145,7 @@ class DraginParameters(WritesAnswer):
         read = {"signal": self.signal, "threshold": threshold, "words": judged.words}
         return writing.run.trace.decide("retrieve", outcome, why, query=query, **read)
 
-    def _query_in_words(self, writing: Writing, judged: Judged) -> str:
+    def _query_in_words(self, writing: GenerationState, judged: ScoredSentence) -> str:
         """The query of every mode but real_words."""
         asked, trace = writing.question, writing.run.trace
         parts = (plain_of(each, asked, trace).text.strip() for each in (writing.text, judged.kept.strip()))
@@ -157,10 +159,10 @@ class DraginParameters(WritesAnswer):
         judged = zip(words, values, strict=True)
         return tuple(WordSignal(word.text, value, value > self.theta) for word, value in judged)
 
-    def due(self, written: Generation, words: Sequence[TokenWord], *, is_over: bool) -> Judged:
+    def due(self, written: Generation, words: Sequence[TokenWord], *, is_over: bool) -> ScoredSentence:
         """A search is due behind the text, whatever it says, unless the answer is over."""
         at, judged = None if is_over else len(written.text), self.signals(words, [0.0] * len(words))
-        return Judged(judged, at, written.text, len(written.tokens))
+        return ScoredSentence(judged, at, written.text, len(written.tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,7 @@ class Dragin(DraginParameters):
             begun, is_searched = "", False
         return await writing.finish()
 
-    def _judged(self, written: Generation, look: Look | None, *, is_over: bool) -> Judged:
+    def _judged(self, written: Generation, look: AttentionMap | None, *, is_over: bool) -> ScoredSentence:
         """Hold every word with content against the threshold; the first above it is in doubt.
 
         Args:
@@ -251,9 +253,9 @@ class Dragin(DraginParameters):
         at = next((word.start for word, each in zip(words, judged, strict=True) if each.is_hit), None)
         # Never cut behind white space, after which models write oddly.
         kept = written.text if at is None else written.text[:at].rstrip()
-        return Judged(judged, at, kept, sum(token.end <= len(kept) for token in tokens))
+        return ScoredSentence(judged, at, kept, sum(token.end <= len(kept) for token in tokens))
 
-    def _attended(self, judged: Judged, look: Look | None) -> str:
+    def _attended(self, judged: ScoredSentence, look: AttentionMap | None) -> str:
         """The words with content that the prediction of what is in doubt attended to most."""
         if look is None or judged.at is None:
             return ""

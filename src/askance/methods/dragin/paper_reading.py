@@ -8,8 +8,8 @@ from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Generation, Question, Signal
 from askance.methods.common.prompts import layout_needs
-from askance.methods.dragin.attention_map import Heads, Look
-from askance.methods.dragin.method import DraginParameters, Judged, improbability
+from askance.methods.dragin.attention_map import AttentionMap, Heads
+from askance.methods.dragin.method import DraginParameters, ScoredSentence, improbability
 from askance.text.linguistics import FUNCTION_WORDS, token_words
 
 
@@ -69,7 +69,9 @@ class DraginPaper(DraginParameters):
                 writing.take(written)
         return await writing.finish()
 
-    def _judged(self, written: Generation, look: Look | None, *, is_over: bool, may_start: bool) -> Judged:
+    def _judged(
+        self, written: Generation, look: AttentionMap | None, *, is_over: bool, may_start: bool
+    ) -> ScoredSentence:
         """Hold every token but those of function words against the threshold; the first above it is in doubt.
 
         Args:
@@ -93,11 +95,11 @@ class DraginPaper(DraginParameters):
         doubtful = next(above, None)
         judged = self.signals(words, (max(values[word.first : word.last]) for word in words))
         if doubtful is None:
-            return Judged(judged, None, written.text, len(tokens))
+            return ScoredSentence(judged, None, written.text, len(tokens))
         start = tokens[doubtful].start
-        return Judged(judged, start, written.text[:start], doubtful)
+        return ScoredSentence(judged, start, written.text[:start], doubtful)
 
-    def _attended(self, judged: Judged, look: Look | None, first: int) -> str:
+    def _attended(self, judged: ScoredSentence, look: AttentionMap | None, first: int) -> str:
         """By the row of the doubtful token, or of the last one before it that has been fed."""
         if look is None:
             return ""

@@ -10,7 +10,7 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import Answer, Question, Role, Signal, Span
 from askance.methods.common.finishing import checked
-from askance.methods.common.generation_state import Writing
+from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import tasks
 from askance.methods.selfrag.judging import Scorer, judged_by_tokens, judged_in_words
@@ -19,7 +19,7 @@ from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.segments import cited
 from askance.methods.selfrag.short import ShortForm
-from askance.methods.selfrag.tokens import Vocabulary, has_reflection_tokens
+from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
 from askance.methods.selfrag.writing import PromptedWriter, Writer
 from askance.text.answers import short_answer
 
@@ -52,7 +52,7 @@ class Selfrag(OwnParameters):
     def check_models(self, models: Mapping[Role, Model]) -> None:
         model, judge = models["answer"], models.get("critic", models["answer"])
         if self.scorer == "native":
-            Vocabulary.of(judge)
+            ReflectionVocabulary.of(judge)
         if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
             raise MissingAbility(
                 f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
@@ -86,7 +86,7 @@ class Selfrag(OwnParameters):
             return Answer(text, option or short, citations)
         shown = () if path.in_use is None else (path.in_use,)
         elicit_tokens = self.elicit_tokens if self.elicit and not option else 0
-        writing = Writing(question, run, elicit_tokens, self.layout, self.wording, hits=shown)
+        writing = GenerationState(question, run, elicit_tokens, self.layout, self.wording, hits=shown)
         writing.text = path.written.rstrip()
         text += await writing.elicit()
         return Answer(text, option or _short(text, question), citations)

@@ -27,7 +27,7 @@ from askance.methods.selfrag.tokens import (
     RELEVANT,
     WANT,
     Distribution,
-    Vocabulary,
+    ReflectionVocabulary,
     distribution,
     first_distribution,
     sequence_score,
@@ -51,10 +51,10 @@ class NativeWriter(Writer):
     """
 
     head: tuple[Span, ...]
-    _vocabulary: Vocabulary = field(init=False)
+    _vocabulary: ReflectionVocabulary = field(init=False)
 
     def __post_init__(self) -> None:
-        self._vocabulary = Vocabulary.of(self.run.model)
+        self._vocabulary = ReflectionVocabulary.of(self.run.model)
 
     async def begin(self) -> Path:
         """What is written before the first retrieve token is kept, where one follows within `scan_tokens`.

@@ -8,8 +8,8 @@ from typing import Literal
 
 from askance.core.concurrency import Together, gather_or_cancel, in_turn
 from askance.core.parameters import parameter
-from askance.methods.common.prompts import OWN, Layout, Wording
-from askance.methods.common.token_limit import Bounded
+from askance.methods.common.prompts import OWN, Layout, PromptTemplate
+from askance.methods.common.token_limit import TokenLimited
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.segments import Action, Citing, Path, Segment
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions, Separator, Task
@@ -17,7 +17,7 @@ from askance.methods.selfrag.tokens import Distribution, Group
 
 
 @dataclass(frozen=True, slots=True)
-class SelfragParameters(Bounded):
+class SelfragParameters(TokenLimited):
     """The parameters that every reading of Self-RAG has."""
 
     form: Literal["short", "long"] = parameter("short", "one answer a passage, or a beam of segments")
@@ -85,7 +85,7 @@ class OwnParameters(SelfragParameters):
     layout: Layout = parameter(
         "auto", "raw text or the model's chat format, without native tokens; auto is raw where it is taken"
     )
-    wording: Wording = parameter(OWN, "examples and fixed lines of the prompt, without native tokens")
+    wording: PromptTemplate = parameter(OWN, "examples and fixed lines of the prompt, without native tokens")
 
     @property
     def support_weight(self) -> float:

@@ -122,13 +122,13 @@ WANT = Want(logprob=True, token_probs=JUDGED)
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class ReflectionVocabulary:
     """The ids that the reflection tokens have in one model: found by their strings, never assumed."""
 
     ids: Mapping[str, int]
 
     @classmethod
-    def of(cls, model: Model) -> "Vocabulary":
+    def of(cls, model: Model) -> "ReflectionVocabulary":
         """Raises MissingAbility, naming what is missing, unless each string is exactly one token of `model`,
         which goes on from a text and tells the probabilities of tokens.
         """
@@ -195,7 +195,7 @@ def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
 def has_reflection_tokens(model: Model) -> bool:
     """Whether `model` can judge by itself."""
     try:
-        Vocabulary.of(model)
+        ReflectionVocabulary.of(model)
     except MissingAbility:
         return False
     return True

@@ -8,7 +8,17 @@ from typing import Any
 
 from askance.core.ports import Run
 from askance.core.token_ledger import NoRoom
-from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Until, Want
+from askance.core.types import (
+    GenerateRequest,
+    Hit,
+    Key,
+    Passage,
+    Prompt,
+    Question,
+    Sampling,
+    StopCondition,
+    Want,
+)
 from askance.methods.common.prompts import STOPS, answer_prompt
 from askance.methods.selfrag.judging import Scorer, fitting
 from askance.methods.selfrag.parameters import OwnParameters
@@ -139,7 +149,7 @@ class PromptedWriter(Writer):
     async def _written(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
-        until: Until = AnswerEnd(path.written) if whole else SentenceEnd()
+        until: StopCondition = AnswerEnd(path.written) if whole else SentenceEnd()
         (written,) = await self.run.model.generate(
             GenerateRequest(
                 self._prompt(path.written, passage, self.parameters.max_tokens),

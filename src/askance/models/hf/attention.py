@@ -22,7 +22,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask
 
 from askance.core.errors import ModelSpecError
-from askance.inference.backend import Feed
+from askance.inference.backend import StepInput
 
 ATTENTION_NAME = "askance"
 States = tuple[Tensor, Tensor, Tensor]
@@ -111,7 +111,7 @@ class Places:
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class TorchSlot:
     """A text that is being computed.
 
     Attributes:
@@ -136,7 +136,9 @@ class Group:
         weights: shape [feeds, heads, tokens of a feed, keys], if a feed wants them, after the pass.
     """
 
-    def __init__(self, feeds: Sequence[Feed[Slot]], first: int, pool: Pool, device: torch.device) -> None:
+    def __init__(
+        self, feeds: Sequence[StepInput[TorchSlot]], first: int, pool: Pool, device: torch.device
+    ) -> None:
         self._feeds, self._pool, self._width = feeds, pool, len(feeds[0].ids)
         self._tokens = slice(first, first + len(feeds) * self._width)
         self.weights: Tensor | None = None

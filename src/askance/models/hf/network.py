@@ -14,10 +14,10 @@ from torch import Tensor
 
 from askance.core.errors import ModelSpecError
 from askance.core.types import Sampling
-from askance.inference.backend import Fed, Feed
+from askance.inference.backend import StepInput, StepOutput
 from askance.inference.decoding import LEAST_LOGPROB
 from askance.inference.prefix_cache import PrefixCache
-from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Places, Pool, Slot, passing
+from askance.models.hf.attention import ATTENTION_NAME, Group, Pass, Places, Pool, TorchSlot, passing
 
 _TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
 """How far logits of a pass may be from the module's own, as a share of the greatest: more than rounding."""
@@ -64,7 +64,7 @@ class Network:
     def num_known(self, ids: Sequence[int]) -> int:
         return self._cache.find(ids)[1] if self.can_share else 0
 
-    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> Slot:
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> TorchSlot:
         slot = None
         with suppress(RuntimeError, MemoryError):
             slot = self._opened(num_tokens, ids)
@@ -74,24 +74,24 @@ class Network:
         self.num_reserved += num_tokens
         return slot
 
-    def _opened(self, num_tokens: int, ids: Sequence[int]) -> Slot:
+    def _opened(self, num_tokens: int, ids: Sequence[int]) -> TorchSlot:
         if not self.can_share:
-            return Slot(num_tokens)
+            return TorchSlot(num_tokens)
         block, num_held = self._cache.find(ids)
         self._limit(self.num_reserved + num_tokens)
         places = self._pool.take(num_tokens)
         if block is not None:
             places = places.behind([(block, num_held)])
-        return Slot(num_tokens, num_held, places)
+        return TorchSlot(num_tokens, num_held, places)
 
     def _limit(self, num_reserved: int) -> None:
         self._cache.limit(max(0, self.budget_tokens - num_reserved))
 
-    def keep(self, slot: Slot, ids: Sequence[int]) -> None:
+    def keep(self, slot: TorchSlot, ids: Sequence[int]) -> None:
         if slot.places is not None:
             self._cache.add(tuple(ids), slot.places.part(0, len(ids)))
 
-    def close(self, slot: Slot) -> None:
+    def close(self, slot: TorchSlot) -> None:
         self.num_reserved -= slot.num_tokens
         slot.places = slot.cache = None
         self._limit(self.num_reserved)
@@ -101,7 +101,7 @@ class Network:
         self._pool.give_back()
 
     @torch.inference_mode()
-    def forward(self, feeds: Sequence[Feed[Slot]]) -> list[Fed]:
+    def forward(self, feeds: Sequence[StepInput[TorchSlot]]) -> list[StepOutput]:
         return self._together(feeds) if self.can_share else [self._alone(feed) for feed in feeds]
 
     @torch.inference_mode()
@@ -113,7 +113,7 @@ class Network:
         weights: NDArray[np.float32] = this.weights.cpu().numpy()
         return weights
 
-    def _together(self, feeds: Sequence[Feed[Slot]]) -> list[Fed]:
+    def _together(self, feeds: Sequence[StepInput[TorchSlot]]) -> list[StepOutput]:
         """What each feed gives. Attention takes feeds of one length together."""
         in_row, groups, first = sorted(feeds, key=lambda feed: len(feed.ids)), list[Group](), 0
         for length, alike in groupby(in_row, key=lambda feed: len(feed.ids)):
@@ -137,12 +137,12 @@ class Network:
         rows = iter(rows_of(output.logits[0]))
         weights = chain.from_iterable(group.attention() for group in groups)
         found = {
-            id(feed): Fed([next(rows) for _ in range(feed.num_logits)], attention)
+            id(feed): StepOutput([next(rows) for _ in range(feed.num_logits)], attention)
             for feed, attention in zip(in_row, weights, strict=True)
         }
         return [found[id(feed)] for feed in feeds]
 
-    def _alone(self, feed: Feed[Slot]) -> Fed:
+    def _alone(self, feed: StepInput[TorchSlot]) -> StepOutput:
         options = {"logits_to_keep": max(1, feed.num_logits)} if self._keeps_logits else {}
         with passing(Pass(self.attention_layer if feed.wants_attention else None)) as this:
             output = self.module(
@@ -152,10 +152,10 @@ class Network:
         logits = output.logits[0]
         rows = rows_of(logits[len(logits) - feed.num_logits :])
         if this.weights is None:
-            return Fed(rows)
+            return StepOutput(rows)
         # Tokens that a sliding window has dropped have the weight 0.
         num_dropped = feed.start + len(feed.ids) - this.weights.shape[-1]
-        return Fed(rows, (np.pad(this.weights[:, -1].cpu().numpy(), ((0, 0), (num_dropped, 0))),))
+        return StepOutput(rows, (np.pad(this.weights[:, -1].cpu().numpy(), ((0, 0), (num_dropped, 0))),))
 
     def _row(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor([numbers], dtype=torch.long, device=self.device)
@@ -213,7 +213,7 @@ class Network:
         slots = [self.open(len(text)) for text in texts]
         for starts, stops in pairwise(((0, 0), (6, 5), (9, 6), (10, 7))):
             feeds = [
-                Feed(slot, start, text[start:stop], 1, False)
+                StepInput(slot, start, text[start:stop], 1, False)
                 for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
             ]
             found = self._together(feeds)
@@ -226,8 +226,9 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The logits after one token, shape [vocabulary], before temperature and masks: a `Row` of `decode`.
+class TorchLogits:
+    """The logits after one token, shape [vocabulary], before temperature and masks: a `TorchLogits` of
+    `decode`.
 
     Attributes:
         best: the greatest logit and its id.
@@ -268,7 +269,7 @@ class Row:
         return probabilities
 
 
-def rows_of(logits: Tensor) -> list[Row]:
+def rows_of(logits: Tensor) -> list[TorchLogits]:
     """The rows of `logits`, shape [rows, vocabulary]; what is fetched of them is fetched for all at once."""
     values, ids = logits.max(dim=-1)
     logprobs = torch.log_softmax(logits.float(), dim=-1)
@@ -276,4 +277,4 @@ def rows_of(logits: Tensor) -> list[Row]:
     entropies = -(logprobs.exp() * logprobs.clamp(min=LEAST_LOGPROB)).sum(dim=-1)
     totals = logits.float().logsumexp(dim=-1)
     best = zip(values.tolist(), ids.tolist(), strict=True)
-    return list(map(Row, logits, best, entropies.tolist(), totals.tolist()))
+    return list(map(TorchLogits, logits, best, entropies.tolist(), totals.tolist()))

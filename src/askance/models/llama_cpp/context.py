@@ -29,7 +29,7 @@ Logits = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class State:
+class SavedState:
     """The keys and values of one stream, as llama.cpp saves them.
 
     Attributes:
@@ -101,7 +101,7 @@ class Context:
         """Forget the tokens of a stream from one on."""
         llama.llama_memory_seq_rm(self._memory, stream, start, -1)
 
-    def save(self, stream: int) -> State:
+    def save(self, stream: int) -> SavedState:
         """A copy of the keys and values of a stream, for models with `Weights.can_be_saved`.
 
         Raises:
@@ -112,9 +112,9 @@ class Context:
         written = llama.llama_state_seq_get_data(self._pointer, content.ctypes.data, size, stream)
         if not size or written != size:
             raise RuntimeError(f"keys and values can't be saved: {first_error()}")
-        return State(content, stream, self.num_streams)
+        return SavedState(content, stream, self.num_streams)
 
-    def restore(self, stream: int, state: State) -> None:
+    def restore(self, stream: int, state: SavedState) -> None:
         """Let an empty stream hold what was saved of a stream of this or another context for the same model.
 
         Raises:

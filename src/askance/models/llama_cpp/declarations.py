@@ -66,7 +66,7 @@ class ContextSettings(ctypes.Structure):
     )
 
 
-class Batch(ctypes.Structure):
+class LlamaBatch(ctypes.Structure):
     """`llama_batch`: the tokens of one pass."""
 
     _fields_ = _each(
@@ -149,10 +149,10 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_state_seq_get_size": (c_size_t, (c_void_p, c_int32)),
     "llama_state_seq_get_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
     "llama_state_seq_set_data": (c_size_t, (c_void_p, c_void_p, c_size_t, c_int32)),
-    "llama_batch_get_one": (Batch, (POINTER(c_int32), c_int32)),
-    "llama_batch_init": (Batch, (c_int32, c_int32, c_int32)),
-    "llama_batch_free": (None, (Batch,)),
-    "llama_decode": (c_int32, (c_void_p, Batch)),
+    "llama_batch_get_one": (LlamaBatch, (POINTER(c_int32), c_int32)),
+    "llama_batch_init": (LlamaBatch, (c_int32, c_int32, c_int32)),
+    "llama_batch_free": (None, (LlamaBatch,)),
+    "llama_decode": (c_int32, (c_void_p, LlamaBatch)),
     "llama_get_logits_ith": (POINTER(c_float), (c_void_p, c_int32)),
     # Tensors.
     "ggml_set_abort_callback": (c_void_p, (AbortCallback,)),

@@ -13,8 +13,8 @@ _PART = 16384
 """Sums are computed over so many logits at a time."""
 
 
-class Row:
-    """The logits after one token, shape [vocabulary], float32: a `Row` of `choosing`."""
+class LlamaLogits:
+    """The logits after one token, shape [vocabulary], float32: a `LlamaLogits` of `choosing`."""
 
     def __init__(self, logits: NDArray[np.float32]) -> None:
         self.logits = logits

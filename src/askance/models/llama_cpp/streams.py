@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
-from askance.inference.backend import Fed, Feed
+from askance.inference.backend import StepInput, StepOutput
 from askance.inference.prefix_cache import PrefixCache, num_shared
-from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, State
-from askance.models.llama_cpp.signals import Row
+from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, SavedState
+from askance.models.llama_cpp.signals import LlamaLogits
 from askance.models.llama_cpp.weights import Weights
 
 MOST_RUNNING = 8
@@ -62,7 +62,7 @@ class Stream:
     used_at: int = 0
 
 
-Saved = tuple[TokenIds, State]
+Saved = tuple[TokenIds, SavedState]
 """A prompt with its keys and values."""
 
 
@@ -125,27 +125,29 @@ class Streams:
             if not stream.is_open:
                 self._cut(stream, 0)
 
-    def forward(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
+    def forward(self, feeds: Sequence[StepInput[Stream]]) -> list[StepOutput]:
         if self.can_share:
             feeds = [_of_several(feed) if _is_reading(feed) else feed for feed in feeds]
-        found = dict[int, Fed]()
+        found = dict[int, StepOutput]()
         for group in _groups(feeds):
             for feed, fed in zip(group, self._together(group), strict=True):
                 found[feed.slot.number] = fed
         return [found[feed.slot.number] for feed in feeds]
 
-    def _together(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
+    def _together(self, feeds: Sequence[StepInput[Stream]]) -> list[StepOutput]:
         """One pass over feeds of the same length in neighbouring streams; one long feed takes several."""
         if len(feeds) > 1:
             return self._pass(feeds)
         (feed,) = feeds
-        rows, fed = list[Row](), Fed(())
+        rows, fed = list[LlamaLogits](), StepOutput(())
         for first, stop in pairwise(self._cuts(len(feed.ids))):
             ids, num_behind = feed.ids[first:stop], len(feed.ids) - stop
             num_logits = min(len(ids), max(0, feed.num_logits - num_behind))
-            (fed,) = self._pass([Feed(feed.slot, feed.start + first, ids, num_logits, feed.wants_attention)])
+            (fed,) = self._pass(
+                [StepInput(feed.slot, feed.start + first, ids, num_logits, feed.wants_attention)]
+            )
             rows += fed.logits
-        return [Fed(rows, fed.attention)]
+        return [StepOutput(rows, fed.attention)]
 
     def _cuts(self, num_tokens: int) -> Sequence[int]:
         """Where a feed is divided into passes; none has a single token, unless the feed has only one."""
@@ -155,7 +157,7 @@ class Streams:
             cuts[-2] -= 1
         return cuts
 
-    def _pass(self, feeds: Sequence[Feed[Stream]]) -> list[Fed]:
+    def _pass(self, feeds: Sequence[StepInput[Stream]]) -> list[StepOutput]:
         for feed in feeds:
             self._cut(feed.slot, feed.start)
         streams, starts = [feed.slot.number for feed in feeds], [feed.start for feed in feeds]
@@ -175,7 +177,10 @@ class Streams:
             if _is_reading(feed):
                 feed.slot.num_read = len(feed.slot.ids)
         return [
-            Fed([Row(each) for each in rows], _attention(feed, None if weights is None else weights[number]))
+            StepOutput(
+                [LlamaLogits(each) for each in rows],
+                _attention(feed, None if weights is None else weights[number]),
+            )
             for number, (feed, rows) in enumerate(zip(feeds, logits, strict=True))
         ]
 
@@ -303,7 +308,7 @@ class Streams:
         except (RuntimeError, MemoryError):
             return None
 
-    def _is_restored(self, ids: TokenIds, state: State, target: Stream) -> bool:
+    def _is_restored(self, ids: TokenIds, state: SavedState, target: Stream) -> bool:
         """Let a stream hold what was saved; False, and nothing in it, where that can't be done."""
         self._cut(target, 0)
         try:
@@ -316,9 +321,9 @@ class Streams:
         return True
 
 
-def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[Feed[Stream]]]:
+def _groups(feeds: Sequence[StepInput[Stream]]) -> Iterator[list[StepInput[Stream]]]:
     """Group feeds that are computed in one pass: few tokens each, equally many, in neighbouring streams."""
-    group = list[Feed[Stream]]()
+    group = list[StepInput[Stream]]()
     for feed in sorted(feeds, key=lambda each: (len(each.ids), each.slot.number)):
         if group and not _go_together(group[-1], feed):
             yield group
@@ -327,25 +332,25 @@ def _groups(feeds: Sequence[Feed[Stream]]) -> Iterator[list[Feed[Stream]]]:
     yield group
 
 
-def _go_together(last: Feed[Stream], this: Feed[Stream]) -> bool:
+def _go_together(last: StepInput[Stream], this: StepInput[Stream]) -> bool:
     is_next = this.slot.number == last.slot.number + 1
     return is_next and len(this.ids) == len(last.ids) <= _TOGETHER
 
 
-def _is_reading(feed: Feed[Stream]) -> bool:
+def _is_reading(feed: StepInput[Stream]) -> bool:
     """Whether a feed is a part of a prompt: its last part begins where logits are first wanted, or before."""
     return feed.start <= feed.slot.num_beginning
 
 
-def _of_several(feed: Feed[Stream]) -> Feed[Stream]:
+def _of_several(feed: StepInput[Stream]) -> StepInput[Stream]:
     """Put the token before it in front of a feed that has only one."""
     if len(feed.ids) > 1 or not feed.start:
         return feed
     ids = (feed.slot.ids[feed.start - 1], *feed.ids)
-    return Feed(feed.slot, feed.start - 1, ids, feed.num_logits, feed.wants_attention)
+    return StepInput(feed.slot, feed.start - 1, ids, feed.num_logits, feed.wants_attention)
 
 
-def _attention(feed: Feed[Stream], weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
+def _attention(feed: StepInput[Stream], weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
     """The weights of each token of a feed, shape [heads, tokens]; in a stream, tokens lie in their order."""
     if weights is None or not feed.wants_attention:
         return []

@@ -18,18 +18,18 @@ from askance.core.types import (
     Capability,
     GenerateRequest,
     Generation,
+    OnText,
     Prompt,
     Scored,
     Signal,
     Span,
     TokenIds,
-    Watch,
     as_spans,
 )
 from askance.inference.batch import Batch
-from askance.inference.decoding import Options, Sample, check_sampling
+from askance.inference.decoding import DecodeOptions, Sample, check_sampling
 from askance.inference.scheduler import Scheduler, tell
-from askance.inference.vocabulary import Detokeniser
+from askance.inference.vocabulary import IncrementalDetokenizer
 from askance.models.local.encoding import Encoding
 
 _ANYWHERE: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
@@ -128,7 +128,7 @@ class LocalModel(ABC):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         longest = max(map(len, tokenised), default=0)
         prompt_ids = self._fitting(self._encoding.encode(prompt), longest)
-        requests = [Options(prompt_ids, group) for group in _read_together(tokenised)]
+        requests = [DecodeOptions(prompt_ids, group) for group in _read_together(tokenised)]
         with self._computing():
             await self._scheduler.compute(requests)
         scored = {place: found for request in requests for place, found in request.scored.items()}
@@ -183,7 +183,7 @@ class LocalModel(ABC):
 
     def _texts(self, ids: TokenIds) -> tuple[str, ...]:
         """One text per id, joining to the whole; half a character at the end goes to the last."""
-        detokeniser = Detokeniser(self._vocabulary)
+        detokeniser = IncrementalDetokenizer(self._vocabulary)
         texts = [detokeniser.add(id) for id in ids]
         texts[-1] += detokeniser.flush()
         return tuple(texts)
@@ -217,7 +217,7 @@ def _read_together(options: Sequence[TokenIds]) -> list[dict[int, TokenIds]]:
 
 
 @contextmanager
-def _bridged(watch: Watch | None) -> Iterator[Watch | None]:
+def _bridged(watch: OnText | None) -> Iterator[OnText | None]:
     """Carries text from the worker thread to a watcher on the event loop, in order, until the block ends.
 
     Raises:

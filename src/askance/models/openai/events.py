@@ -69,7 +69,7 @@ class Unusable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EventEntry:
     """A token as the log-probabilities tell it.
 
     Attributes:
@@ -92,7 +92,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ReportedUsage:
     """Tokens of the prompt; `cached` of them were at hand."""
 
     prompt_tokens: int
@@ -100,7 +100,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerEvent:
     """One event.
 
     Attributes:
@@ -110,13 +110,13 @@ class Event:
     """
 
     text: str = ""
-    entries: tuple[Entry, ...] | None = None
+    entries: tuple[EventEntry, ...] | None = None
     finish: str = ""
-    usage: Usage | None = None
+    usage: ReportedUsage | None = None
     has_choice: bool = False
 
 
-def read_event(value: object) -> Event:
+def read_event(value: object) -> ServerEvent:
     """An event of either endpoint.
 
     Raises:
@@ -126,14 +126,14 @@ def read_event(value: object) -> Event:
         told = _Answer.model_validate(value)
         usage = _usage(told.usage)
         if not told.choices:
-            return Event(usage=usage)
+            return ServerEvent(usage=usage)
         choice = told.choices[0]
         message = choice.delta or choice.message or _Message(content=choice.text)
         written = message.content or ""
         # Thoughts in the place of a text are no part of it.
         is_hidden = bool(message.reasoning_content or message.reasoning) and not written
         entries = None if is_hidden or choice.logprobs is None else _entries(choice.logprobs)
-        return Event(written, entries, choice.finish_reason or "", usage, True)
+        return ServerEvent(written, entries, choice.finish_reason or "", usage, True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MOST_SHOWN]
@@ -141,7 +141,7 @@ def read_event(value: object) -> Event:
         raise Unusable(what) from None
 
 
-def _entries(told: _Logprobs) -> tuple[Entry, ...] | None:
+def _entries(told: _Logprobs) -> tuple[EventEntry, ...] | None:
     if told.tokens is None:
         return None if told.content is None else tuple(map(_chat_entry, told.content))
     nothing: list[None] = [None] * len(told.tokens)
@@ -149,15 +149,15 @@ def _entries(told: _Logprobs) -> tuple[Entry, ...] | None:
     if len({*map(len, lists)}) > 1:
         raise Unusable("log-probabilities that can't be read: lists of different lengths")
     return tuple(
-        Entry(text, _bytes(text), logprob or 0.0, _ranked((top or {}).items()), bool(text))
+        EventEntry(text, _bytes(text), logprob or 0.0, _ranked((top or {}).items()), bool(text))
         for text, logprob, top in zip(*lists, strict=True)
     )
 
 
-def _chat_entry(told: _ChatToken) -> Entry:
+def _chat_entry(told: _ChatToken) -> EventEntry:
     raw = utf8(told.token) if told.bytes is None else bytes(told.bytes)
     top = _ranked((each.token, each.logprob) for each in told.top_logprobs or ())
-    return Entry(told.token, raw, told.logprob, top, bool(told.token) or told.bytes is not None)
+    return EventEntry(told.token, raw, told.logprob, top, bool(told.token) or told.bytes is not None)
 
 
 def _ranked(pairs: Iterable[tuple[str, float]]) -> Pairs:
@@ -182,10 +182,10 @@ def num_tokens(value: object, most: int = MOST_TOKENS) -> int | None:
     return value if type(value) is int and 0 <= value <= most else None
 
 
-def _usage(told: object) -> Usage | None:
+def _usage(told: object) -> ReportedUsage | None:
     """None where it is not told, or can't be: then askance counts, as it does for servers that do not."""
     prompt_tokens = num_tokens(dig(told, "prompt_tokens"))
     if prompt_tokens is None:
         return None
     cached = num_tokens(dig(told, "prompt_tokens_details", "cached_tokens"), prompt_tokens)
-    return Usage(prompt_tokens, cached or 0)
+    return ReportedUsage(prompt_tokens, cached or 0)

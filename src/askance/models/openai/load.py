@@ -11,13 +11,13 @@ from hashlib import blake2b
 
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.notes import doing, note
-from askance.middleware.retry import Patience, RetryingModel
+from askance.middleware.retry import RetryingModel, RetryPolicy
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
 from askance.models.openai.failures import SHAPE
 from askance.models.openai.identity import identify
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import ANEW, AUTO, Options, is_probed, read_options
+from askance.models.openai.options import ANEW, AUTO, ServerOptions, is_probed, read_options
 from askance.models.openai.probing import probe
 from askance.storage.durable_files import write_atomically
 
@@ -36,7 +36,7 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
     Args:
         name: ``MODEL@URL``, or ``MODEL`` for the server of OPENAI_BASE_URL, which is OpenAI's own by default.
         environment: where OPENAI_API_KEY is; it is sent to the server, whichever that is.
-        options: see `Options`.
+        options: see `ServerOptions`.
 
     Raises:
         ModelSpecError: no model, no URL or key that can be used, or an ``@`` without a URL.
@@ -65,13 +65,15 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
     if is_probed(options):
         read = wait_for(_find_out(model, Connection(model, url, key), options, read))
     made = OpenaiModel(model, read, Connection(model, url, key, read.in_flight))
-    return RetryingModel(made, Patience(attempts=read.attempts))
+    return RetryingModel(made, RetryPolicy(attempts=read.attempts))
 
 
-async def _find_out(model: str, connection: Connection, options: Mapping[str, str], read: Options) -> Options:
+async def _find_out(
+    model: str, connection: Connection, options: Mapping[str, str], read: ServerOptions
+) -> ServerOptions:
     """The options of a server that is asked what it can do, or was before; those given count more."""
     given = {name: value for name, value in options.items() if name != "server"} | {"server": AUTO}
-    url, patience = connection.url, Patience(attempts=read.attempts)
+    url, patience = connection.url, RetryPolicy(attempts=read.attempts)
     with doing(f"asking the server at {url} what it is"):
         identity = await patience.keep_trying(lambda: identify(model, connection))
     if url == _HOSTED:

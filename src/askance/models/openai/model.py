@@ -11,12 +11,12 @@ from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
-from askance.inference.decoding import Writing, check_sampling
+from askance.inference.decoding import StopTracker, check_sampling
 from askance.models.openai import requests, texts
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
-from askance.models.openai.options import BOLDEST, Options
-from askance.models.openai.reading import Reading
+from askance.models.openai.options import BOLDEST, ServerOptions
+from askance.models.openai.reading import StreamReader
 
 _ROOM = "Use fewer passages (--set passages=N), or start the server with a larger window"
 _COUNTS_KEPT = 1024
@@ -42,7 +42,7 @@ class OpenaiModel:
 
     precision = ""
 
-    def __init__(self, model: str, options: Options, connection: Connection) -> None:
+    def __init__(self, model: str, options: ServerOptions, connection: Connection) -> None:
         self.name = f"{model}@{connection.url}"
         self.options = options
         self.fingerprint = f"openai {self.name}, {options.shaping}"
@@ -139,8 +139,8 @@ class OpenaiModel:
 
     async def _write_once(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
         prompt, sampling, want = request.prompt, request.sampling, request.want
-        writing = Writing(sampling, request.until, request.watch)
-        reading = Reading(want, requests.num_alternatives(want, self.options), writing)
+        writing = StopTracker(sampling, request.until, request.watch)
+        reading = StreamReader(want, requests.num_alternatives(want, self.options), writing)
         try:
             async with aclosing(
                 self._connection.values(requests.path_of(prompt), body, self.options.timeout)
@@ -165,7 +165,7 @@ class OpenaiModel:
             )
         return writing.generation((), num_read, reading.usage.cached_tokens)
 
-    def _check_whole(self, reading: Reading) -> None:
+    def _check_whole(self, reading: StreamReader) -> None:
         """Raises ModelFailure for an answer that is over, and should not be."""
         if not reading.has_choice:
             raise self._failures.of_answer(

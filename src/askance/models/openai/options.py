@@ -12,7 +12,7 @@ Tokenizer = Literal["none", "vllm", "llama.cpp", "llama-cpp-python"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options(Parameters):
+class ServerOptions(Parameters):
     """What follows the ``?`` of a specification. The defaults are what every server can."""
 
     owner: ClassVar[str] = "a model behind a server"
@@ -105,7 +105,7 @@ BOLDEST = {
 }
 """What declares an ability that a server may have."""
 
-OPTION_NAMES = ("server", *(field.name for field in fields(Options)))
+OPTION_NAMES = ("server", *(field.name for field in fields(ServerOptions)))
 
 
 def is_probed(settings: Mapping[str, str]) -> bool:
@@ -119,7 +119,7 @@ def trying(settings: Mapping[str, str]) -> dict[str, str]:
     return {**settings, "attempts": "1", **({"server": ANEW} if is_probed(settings) else {})}
 
 
-def read_options(settings: Mapping[str, str]) -> Options:
+def read_options(settings: Mapping[str, str]) -> ServerOptions:
     """The options of a specification. Where a server is probed, what it can do is not among them.
 
     Raises:
@@ -130,7 +130,7 @@ def read_options(settings: Mapping[str, str]) -> Options:
     named = given.pop("server", AUTO)
     if named not in (*SERVERS, AUTO, ANEW):
         raise UnknownName("server", named, (*SERVERS, AUTO, ANEW))
-    options = Options(**parse_parameters(Options, {**SERVERS.get(named, {}), **given}))
+    options = ServerOptions(**parse_parameters(ServerOptions, {**SERVERS.get(named, {}), **given}))
     if not options.chat and not options.completions:
         raise ParameterError("chat=0 and no completions=1: declare at least one endpoint of the server.")
     if options.score and (options.chat or not options.completions):

@@ -12,13 +12,13 @@ from typing import Any
 
 from askance.core.errors import AskanceError, ModelUnavailable, RequestRefused
 from askance.core.parameters import changed_parameters
-from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, Token, Until, Want
+from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, StopCondition, Token, Want
 from askance.models.checking import CHAT, score, write
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import dig, num_tokens
 from askance.models.openai.identity import ANY_MODEL, REFUSALS, Identity, if_taken, loaded_context
 from askance.models.openai.model import OpenaiModel
-from askance.models.openai.options import AUTO, Options, Tokenizer, read_options
+from askance.models.openai.options import AUTO, ServerOptions, Tokenizer, read_options
 
 _OF_THE_USER = {"timeout", "attempts"}
 _SECONDS = 120.0
@@ -50,7 +50,7 @@ class Written:
 
     generation: Generation
     level: int
-    options: Options
+    options: ServerOptions
 
 
 def _two_words(tokens: Sequence[Token]) -> Cut | None:
@@ -87,10 +87,10 @@ class _Probe:
         self._timeout = timeout
         self._refusals = list[AskanceError]()
 
-    async def find_out(self) -> Options:
+    async def find_out(self) -> ServerOptions:
         """All that is proven, beginning with the boldest options and what no request shows."""
         known = self._known
-        start = Options(
+        start = ServerOptions(
             # A server of a kind that is not known may have penalties of its own; others ignore or refuse it.
             neutral=known.neutral or not self._identity.server,
             running_usage=True,
@@ -118,7 +118,7 @@ class _Probe:
         told = await loaded_context(self._identity.server, self._model, self._connection)
         return replace(found, context=told or self._identity.context or found.context)
 
-    async def _first(self, prompt: Prompt, options: Options) -> Written | None:
+    async def _first(self, prompt: Prompt, options: ServerOptions) -> Written | None:
         """What is written to a prompt with as many signals as the server tells; None if it takes no such."""
         error: AskanceError | None = None
         for tried, kind in _ladder(options):
@@ -141,11 +141,15 @@ class _Probe:
             raise error
         return None
 
-    def _asked(self, options: Options) -> OpenaiModel:
+    def _asked(self, options: ServerOptions) -> OpenaiModel:
         return OpenaiModel(self._model, options, self._connection)
 
     async def _write(
-        self, prompt: Prompt, options: Options, sampling: Sampling = _SAMPLING, until: Until | None = None
+        self,
+        prompt: Prompt,
+        options: ServerOptions,
+        sampling: Sampling = _SAMPLING,
+        until: StopCondition | None = None,
     ) -> Written:
         model = self._asked(options)
         want = Want(logprob=bool(options.signals), top_logprobs=options.top_logprobs)
@@ -154,7 +158,7 @@ class _Probe:
         is_told = all(token.logprob is not None for token in tokens)
         return Written(written, level if is_told else 0, model.options)
 
-    async def _continued(self, chat: Written, found: Options) -> Options:
+    async def _continued(self, chat: Written, found: ServerOptions) -> ServerOptions:
         """Add the way in which chat continues an answer, and whether a text that was cut has its usage."""
         begun, expected = _halves(chat.generation.text)
         running = False
@@ -184,7 +188,7 @@ class _Probe:
         told = num_tokens(dig(answer, "usage", "prompt_tokens"), _MOST_COUNTING_TOKENS)
         return bool(told)
 
-    async def _takes_top_k(self, chat: Written, found: Options) -> bool:
+    async def _takes_top_k(self, chat: Written, found: ServerOptions) -> bool:
         """Whether a hot sample with top_k=1 is what is written at temperature 0."""
         sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
         hot = await if_taken(self._write(CHAT, replace(found, top_k=True), sampling))
@@ -192,7 +196,7 @@ class _Probe:
             return False
         return hot.generation.text == chat.generation.text
 
-    async def _tokenizer(self, chat: Written, found: Options) -> Tokenizer:
+    async def _tokenizer(self, chat: Written, found: ServerOptions) -> Tokenizer:
         """The way of counting that gives what the server says that it read."""
         model = self._asked(replace(found, tokenize=self._known.tokenize))
         if model.counts_exactly:
@@ -214,7 +218,7 @@ class _Probe:
         return self._refusals[0]
 
 
-def _ladder(options: Options) -> Sequence[tuple[Options, type]]:
+def _ladder(options: ServerOptions) -> Sequence[tuple[ServerOptions, type]]:
     """Options with ever less in them, and the kind of error behind which they are tried; `object` for any."""
     plain = replace(options, neutral=False, running_usage=False)
     return (
@@ -229,7 +233,7 @@ def _ladder(options: Options) -> Sequence[tuple[Options, type]]:
     )
 
 
-def _together(found: Options, chat: Written | None, raw: Written | None) -> Options:
+def _together(found: ServerOptions, chat: Written | None, raw: Written | None) -> ServerOptions:
     """The endpoints that are declared, and the signals that all of these tell, since methods may use either.
 
     An endpoint that tells less than the other is left out, where methods can go on from a text without it.

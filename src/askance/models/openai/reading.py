@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from askance.core.types import Token, Want
-from askance.inference.decoding import Writing
-from askance.models.openai.events import Entry, Event, Unusable, Usage
+from askance.inference.decoding import StopTracker
+from askance.models.openai.events import EventEntry, ReportedUsage, ServerEvent, Unusable
 from askance.models.openai.texts import id_of, utf8
 
 _MOST_OF_HALF = 3
@@ -24,10 +24,10 @@ class Aligner:
 
     def __init__(self) -> None:
         self._left = b""
-        self._entries: list[Entry] = []
+        self._entries: list[EventEntry] = []
         self._has_begun = False
 
-    def take(self, raw: bytes, entries: Sequence[Entry]) -> Iterator[Entry]:
+    def take(self, raw: bytes, entries: Sequence[EventEntry]) -> Iterator[EventEntry]:
         """The tokens that are complete with this.
 
         Args:
@@ -41,7 +41,7 @@ class Aligner:
         while self._entries and (complete := self._next()):
             yield from self._spread(*complete)
 
-    def rest(self, *, has_ended: bool) -> tuple[list[Entry], Entry | None]:
+    def rest(self, *, has_ended: bool) -> tuple[list[EventEntry], EventEntry | None]:
         """The tokens that are complete since nothing follows, and the end token if it is told.
 
         Args:
@@ -84,7 +84,7 @@ class Aligner:
         size = self._left.find(self._entries[num_vague].raw, least)
         return None if size < 0 else (num_vague, size)
 
-    def _spread(self, num_entries: int, size: int, *, may_lose: bool = False) -> Iterator[Entry]:
+    def _spread(self, num_entries: int, size: int, *, may_lose: bool = False) -> Iterator[EventEntry]:
         """So many entries, the last of which wrote all of so many bytes."""
         entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
         raw, self._left = self._left[:size], self._left[size:]
@@ -97,7 +97,7 @@ class Aligner:
         for each in entries:
             yield replace(each, raw=raw if each is entries[-1] else b"")
 
-    def _mismatch(self, entry: Entry) -> Unusable:
+    def _mismatch(self, entry: EventEntry) -> Unusable:
         there = _shown(self._left[:40]) if self._left else "nothing more"
         return Unusable(f"log-probabilities of the token {entry.text!r} where its text has {there}")
 
@@ -159,7 +159,7 @@ def _term(probability: float) -> float:
     return -probability * math.log(probability) if probability > 0 else 0.0
 
 
-class Reading:
+class StreamReader:
     """Turns the events of one answer into tokens, and writes these.
 
     Without log-probabilities nothing tells where a token ends: what comes in one event counts as one.
@@ -168,15 +168,15 @@ class Reading:
         num_top: how many alternatives were asked for.
     """
 
-    def __init__(self, want: Want, num_top: int, writing: Writing) -> None:
+    def __init__(self, want: Want, num_top: int, writing: StopTracker) -> None:
         self._want, self._num_top, self._writing = want, num_top, writing
         self._tells = want.logprob or num_top > 0
         self._aligner = Aligner()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.usage: Usage | None = None
+        self.usage: ReportedUsage | None = None
         self.finish, self.has_choice = "", False
 
-    def take(self, event: Event) -> bool:
+    def take(self, event: ServerEvent) -> bool:
         """Write the tokens that are complete with this event.
 
         Returns:
@@ -192,7 +192,7 @@ class Reading:
         self.has_choice = self.has_choice or event.has_choice
         raw, entries = utf8(event.text), event.entries
         if not self._tells:
-            self._write([Entry("", raw, 0.0)] if raw else [])
+            self._write([EventEntry("", raw, 0.0)] if raw else [])
         elif raw and entries is None:
             raise Unusable("no log-probabilities")
         else:
@@ -207,12 +207,12 @@ class Reading:
             token = replace(self._token(replace(end, raw=b"")), id=id_of(end.raw)) if end else None
             self._writing.end(token, finish="length" if self.finish == "length" else "end")
 
-    def _write(self, entries: Iterable[Entry]) -> None:
+    def _write(self, entries: Iterable[EventEntry]) -> None:
         for entry in entries:
             if not self._writing.is_finished:
                 self._writing.add(self._token(entry))
 
-    def _token(self, entry: Entry) -> Token:
+    def _token(self, entry: EventEntry) -> Token:
         text, want, before = self._decoder.decode(entry.raw), self._want, self._writing.tokens
         start = before[-1].end if before else 0
         return Token(
@@ -225,7 +225,7 @@ class Reading:
             top=entry.top[: want.top_logprobs],
         )
 
-    def _entropy(self, entry: Entry) -> float:
+    def _entropy(self, entry: EventEntry) -> float:
         """The least that agrees with what is told: nothing in it is guessed."""
         if not entry.top:
             raise Unusable(f"no alternatives to the token {entry.text!r}")

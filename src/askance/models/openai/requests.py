@@ -8,8 +8,8 @@ from typing import Any
 
 from askance.core.types import Chat, GenerateRequest, Key, Prompt, Raw, Scored, Want, untrusted
 from askance.models.openai.connection import Connection, wait_for
-from askance.models.openai.events import Event, Unusable, dig, num_tokens, read_event
-from askance.models.openai.options import Options
+from askance.models.openai.events import ServerEvent, Unusable, dig, num_tokens, read_event
+from askance.models.openai.options import ServerOptions
 from askance.models.openai.texts import plain, utf8
 
 _SEEDS = 1 << 31
@@ -37,7 +37,7 @@ def path_of(prompt: Prompt) -> str:
     return "/chat/completions" if isinstance(prompt, Chat) else "/completions"
 
 
-def body_of(request: GenerateRequest, sample: int, model: str, options: Options) -> dict[str, Any]:
+def body_of(request: GenerateRequest, sample: int, model: str, options: ServerOptions) -> dict[str, Any]:
     """The body of one request for one text, streamed.
 
     Stop strings are not sent: a server leaves them out of what it tells, with all that was written of them.
@@ -70,12 +70,12 @@ def body_of(request: GenerateRequest, sample: int, model: str, options: Options)
     return body
 
 
-def num_alternatives(want: Want, options: Options) -> int:
+def num_alternatives(want: Want, options: ServerOptions) -> int:
     """How many alternatives to ask for: all there are where the entropy is wanted."""
     return options.top_logprobs if want.entropy else min(want.top_logprobs, options.top_logprobs)
 
 
-def said(prompt: Prompt, options: Options) -> dict[str, Any]:
+def said(prompt: Prompt, options: ServerOptions) -> dict[str, Any]:
     """The prompt itself, with what makes the server go on from it."""
     if not isinstance(prompt, Chat):
         return {"prompt": _whole(prompt)}
@@ -101,7 +101,7 @@ def most_tokens(prompt: Prompt) -> int:
     return sum(len(utf8(text)) for text in texts) + _TOKENS_OF_A_TURN * len(texts)
 
 
-def count(model: str, options: Options, connection: Connection, prompt: Prompt) -> int:
+def count(model: str, options: ServerOptions, connection: Connection, prompt: Prompt) -> int:
     """Tokens of a prompt, its chat template included; at most how many where no server counts.
 
     It blocks while a server counts. Raises what `Connection.answer` does.
@@ -156,7 +156,7 @@ async def score(model: str, seconds: float, connection: Connection, prompt: Raw,
         raise connection.failures.of_answer(str(error)) from error
 
 
-def _read_score(event: Event, prompt: Raw, option: str) -> Scored:
+def _read_score(event: ServerEvent, prompt: Raw, option: str) -> Scored:
     """The log-probability of the option in what the server repeated.
 
     Raises:

@@ -14,7 +14,7 @@ from askance.core.types import Passage
 from askance.retrieval.index.documents import Document, Skipped, place_of, read_documents
 from askance.retrieval.index.draft import Draft, open_draft
 from askance.retrieval.index.formats import READERS
-from askance.retrieval.index.ledger import Damaged, Entry, digest_of
+from askance.retrieval.index.ledger import Damaged, LedgerEntry, digest_of
 from askance.retrieval.index.lexical import Analysis, LexicalIndex
 from askance.retrieval.index.passages import cut_passages, passage_id
 from askance.retrieval.index.store import EncoderNote, Manifest
@@ -256,20 +256,20 @@ class _Build:
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: LedgerEntry) -> None:
         self._draft.lexical.remove(entry.id)
         self._draft.ledger.remove(entry)
 
 
 def _batches(
-    documents: Iterator[Entry], lexical: LexicalIndex
-) -> Iterator[list[tuple[Passage, Entry | None]]]:
+    documents: Iterator[LedgerEntry], lexical: LexicalIndex
+) -> Iterator[list[tuple[Passage, LedgerEntry | None]]]:
     """The passages of documents in order, 256 at a time; with the last one of each comes the document.
 
     Raises:
         Damaged: the lexical index does not have all that the ledger says.
     """
-    batch: list[tuple[Passage, Entry | None]] = []
+    batch: list[tuple[Passage, LedgerEntry | None]] = []
     for document in documents:
         found = lexical.passages_of(document.id)
         for number in range(1, document.passages + 1):

@@ -28,7 +28,7 @@ _TSV_SHAPE = "The first line names the columns: id, text, title, of which only t
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DocumentRow:
     """A text with its title, which is empty where there is none.
 
     Attributes:
@@ -45,18 +45,18 @@ class Unreadable(ValueError):
     """A file that is not what its name says; the message is the reason alone."""
 
 
-def read_plain(path: Path) -> Iterator[Row]:
+def read_plain(path: Path) -> Iterator[DocumentRow]:
     """The file as it is."""
-    yield Row("", _decode(path))
+    yield DocumentRow("", _decode(path))
 
 
-def read_markdown(path: Path) -> Iterator[Row]:
+def read_markdown(path: Path) -> Iterator[DocumentRow]:
     """The file as it is; its title is the first heading outside code."""
     text = _decode(path)
-    yield Row(_first_heading(text), text)
+    yield DocumentRow(_first_heading(text), text)
 
 
-def read_html(path: Path) -> Iterator[Row]:
+def read_html(path: Path) -> Iterator[DocumentRow]:
     """The page's title and main text. Where no main text stands out, all of its visible text."""
     try:
         from trafilatura import bare_extraction
@@ -65,10 +65,12 @@ def read_html(path: Path) -> Iterator[Row]:
     page = _decode(path)
     main = bare_extraction(page, with_metadata=True, include_comments=False)
     title, text = _visible(page)
-    yield Row(str(getattr(main, "title", None) or title).strip(), str(getattr(main, "text", None) or text))
+    yield DocumentRow(
+        str(getattr(main, "title", None) or title).strip(), str(getattr(main, "text", None) or text)
+    )
 
 
-def read_pdf(path: Path) -> Iterator[Row]:
+def read_pdf(path: Path) -> Iterator[DocumentRow]:
     """The title in the file's metadata, and the text of its pages, one after another.
 
     Raises:
@@ -89,10 +91,10 @@ def read_pdf(path: Path) -> Iterator[Row]:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_PARTED, "")
     if not text.strip():
         raise Unreadable("a PDF without text (scanned pages need text recognition first)")
-    yield Row(title.strip(), text.encode("utf-8", "replace").decode())
+    yield DocumentRow(title.strip(), text.encode("utf-8", "replace").decode())
 
 
-def read_jsonl(path: Path) -> Iterator[Row]:
+def read_jsonl(path: Path) -> Iterator[DocumentRow]:
     """The rows of a JSON Lines file; blank lines are passed over.
 
     Raises:
@@ -101,7 +103,7 @@ def read_jsonl(path: Path) -> Iterator[Row]:
     return _rows(path, lines(path, DocumentError), _json_row, _JSON_SHAPE)
 
 
-def read_tsv(path: Path) -> Iterator[Row]:
+def read_tsv(path: Path) -> Iterator[DocumentRow]:
     """The rows of a table in the layout of the DPR Wikipedia dump, its columns found by their names.
 
     Raises:
@@ -110,7 +112,7 @@ def read_tsv(path: Path) -> Iterator[Row]:
     return _rows(path, table_rows(path, DocumentError, needs="text"), _table_row, _TSV_SHAPE)
 
 
-READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
+READERS: Mapping[str, Callable[[Path], Iterator[DocumentRow]]] = {
     ".txt": read_plain,
     ".md": read_markdown,
     ".html": read_html,
@@ -151,23 +153,25 @@ def _visible(page: str) -> tuple[str, str]:
     return title, "\n".join(filter(None, pieces))
 
 
-def _rows(path: Path, found: Rows, convert: Convert[Row], shape: str) -> Iterator[Row]:
+def _rows(path: Path, found: Rows, convert: Convert[DocumentRow], shape: str) -> Iterator[DocumentRow]:
     for place, row in found:
         line = int(place.removeprefix("line "))
         yield from converted(row, line, convert, shape, f"{path}, {place}", DocumentError)
 
 
-def _json_row(written: Field, line: int) -> Iterator[Row]:
+def _json_row(written: Field, line: int) -> Iterator[DocumentRow]:
     row = written.parsed()
     text, title = row.first("text", "contents").maybe_blank(), row.get("title", "").maybe_blank()
     if not row["text"].is_given and not row["title"].is_given:
         title, text = _split_contents(text)
-    yield Row(title, text, _id(row.first("id", "_id")), line)
+    yield DocumentRow(title, text, _id(row.first("id", "_id")), line)
 
 
-def _table_row(row: Field, line: int) -> Iterator[Row]:
+def _table_row(row: Field, line: int) -> Iterator[DocumentRow]:
     cells = Field({name.lower(): cell for name, cell in row.object().items()})
-    yield Row(cells.get("title", "").maybe_blank(), cells["text"].maybe_blank(), _id(cells["id"]), line)
+    yield DocumentRow(
+        cells.get("title", "").maybe_blank(), cells["text"].maybe_blank(), _id(cells["id"]), line
+    )
 
 
 def _id(given: Field) -> str | None:

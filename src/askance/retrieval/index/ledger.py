@@ -49,7 +49,7 @@ class Damaged(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """A document the ledger knows.
 
     Attributes:
@@ -68,7 +68,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class VectorSegment:
     """A segment: how many of its rows are in use, and where the last of those ends."""
 
     number: int
@@ -108,7 +108,7 @@ class Ledger:
         """The stamp of the last commit, or an empty one."""
         return str(self._database.execute("SELECT stamp FROM state").fetchone()[0])
 
-    def find(self, document: Document, digest: bytes) -> Entry | None:
+    def find(self, document: Document, digest: bytes) -> LedgerEntry | None:
         """The entry that `document` is, if it is known.
 
         That is the one with its id and content, wherever it was read; else one with its id and file that has
@@ -141,12 +141,12 @@ class Ledger:
         """Mark a document as met in this run."""
         self._database.execute("INSERT OR IGNORE INTO met VALUES (?)", (number,))
 
-    def is_met(self, entry: Entry) -> bool:
+    def is_met(self, entry: LedgerEntry) -> bool:
         """Whether the current run has come across a document."""
         query = "SELECT count(*) FROM met WHERE number = ?"
         return bool(self._database.execute(query, (entry.number,)).fetchone()[0])
 
-    def vanished(self, roots: Iterable[str], kept_places: Set[str]) -> Iterator[Entry]:
+    def vanished(self, roots: Iterable[str], kept_places: Set[str]) -> Iterator[LedgerEntry]:
         """Those not met in this run whose file is in or below `roots`, but not in or below `kept_places`."""
         below = "(place = ?1 OR substr(place, 1, length(?2)) = ?2)"
         for root in roots:
@@ -155,7 +155,7 @@ class Ledger:
                 if kept_places.isdisjoint((entry.place, *map(str, Path(entry.place).parents))):
                     yield entry
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: LedgerEntry) -> None:
         """Strike out a document, whose vectors are then no longer in use."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
         self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
@@ -171,7 +171,7 @@ class Ledger:
             documents, passages = documents + 1, passages + num_passages
         return documents, passages, hashed.hexdigest()
 
-    def enter_vectors(self, entry: Entry, segment: int, first_row: int) -> None:
+    def enter_vectors(self, entry: LedgerEntry, segment: int, first_row: int) -> None:
         """Enter where the vectors of a document begin, in place of what was entered before."""
         values = (entry.number, segment, first_row)
         self._database.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
@@ -181,23 +181,23 @@ class Ledger:
         query = f"SELECT coalesce(sum(passages), 0) FROM documents {_NOT_ENCODED}"
         return int(self._database.execute(query).fetchone()[0])
 
-    def not_encoded(self) -> Iterator[Entry]:
+    def not_encoded(self) -> Iterator[LedgerEntry]:
         """The documents with passages but without vectors, which may be entered meanwhile."""
         return self._entries(f"{_ENTRIES} {_NOT_ENCODED} ORDER BY number")
 
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[VectorSegment]:
         """The segments that are in use."""
         query = (
             "SELECT segment, sum(passages), max(first_row + passages) FROM vectors"
             " JOIN documents ON number = document GROUP BY segment ORDER BY segment"
         )
-        return [Segment(*row) for row in self._database.execute(query)]
+        return [VectorSegment(*row) for row in self._database.execute(query)]
 
-    def encoded_in(self, segment: int) -> Iterator[Entry]:
+    def encoded_in(self, segment: int) -> Iterator[LedgerEntry]:
         """The documents of a segment in the order of their rows; they may be entered elsewhere meanwhile."""
         return self._entries(f"{_ENTRIES} WHERE segment = ? ORDER BY first_row", segment)
 
-    def encoded_at(self, segment: int, row: int) -> Entry:
+    def encoded_at(self, segment: int, row: int) -> LedgerEntry:
         """The document that a row belongs to.
 
         Raises:
@@ -209,9 +209,9 @@ class Ledger:
             raise Damaged(f"row {row:,} of the vectors {segment:06d}.f32 is no document's")
         return entry
 
-    def _entries(self, query: str, *values: object) -> Iterator[Entry]:
+    def _entries(self, query: str, *values: object) -> Iterator[LedgerEntry]:
         for row in self._database.execute(query, values):
-            yield Entry(*row)
+            yield LedgerEntry(*row)
 
 
 def digest_of(document: Document) -> bytes:

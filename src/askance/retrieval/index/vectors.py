@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure
-from askance.retrieval.index.ledger import Damaged, Entry, Ledger, Segment
+from askance.retrieval.index.ledger import Damaged, Ledger, LedgerEntry, VectorSegment
 from askance.retrieval.index.passages import passage_id
 from askance.storage.durable_files import sync
 
@@ -48,7 +48,7 @@ class VectorWriter:
             map_rows(segment_path(folder, each.number), each.end, dimensions)
         self._append_to(segments[-1].number if segments else 1)
 
-    def add(self, vectors: NDArray[np.float32], document: Entry | None) -> None:
+    def add(self, vectors: NDArray[np.float32], document: LedgerEntry | None) -> None:
         """Add rows, the last of which is the last one of `document`, if there is one."""
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self._num_rows += len(vectors)
@@ -146,7 +146,7 @@ class FlatIndex:
         number = place[1] - document.first_row + 1
         return document.id, passage_id(document.id, number, document.passages)
 
-    def _open(self, folder: Path, segment: Segment) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def _open(self, folder: Path, segment: VectorSegment) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """The rows of a segment, and which of them are not in use."""
         path = segment_path(folder, segment.number)
         rows = np.asarray(map_rows(path, segment.end, self.dimensions))

@@ -18,7 +18,7 @@ _STATE, _SETTINGS, _LOCK = "checkpoint.pt", "settings.json", "lock"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class State:
+class TrainingState:
     """A training between two steps.
 
     Attributes:
@@ -38,7 +38,7 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def load(self) -> State | None:
+    def load(self) -> TrainingState | None:
         """The last checkpoint, if there is one.
 
         Raises:
@@ -49,14 +49,14 @@ class Checkpoints:
             return None
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-            return State(content["weights"], content["optimizer"], content["curve"])
+            return TrainingState(content["weights"], content["optimizer"], content["curve"])
         except Exception as error:  # a damaged archive fails in any way
             raise InputError(
                 f"the checkpoint {path} can't be read ({type(error).__name__}): restore it, or remove the "
                 "folder to begin again."
             ) from error
 
-    def save(self, state: State) -> None:
+    def save(self, state: TrainingState) -> None:
         """Replace the last checkpoint in one step.
 
         Raises:
@@ -84,7 +84,7 @@ class Checkpoints:
             ) from error
 
 
-def _num_bytes(state: State) -> int:
+def _num_bytes(state: TrainingState) -> int:
     """Of the weights and of what the optimizer keeps of each, about."""
     kept = [value for each in state.optimizer["state"].values() for value in each.values()]
     tensors = [*state.weights.values(), *(value for value in kept if isinstance(value, Tensor))]

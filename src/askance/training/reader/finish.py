@@ -21,10 +21,10 @@ from askance.evaluation.datasets import DATASETS
 from askance.methods.common.prompts import PLAIN
 from askance.models.converting import whole_folder
 from askance.models.local.reader_note import ReaderNote, write_note
-from askance.training.reader.mixture import Mixture
-from askance.training.reader.packing import Course
+from askance.training.reader.mixture import DataMix
+from askance.training.reader.packing import TrainingSchedule
 from askance.training.reader.settings import ReaderSettings
-from askance.training.reader.training import Standing
+from askance.training.reader.training import TrainingStatus
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _LICENCES = {"bundled:base": "Apache-2.0"}
@@ -35,7 +35,7 @@ BUNDLED_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
 @dataclass(slots=True)
-class Account:
+class TrainingReport:
     """All that is to be told of a training.
 
     Attributes:
@@ -48,17 +48,22 @@ class Account:
 
     base: str
     settings: ReaderSettings
-    mixture: Mixture
+    mixture: DataMix
     too_long: Mapping[str, int]
-    course: Course
-    curve: tuple[Standing, ...] = ()
+    course: TrainingSchedule
+    curve: tuple[TrainingStatus, ...] = ()
     held_out: Mapping[str, float] = field(default_factory=dict)
     place: str = ""
     begun: str = ""
 
 
 def write_reader(
-    out: Path, module: Any, tokenizer: Any, account: Account, base_fingerprint: str, template_digest: str
+    out: Path,
+    module: Any,
+    tokenizer: Any,
+    account: TrainingReport,
+    base_fingerprint: str,
+    template_digest: str,
 ) -> None:
     """Write all files into a folder beside `out`, and rename it.
 
@@ -112,7 +117,7 @@ def _write_adapter(folder: Path, module: Any, base: str) -> None:
     shutil.copymode(folder / "adapter_config.json", path)  # safetensors lets nobody else read it
 
 
-def _curve(account: Account) -> str:
+def _curve(account: TrainingReport) -> str:
     rows = (
         {
             "step": each.step,
@@ -126,7 +131,7 @@ def _curve(account: Account) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def card(account: Account) -> str:
+def card(account: TrainingReport) -> str:
     """The README.md of a reader."""
     made, settings = account.mixture, account.settings
     too_long = (

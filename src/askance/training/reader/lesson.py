@@ -11,7 +11,7 @@ from askance.core.types import Prompt, Raw, TokenIds
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingExample:
     """A prompt and its continuation.
 
     Attributes:
@@ -30,12 +30,12 @@ class Lesson:
     answer: str = ""
 
 
-def reply(task: str, id: str, prompt: Prompt, text: str) -> Lesson:
+def reply(task: str, id: str, prompt: Prompt, text: str) -> TrainingExample:
     """A lesson in a whole reply. A blank parts it from the cue of plain text; a chat turn has no cue."""
-    return Lesson(task, id, prompt, f" {text}" if isinstance(prompt, Raw) else text)
+    return TrainingExample(task, id, prompt, f" {text}" if isinstance(prompt, Raw) else text)
 
 
-class Encoder(Protocol):
+class PromptEncoder(Protocol):
     """What turns prompts into ids for a model."""
 
     def encode(self, prompt: Prompt) -> TokenIds: ...
@@ -45,7 +45,7 @@ class Encoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedExample:
     """A lesson in token ids, exactly as the model that answers would see them.
 
     Attributes:
@@ -67,8 +67,8 @@ class Encoded:
 
 
 def encode(
-    lessons: Iterable[Lesson], encoder: Encoder, max_tokens: int
-) -> tuple[tuple[Encoded, ...], Mapping[str, int]]:
+    lessons: Iterable[TrainingExample], encoder: PromptEncoder, max_tokens: int
+) -> tuple[tuple[EncodedExample, ...], Mapping[str, int]]:
     """The lessons that fit into `max_tokens`, and how many of each task do not.
 
     A lesson is never cut: cut passages would ask for what they no longer say, cut answers would teach to
@@ -88,11 +88,11 @@ def encode(
         # A token that reaches over the border belongs to the answer.
         before = encoder.text_ids(lesson.target.removesuffix(lesson.answer))
         num_answer = len(target_ids) + 1 - len(before) if lesson.answer else 0
-        fitting.append(Encoded(lesson.task, lesson.id, ids, len(prompt_ids), num_answer))
+        fitting.append(EncodedExample(lesson.task, lesson.id, ids, len(prompt_ids), num_answer))
     return tuple(fitting), left_out
 
 
-def _prompt_ids(lesson: Lesson, encoder: Encoder) -> TokenIds:
+def _prompt_ids(lesson: TrainingExample, encoder: PromptEncoder) -> TokenIds:
     try:
         return encoder.encode(lesson.prompt)
     except InputError as error:
@@ -102,7 +102,7 @@ def _prompt_ids(lesson: Lesson, encoder: Encoder) -> TokenIds:
         ) from error
 
 
-def lessons_digest(lessons: Sequence[Encoded]) -> str:
+def lessons_digest(lessons: Sequence[EncodedExample]) -> str:
     """What tells one set of lessons from another, their order included: 32 hexadecimal digits."""
     digest = blake2b(digest_size=16)
     for lesson in lessons:

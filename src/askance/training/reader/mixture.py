@@ -14,14 +14,14 @@ from askance.core.types import Hit
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.methods.common.prompts import Layout
-from askance.training.reader.lesson import Lesson
+from askance.training.reader.lesson import TrainingExample
 from askance.training.reader.passages import Showing
 from askance.training.reader.reading import from_memory, from_passages, on_paragraph, shown
 from askance.training.reader.settings import ReaderSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class DataMix:
     """What is to be learned.
 
     Attributes:
@@ -30,8 +30,8 @@ class Mixture:
         left_out: how many examples gave no lesson, by dataset and reason.
     """
 
-    lessons: tuple[Lesson, ...]
-    held_out: tuple[Lesson, ...]
+    lessons: tuple[TrainingExample, ...]
+    held_out: tuple[TrainingExample, ...]
     num_examples: Mapping[str, int]
     left_out: Mapping[tuple[str, str], int]
 
@@ -80,7 +80,7 @@ class Builder:
     left_out: Counter[tuple[str, str]]
     name: str
 
-    def lessons(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+    def lessons(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
         """All lessons of these examples, with the dataset's name before their ids."""
         why = {example.question.id: _useless(example, self.takes_steps) for example in examples}
         self.left_out.update((self.name, reason) for reason in why.values() if reason)
@@ -90,23 +90,23 @@ class Builder:
         for lesson in (*self.of_paragraphs(single), *self.of_chains(several)):
             yield replace(lesson, id=f"{self.name}/{lesson.id}")
 
-    def of_paragraphs(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+    def of_paragraphs(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
         """Lessons of examples that are asked of one paragraph each; those on the same one stay together."""
         for group in grouped_by_paragraph(examples):
             for _ in range(self.times(self.settings.paragraph)):
                 yield from self.reading_a_paragraph(group)
 
-    def of_chains(self, examples: Sequence[Example]) -> Iterator[Lesson]:
+    def of_chains(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
         """Lessons of all other examples."""
         for example in examples:
             yield from self.answering(example)
 
-    def reading_a_paragraph(self, group: Sequence[Example]) -> Iterator[Lesson]:
+    def reading_a_paragraph(self, group: Sequence[Example]) -> Iterator[TrainingExample]:
         """All questions on one paragraph."""
         words = self.settings.passage_words
         yield from on_paragraph(group, words, self.model, self.layout(), self.random_)
 
-    def answering(self, example: Example) -> Iterator[Lesson]:
+    def answering(self, example: Example) -> Iterator[TrainingExample]:
         """The answer from passages, and from memory."""
         for _ in range(self.times(self.settings.reading)):
             layout, hits = self.layout(), shown(example, self.showing, self.random_)
@@ -120,7 +120,9 @@ class Builder:
         for _ in range(self.times(self.settings.memory)):
             yield from from_memory(example, self.model, self.layout(), self.random_)
 
-    def on_the_same_passages(self, example: Example, hits: Sequence[Hit], layout: Layout) -> Iterator[Lesson]:
+    def on_the_same_passages(
+        self, example: Example, hits: Sequence[Hit], layout: Layout
+    ) -> Iterator[TrainingExample]:
         """More questions over the passages that `example` was shown; none unless a recipe has some."""
         return iter(())
 
@@ -145,7 +147,7 @@ def mixture(
     model: Model,
     settings: ReaderSettings,
     builder: type[Builder] = Builder,
-) -> Mixture:
+) -> DataMix:
     """Lessons of all examples, in an order that depends on the settings' seed alone.
 
     A share of each dataset's examples, chosen by their ids, is held out.
@@ -157,8 +159,8 @@ def mixture(
         InputError: no example has grounds that anything can be learned from.
     """
     seed, share = settings.seed, settings.held_out
-    learned: list[Lesson] = []
-    kept: list[Lesson] = []
+    learned: list[TrainingExample] = []
+    kept: list[TrainingExample] = []
     left_out: Counter[tuple[str, str]] = Counter()
     for name, examples in examples_by_dataset.items():
         is_held = {example.question.id: _is_held_out(name, example, share) for example in examples}
@@ -170,7 +172,7 @@ def mixture(
         raise InputError(_nothing(left_out, len(kept)))
     random.Random(f"{seed} order").shuffle(learned)
     num_examples = {name: len(each) for name, each in examples_by_dataset.items()}
-    return Mixture(tuple(learned), tuple(kept), num_examples, left_out)
+    return DataMix(tuple(learned), tuple(kept), num_examples, left_out)
 
 
 def is_on_one_paragraph(example: Example) -> bool:

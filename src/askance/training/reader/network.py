@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from askance.core.errors import InputError, MissingExtra
 from askance.models.hf.adapter import Adapter
-from askance.training.reader.packing import Row, lone_rows
+from askance.training.reader.packing import PackedRow, lone_rows
 from askance.training.reader.settings import ReaderSettings
 
 _NAME = "default"
@@ -25,7 +25,7 @@ _ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 0.05}
 """How far the mean loss of a lesson (nats) may be off because it is computed beside others."""
 
 
-class Trainee:
+class TrainableModel:
     """A causal language model whose adapter, or all of whose weights, are trained.
 
     It is in evaluation mode: what drops at random would make a lesson depend on what stands beside it. Logits
@@ -54,7 +54,7 @@ class Trainee:
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         return f"{name} in {str(self._precision).removeprefix('torch.')}"
 
-    def losses(self, row: Row) -> Tensor:
+    def losses(self, row: PackedRow) -> Tensor:
         """Of each goal of a row, unweighted (nats): shape [goals]."""
         device = self._plain.device
         places = torch.tensor([goal.place for goal in row.goals], device=device)
@@ -63,12 +63,12 @@ class Trainee:
             logits = self._logits(row, places)
         return cross_entropy(logits.float(), wanted, reduction="none")
 
-    def loss(self, row: Row) -> Tensor:
+    def loss(self, row: PackedRow) -> Tensor:
         """The sum of the losses of a row's goals, each times its weight."""
         weights = torch.tensor([goal.weight for goal in row.goals], device=self._plain.device)
         return (self.losses(row) * weights).sum()
 
-    def packs_exactly(self, rows: Sequence[Row]) -> bool:
+    def packs_exactly(self, rows: Sequence[PackedRow]) -> bool:
         """Whether lessons in one row lose what each loses alone, tried on the one with the longest lesson.
 
         Some models take their positions or their mask from elsewhere than from what they are given.
@@ -86,7 +86,7 @@ class Trainee:
                 return False
         return math.isclose(found, alone, rel_tol=0, abs_tol=_ROUNDING[self._precision])
 
-    def _logits(self, row: Row, places: Tensor) -> Tensor:
+    def _logits(self, row: PackedRow, places: Tensor) -> Tensor:
         options: dict[str, Any] = {"logits_to_keep": places} if self._keeps_logits else {}
         if len(row.lessons) > 1:
             options["position_ids"] = torch.tensor([row.depths], device=places.device)

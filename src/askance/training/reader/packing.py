@@ -16,7 +16,7 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.training.reader.lesson import Encoded
+from askance.training.reader.lesson import EncodedExample
 from askance.training.reader.settings import ReaderSettings
 
 LEAST_SHARED_TOKENS = 24
@@ -35,7 +35,7 @@ class Goal:
 
 
 @dataclass(slots=True)
-class Row:
+class PackedRow:
     """A tree of tokens, parents before children.
 
     Attributes:
@@ -48,13 +48,13 @@ class Row:
     parents: list[int] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
-    lessons: list[Encoded] = field(default_factory=list)
+    lessons: list[EncodedExample] = field(default_factory=list)
     _children: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def add(self, lesson: Encoded) -> None:
+    def add(self, lesson: EncodedExample) -> None:
         """Put a lesson into the tree, with its goals.
 
         A target of n tokens has the weight √n in all: by tokens alone a worked answer would count forty times
@@ -69,7 +69,7 @@ class Row:
             place = self._child(place, token_id, depth)
         self.lessons.append(lesson)
 
-    def num_new_tokens(self, lesson: Encoded) -> int:
+    def num_new_tokens(self, lesson: EncodedExample) -> int:
         """By how much a lesson would make the row longer."""
         place = -1
         for depth, token_id in enumerate(lesson.ids):
@@ -83,7 +83,7 @@ class Row:
         """Of all its goals."""
         return sum(goal.weight for goal in self.goals)
 
-    def goals_of(self, lesson: Encoded) -> slice:
+    def goals_of(self, lesson: EncodedExample) -> slice:
         """Where in `goals` those of one of its lessons stand."""
         before = self.lessons[: self.lessons.index(lesson)]
         start = sum(each.num_target_tokens for each in before)
@@ -111,7 +111,7 @@ class Row:
         return child
 
 
-def _weights(lesson: Encoded) -> list[float]:
+def _weights(lesson: EncodedExample) -> list[float]:
     """What each token of the target counts."""
     total, last = lesson.num_target_tokens**0.5, lesson.num_answer_tokens
     first = lesson.num_target_tokens - last
@@ -120,7 +120,7 @@ def _weights(lesson: Encoded) -> list[float]:
     return [total / 2 / first] * first + [total / 2 / last] * last
 
 
-def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) -> list[Row]:
+def rows(lessons: Sequence[EncodedExample], row_tokens: int, random_: random.Random) -> list[PackedRow]:
     """All lessons, each in one row of at most `row_tokens` (a longer lesson has a row of its own), in random
     order.
 
@@ -129,12 +129,12 @@ def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) ->
     """
     pieces = list(_pieces(sorted(lessons, key=lambda lesson: lesson.ids), row_tokens))
     random_.shuffle(pieces)
-    open_rows: list[Row] = []
-    full: list[Row] = []
+    open_rows: list[PackedRow] = []
+    full: list[PackedRow] = []
     for piece, size in pieces:
         row = next((row for row in open_rows if len(row) + size <= row_tokens), None)
         if row is None:
-            row = Row()
+            row = PackedRow()
             open_rows.append(row)
         for lesson in piece:
             row.add(lesson)
@@ -147,9 +147,9 @@ def rows(lessons: Sequence[Encoded], row_tokens: int, random_: random.Random) ->
     return made
 
 
-def lone_rows(lessons: Sequence[Encoded]) -> list[Row]:
+def lone_rows(lessons: Sequence[EncodedExample]) -> list[PackedRow]:
     """A row for each lesson: for models that can't be shown several at once."""
-    made = [Row() for _ in lessons]
+    made = [PackedRow() for _ in lessons]
     for row, lesson in zip(made, lessons, strict=True):
         row.add(lesson)
         row.close()
@@ -157,7 +157,7 @@ def lone_rows(lessons: Sequence[Encoded]) -> list[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class TrainingSchedule:
     """All steps, in order; the same settings and lessons give the same course.
 
     Attributes:
@@ -165,8 +165,8 @@ class Course:
         is_packed: whether lessons share rows.
     """
 
-    steps: tuple[tuple[Row, ...], ...]
-    held_out: tuple[Row, ...]
+    steps: tuple[tuple[PackedRow, ...], ...]
+    held_out: tuple[PackedRow, ...]
     settings: ReaderSettings
     is_packed: bool = True
 
@@ -189,18 +189,18 @@ class Course:
 
 
 def make_course(
-    learned: Sequence[Encoded],
-    held_out: Sequence[Encoded],
+    learned: Sequence[EncodedExample],
+    held_out: Sequence[EncodedExample],
     settings: ReaderSettings,
     *,
     is_packed: bool = True,
-) -> Course:
+) -> TrainingSchedule:
     """Pack the lessons anew for each epoch; what is held out is packed once.
 
     Args:
         is_packed: otherwise each lesson has a row of its own, and a step as many tokens as it had.
     """
-    steps: list[tuple[Row, ...]] = []
+    steps: list[tuple[PackedRow, ...]] = []
     for epoch in range(settings.epochs):
         random_ = random.Random(f"{settings.seed} epoch {epoch}")
         if is_packed:
@@ -210,14 +210,14 @@ def make_course(
             steps += _apart(learned, settings, random_)
     random_ = random.Random(f"{settings.seed} held out")
     kept = rows(held_out, settings.row_tokens, random_) if is_packed else lone_rows(held_out)
-    return Course(tuple(steps), tuple(kept), settings, is_packed)
+    return TrainingSchedule(tuple(steps), tuple(kept), settings, is_packed)
 
 
 def _apart(
-    learned: Sequence[Encoded], settings: ReaderSettings, random_: random.Random
-) -> Iterator[tuple[Row, ...]]:
+    learned: Sequence[EncodedExample], settings: ReaderSettings, random_: random.Random
+) -> Iterator[tuple[PackedRow, ...]]:
     most_tokens = settings.rows_per_step * settings.row_tokens
-    step: list[Row] = []
+    step: list[PackedRow] = []
     for row in lone_rows(random_.sample(learned, len(learned))):
         if step and sum(map(len, step)) + len(row) > most_tokens:
             yield tuple(step)
@@ -229,22 +229,22 @@ def _apart(
 _OPEN_ROWS = 16
 
 
-def _pieces(ordered: Sequence[Encoded], row_tokens: int) -> Iterator[tuple[list[Encoded], int]]:
+def _pieces(ordered: Sequence[EncodedExample], row_tokens: int) -> Iterator[tuple[list[EncodedExample], int]]:
     """Lessons that stay together, and how many tokens a row of them alone has."""
-    piece: list[Encoded] = []
-    row = Row()
+    piece: list[EncodedExample] = []
+    row = PackedRow()
     for lesson in ordered:
         shared = _num_shared(piece[-1], lesson) if piece else 0
         most_tokens = row_tokens if shared > MOSTLY_SHARED * len(lesson.ids) else row_tokens // 2
         if piece and (shared < LEAST_SHARED_TOKENS or len(row) + row.num_new_tokens(lesson) > most_tokens):
             yield piece, len(row)
-            piece, row = [], Row()
+            piece, row = [], PackedRow()
         piece.append(lesson)
         row.add(lesson)
     if piece:
         yield piece, len(row)
 
 
-def _num_shared(one: Encoded, other: Encoded) -> int:
+def _num_shared(one: EncodedExample, other: EncodedExample) -> int:
     pairs = zip(one.ids, other.ids, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -19,7 +19,7 @@ from askance.methods.airrag.prompt_template import READER, REFUSAL
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.common.prompts import PLAIN, Layout, answer_prompt
 from askance.text.answers import sentences
-from askance.training.reader.lesson import Lesson, reply
+from askance.training.reader.lesson import TrainingExample, reply
 from askance.training.reader.passages import Showing, among_distractors, as_hits, fitted
 
 GOING_ON = 0.5
@@ -80,7 +80,7 @@ def from_passages(
     layout: Layout,
     random_: random.Random,
     task: str = "reading",
-) -> Iterator[Lesson]:
+) -> Iterator[TrainingExample]:
     """The whole answer, and going on from a part of it, over the same passages."""
     known = reasoning(example)
     yield worked_answer(task, example.question, known, hits, model, layout)
@@ -89,13 +89,15 @@ def from_passages(
         yield worked_answer("going_on", example.question, known, hits, model, layout, parted)
 
 
-def from_memory(example: Example, model: Model, layout: Layout, random_: random.Random) -> Iterator[Lesson]:
+def from_memory(
+    example: Example, model: Model, layout: Layout, random_: random.Random
+) -> Iterator[TrainingExample]:
     """The draft that DRAGIN and FLARE inspect, and going on from a part of it."""
     if reasoning(example).facts:
         yield from from_passages(example, (), model, layout, random_, "memory")
 
 
-def to_the_end(example: Example, model: Model, layout: Layout) -> Iterator[Lesson]:
+def to_the_end(example: Example, model: Model, layout: Layout) -> Iterator[TrainingExample]:
     """Going on behind all facts but the last one: what follows from them."""
     known = reasoning(example)
     if len(known.facts) > 1:
@@ -111,7 +113,7 @@ def worked_answer(
     model: Model,
     layout: Layout,
     parted: tuple[str, str] | None = None,
-) -> Lesson:
+) -> TrainingExample:
     """A question with the way to its answer.
 
     Args:
@@ -122,12 +124,12 @@ def worked_answer(
     prompt = answer_prompt(model, question, hits, begun, layout, PLAIN)
     # A blank separates the target from what it follows; a chat turn begins without one.
     target = rest if layout == "chat" and not so_far else f" {rest}"
-    return Lesson(task, question.id, prompt, target, known.stated)
+    return TrainingExample(task, question.id, prompt, target, known.stated)
 
 
 def on_paragraph(
     group: Sequence[Example], words: int, model: Model, layout: Layout, random_: random.Random
-) -> Iterator[Lesson]:
+) -> Iterator[TrainingExample]:
     """All questions of one paragraph to the prompt that may refuse, or all to the one that always answers."""
     may_refuse = random_.random() < MAY_REFUSE
     for example in group:
@@ -143,7 +145,9 @@ def on_paragraph(
             yield retrieval_answer(example.question.id, example.question.text, answer, hits, model)
 
 
-def retrieval_answer(id: str, question: str, answer: str, hits: Sequence[Hit], model: Model) -> Lesson:
+def retrieval_answer(
+    id: str, question: str, answer: str, hits: Sequence[Hit], model: Model
+) -> TrainingExample:
     """RA with a known answer."""
     prompt = Prompts(model, Question("", question), READER).ra(hits, question)
     return reply("single_hop", id, prompt, answer)

@@ -19,10 +19,10 @@ from askance.models.hf.model import encoding_of
 from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.models.local.model_files import adapter_fingerprint
 from askance.training.reader.checkpoint import claimed, remove
-from askance.training.reader.finish import Account, write_reader
-from askance.training.reader.lesson import Encoded, encode, lessons_digest
+from askance.training.reader.finish import TrainingReport, write_reader
+from askance.training.reader.lesson import EncodedExample, encode, lessons_digest
 from askance.training.reader.mixture import Builder, mixture
-from askance.training.reader.network import Trainee
+from askance.training.reader.network import TrainableModel
 from askance.training.reader.packing import make_course
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.training import Listener, Training
@@ -58,11 +58,11 @@ def train_reader(
     settings: ReaderSettings,
     out: Path,
     listener: Listener = lambda standing: None,
-    told: Callable[[Account], None] = lambda account: None,
+    told: Callable[[TrainingReport], None] = lambda account: None,
     *,
     builder: type[Builder] = Builder,
     is_dry: bool = False,
-) -> Account:
+) -> TrainingReport:
     """Train a reader, or go on where it was stopped, and write it into the folder `out`.
 
     Until it is finished all is kept in a folder beside `out`, with ".training" behind its name.
@@ -90,7 +90,7 @@ def train_reader(
     identity = _identity(base, settings, fingerprint, (*learned, *held_out))
     working = out.with_name(f"{out.name}.training")
     with claimed(working, identity) as checkpoints:
-        trainee = Trainee(base.module, settings, base.begun)
+        trainee = TrainableModel(base.module, settings, base.begun)
         if not trainee.packs_exactly(account.course.steps[0]):
             account.course = make_course(learned, held_out, settings, is_packed=False)
         account.place = trainee.place
@@ -108,7 +108,7 @@ def _prepared(
     base: Base,
     settings: ReaderSettings,
     builder: type[Builder],
-) -> tuple[Account, tuple[Encoded, ...], tuple[Encoded, ...]]:
+) -> tuple[TrainingReport, tuple[EncodedExample, ...], tuple[EncodedExample, ...]]:
     """What is to be told of a training before it begins, and its lessons: to be learned, and held out."""
     encoding = encoding_of(base.tokenizer, base.module, base.spec)
     made = mixture(examples_by_dataset, _layouts(encoding), settings, builder)
@@ -121,11 +121,15 @@ def _prepared(
             "or shorter passages."
         )
     course = make_course(learned, held_out, settings)
-    return Account(base.spec, settings, made, too_long, course, begun=_name(base.begun)), learned, held_out
+    return (
+        TrainingReport(base.spec, settings, made, too_long, course, begun=_name(base.begun)),
+        learned,
+        held_out,
+    )
 
 
 def _identity(
-    base: Base, settings: ReaderSettings, fingerprint: str, lessons: Sequence[Encoded]
+    base: Base, settings: ReaderSettings, fingerprint: str, lessons: Sequence[EncodedExample]
 ) -> Mapping[str, Any]:
     """All that the result of a training depends on."""
     return {

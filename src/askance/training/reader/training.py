@@ -13,16 +13,16 @@ from types import FrameType
 import torch
 
 from askance.core.errors import InputError, TrainingFailed
-from askance.training.reader.checkpoint import Checkpoints, State
-from askance.training.reader.network import Trainee
-from askance.training.reader.packing import Course, Row
+from askance.training.reader.checkpoint import Checkpoints, TrainingState
+from askance.training.reader.network import TrainableModel
+from askance.training.reader.packing import PackedRow, TrainingSchedule
 
 HELD_OUT_EVERY = 50
 _SHOWN_LESSONS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TrainingStatus:
     """How far a training is.
 
     Attributes:
@@ -52,7 +52,7 @@ class Standing:
         return (self.total_tokens - self.num_tokens) / speed if speed else 0.0
 
 
-Listener = Callable[[Standing], None]
+Listener = Callable[[TrainingStatus], None]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -99,7 +99,7 @@ class Interruption:
 class Training:
     """A course on its way."""
 
-    def __init__(self, trainee: Trainee, course: Course, checkpoints: Checkpoints) -> None:
+    def __init__(self, trainee: TrainableModel, course: TrainingSchedule, checkpoints: Checkpoints) -> None:
         self._trainee, self._course, self._checkpoints = trainee, course, checkpoints
         settings = course.settings
         self._weights = trainee.trainable
@@ -110,7 +110,7 @@ class Training:
             weight_decay=settings.weight_decay,
         )
         self._interruption = Interruption()
-        self.curve: list[Standing] = []
+        self.curve: list[TrainingStatus] = []
 
     def run(self, listener: Listener) -> None:
         """All steps that are not done yet, with a checkpoint now and then, at the end, and on an interrupt.
@@ -159,7 +159,7 @@ class Training:
         if not (math.isfinite(loss) and norm.isfinite()):
             raise TrainingFailed(self._broken(step, rows, loss))
         self._optimizer.step()
-        standing = Standing(
+        standing = TrainingStatus(
             step + 1,
             len(self._course.steps),
             loss,
@@ -172,7 +172,7 @@ class Training:
         if step + 1 == len(self._course.steps) or step % HELD_OUT_EVERY == HELD_OUT_EVERY - 1:
             self.curve[-1] = replace(standing, held_out=self._held_out())
 
-    def _backward(self, rows: tuple[Row, ...]) -> float:
+    def _backward(self, rows: tuple[PackedRow, ...]) -> float:
         weight, loss = sum(row.goal_weight for row in rows), 0.0
         for row in rows:
             self._interruption.check()
@@ -191,7 +191,7 @@ class Training:
                 total += float(self._trainee.loss(row))
         return total / sum(row.goal_weight for row in rows)
 
-    def _broken(self, step: int, rows: tuple[Row, ...], loss: float) -> str:
+    def _broken(self, step: int, rows: tuple[PackedRow, ...], loss: float) -> str:
         ids = list(dict.fromkeys(lesson.id for row in rows for lesson in row.lessons))
         more = f" and {len(ids) - _SHOWN_LESSONS} more" if len(ids) > _SHOWN_LESSONS else ""
         what = "a gradient" if math.isfinite(loss) else "the loss"
@@ -205,7 +205,7 @@ class Training:
         state = self._checkpoints.load()
         if state is None:
             return
-        curve = [Standing(*entry) for entry in state.curve]
+        curve = [TrainingStatus(*entry) for entry in state.curve]
         self._check_course(curve)
         with torch.no_grad():
             for name, weights in self._weights.items():
@@ -213,7 +213,7 @@ class Training:
         self._optimizer.load_state_dict(dict(state.optimizer))
         self.curve = curve
 
-    def _check_course(self, curve: list[Standing]) -> None:
+    def _check_course(self, curve: list[TrainingStatus]) -> None:
         """Whether rows may be shared is tried on each machine anew, and decides what a step is."""
         steps, tokens = len(self._course.steps), self._course.num_tokens
         begun = curve[-1] if curve else None
@@ -226,4 +226,4 @@ class Training:
 
     def _save(self) -> None:
         curve = [astuple(each) for each in self.curve]
-        self._checkpoints.save(State(self._weights, self._optimizer.state_dict(), curve))
+        self._checkpoints.save(TrainingState(self._weights, self._optimizer.state_dict(), curve))
