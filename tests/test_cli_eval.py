@@ -218,7 +218,7 @@ def test_a_grid_with_a_metric_that_applies_to_no_question(run, questions, rhine,
 
 def test_questions_without_golds_and_with_letters_go_all_the_way(run, tmp_path, monkeypatch):
     monkeypatch.setattr(ScriptedModel, "_reply", lambda self, shown, key: Reply(" So the answer is (B)."))
-    files = Path(__file__).parent / "eval" / "datasets" / "files"
+    files = Path(__file__).parent / "evaluation" / "datasets" / "files"
     given = ("--method", "closed_book", "--model", "scripted", "--json")
     _, out, _ = run(
         "eval", "--dataset", f"biographies:{files / 'biographies.txt'}", *given, "--out", tmp_path / "a"

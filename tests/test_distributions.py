@@ -96,7 +96,7 @@ def test_the_wheel_is_the_package_and_nothing_else(built):
     assert names == files_of_the_package()
     needed = (
         "sample/corpus.jsonl",
-        "wordings/hotpotqa.toml",
+        "prompts/hotpotqa.toml",
         "models/reader/adapter_model.safetensors",
         "py.typed",
     )

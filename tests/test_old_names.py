@@ -19,7 +19,7 @@ def test_a_configuration_that_calls_parameters_knobs(tmp_path):
 
 def test_an_engine_that_is_given_knobs(sample_index):
     with pytest.raises(askance.InputError, match="passages"):
-        askance.open_engine(index=sample_index, method="single", model="scripted", knobs={"passages": 0})
+        askance.open_engine(index=sample_index, method="single", model="scripted", knobs={"passages": -1})
 
 
 def test_a_run_folder_that_calls_parameters_knobs(tmp_path):

@@ -14,7 +14,7 @@ from recipes import bundled_reader
 from tests.test_cli_train import ROWS, TINY, written
 
 ROOT = Path(__file__).parents[2]
-FILES = ROOT / "tests" / "eval" / "datasets" / "files"
+FILES = ROOT / "tests" / "evaluation" / "datasets" / "files"
 
 
 def called(module, *words):
