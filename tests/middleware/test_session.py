@@ -1,7 +1,6 @@
 import asyncio
 
 import pytest
-from tests.tolerances import near
 
 from askance.core.errors import InputError, ModelFailure, PromptTooLong, RetrieverFailure
 from askance.core.trace import Attended, Failed, Generated, ScoredOptions, Searched, Trace
@@ -9,6 +8,7 @@ from askance.core.types import Chat, GenerateRequest, Passage, Raw, Sampling, Sp
 from askance.middleware.session import Session, SessionModel, SessionRetriever
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.tolerances import near
 
 PROMPT = Raw((Span("Say "), untrusted("it")), (untrusted(" now"),))
 
