@@ -41,7 +41,7 @@ def citation_scores(findings: Sequence[JudgeFinding]) -> dict[str, float]:
 
     Of two sentences the first cites two passages, of which one would do, the other nothing:
 
-    >>> citation_scores([Finding("Bonn is old.", True, 2, 1), Finding("It rains.", False)])
+    >>> citation_scores([JudgeFinding("Bonn is old.", True, 2, 1), JudgeFinding("It rains.", False)])
     {'nli_citation_recall': 0.5, 'nli_citation_precision': 0.5}
     """
     num_supported = sum(each.is_supported for each in findings)

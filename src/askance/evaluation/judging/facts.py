@@ -135,7 +135,8 @@ def fact_scores(findings: Sequence[JudgeFinding], gamma: float = 10) -> dict[str
 
     Two facts of three are true; with 10 facts or more that would be the score:
 
-    >>> found = [Finding("Ada was born.", True), Finding("Ada sang.", False), Finding("Ada died.", True)]
+    >>> born, sang = JudgeFinding("Ada was born.", True), JudgeFinding("Ada sang.", False)
+    >>> found = [born, sang, JudgeFinding("Ada died.", True)]
     >>> {name: round(score, 3) for name, score in fact_scores(found).items()}
     {'factscore': 0.065, 'supported_facts': 0.667, 'facts': 3.0, 'responded': 1.0}
     """

@@ -24,7 +24,7 @@ class TrainingState:
     Attributes:
         weights: what is learned, by name; the rest is the base's.
         optimizer: AdamW's state.
-        curve: one entry a step that is done, the fields of `Standing`.
+        curve: one entry a step that is done, the fields of `TrainingStatus`.
     """
 
     weights: Mapping[str, Tensor]
