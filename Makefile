@@ -33,6 +33,7 @@ check: $(VENV)/.all $(VENV)/.docs  ## Style, types, layers, circles of imports, 
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_cycles.py
 	$(BIN)/python scripts/check_names.py
+	$(BIN)/python scripts/tree.py --check
 	$(BIN)/python scripts/count_lines.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 

@@ -17,6 +17,14 @@ def test_a_configuration_that_calls_parameters_knobs(tmp_path):
     assert read_config(file=path).config.parameters == {"passages": 2}
 
 
+def test_the_former_name_is_not_suggested(tmp_path):
+    path = tmp_path / "askance.toml"
+    path.write_text("parametres = 1\n", encoding="utf-8")
+    with pytest.raises(askance.InputError, match="did you mean 'parameters'") as caught:
+        read_config(file=path)
+    assert "knobs" not in str(caught.value)
+
+
 def test_an_engine_that_is_given_knobs(sample_index):
     with pytest.raises(askance.InputError, match="passages"):
         askance.open_engine(index=sample_index, method="single", model="scripted", knobs={"passages": -1})

@@ -273,7 +273,9 @@ def plain(value: Any) -> Any:
 
 SETTINGS = {each.name: each for each in fields(cast(Any, EngineConfig))}
 """The settings by name."""
-OTHER_NAMES = {"model": "models", "set": "parameters", "knobs": "parameters"}
+FORMER_NAMES = {"knobs": "parameters"}
+"""Names of earlier versions, which are read and not suggested."""
+OTHER_NAMES = {"model": "models", "set": "parameters", **FORMER_NAMES}
 """What some of them are called, too."""
 
 

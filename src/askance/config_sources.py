@@ -21,7 +21,16 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from askance.config import OBJECT, OTHER_NAMES, SCHEMA_VERSION, SETTINGS, EngineConfig, plain, split_retriever
+from askance.config import (
+    FORMER_NAMES,
+    OBJECT,
+    OTHER_NAMES,
+    SCHEMA_VERSION,
+    SETTINGS,
+    EngineConfig,
+    plain,
+    split_retriever,
+)
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
@@ -303,7 +312,8 @@ def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[Given]:
     """The values under one key, each checked alone, so that an error names its place."""
     name, place = OTHER_NAMES.get(key, key), place_of(key)
     if name not in SETTINGS:
-        raise UnknownName("setting", key, (*SETTINGS, *OTHER_NAMES), place=f"in {place}")
+        known = [each for each in (*SETTINGS, *OTHER_NAMES) if each not in FORMER_NAMES]
+        raise UnknownName("setting", key, known, place=f"in {place}")
     value, folder = split_retriever(value) if name == "retriever" else (value, "")
     if folder:
         yield Given("index", "", folder, place)

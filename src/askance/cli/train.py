@@ -185,7 +185,7 @@ def calibrate(
     sourced: Sourced,
     searches: Annotated[float, typer.Option(min=0)] = 2.0,
     limit: Annotated[int, typer.Option(min=1)] = 40,
-    parameter: str | None = None,
+    parameter: Annotated[str | None, typer.Option("--parameter", "--knob")] = None,
     trials: Annotated[int, typer.Option(min=1)] = 7,
     file: Annotated[Path | None, typer.Option("--out")] = None,
     as_json: JsonFlag = False,
