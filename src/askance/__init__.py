@@ -13,13 +13,13 @@ to nothing.
 
 import re
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from askance.core.version import VERSION
 
 __version__ = VERSION
-_DECLARED = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+with open(f"{__file__}i", encoding="utf-8") as _stub:  # noqa: PTH123 - importing pathlib takes longer than all of this
+    _DECLARED = _stub.read()
 _HOMES = {name: home for home, name in re.findall(r"^from (\S+) import (\w+) as", _DECLARED, re.MULTILINE)}
 __all__ = sorted(("__version__", *_HOMES))
 
