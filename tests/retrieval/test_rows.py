@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -56,7 +57,8 @@ def test_a_malformed_json_row_names_file_line_problem_and_remedy(tmp_path, row, 
     with pytest.raises(DocumentError) as caught:
         jsonl(tmp_path, f'{{"text": "good"}}\n{row}\n')
     message = str(caught.value)
-    assert f"{tmp_path / 'rows.jsonl'}, line 2" in message
+    place = re.escape(f"{tmp_path / 'rows.jsonl'}, line 2")
+    assert re.search(rf"{place}(, field (text|title|id))?: ", message)
     assert problem in message
     assert 'such as {"id": "7"' in message
     assert caught.value.exit_code == 2
@@ -90,22 +92,30 @@ def test_tsv_columns_go_by_name(tmp_path):
     assert (row.id, row.title, row.text) == (None, "T", "body")
 
 
+QUOTES, COLUMNS = "stands in double quotes", "The first line names the columns"
+
+
 @pytest.mark.parametrize(
-    ("content", "place", "problem"),
+    ("content", "place", "problem", "remedy"),
     [
-        ("1\tsome passage\n", "line 1", ": no column is named 'text'; the columns are ['1', 'some passage']"),
-        ("\ufeff", "line 0", ": no column is named 'text'"),
-        ("id\ttext\ttitle\n1\tonly two\n", "line 2", ": 2 cells under 3 columns"),
-        ('id\ttext\n1\t"quoted" and more\n', "line 2", "expected after"),
-        ('id\ttext\n1\t"never closed\n2\tmore\n', "line 3", "unexpected end"),
-        ('id\ttext\n1\t"' + "word " * 40_000, "line 2", "field larger"),
-        ("id\ttext\n\tno id\n", "line 2", ", field id: is empty, found ''"),
+        (
+            "1\tsome passage\n",
+            "line 1",
+            ": no column is named 'text'; the columns are ['1', 'some passage']",
+            COLUMNS,
+        ),
+        ("\ufeff", "line 0", ": no column is named 'text'", COLUMNS),
+        ("id\ttext\ttitle\n1\tonly two\n", "line 2", ": 2 cells under 3 columns", QUOTES),
+        ('id\ttext\n1\t"quoted" and more\n', "line 2", "expected after", QUOTES),
+        ('id\ttext\n1\t"never closed\n2\tmore\n', "line 3", "unexpected end", QUOTES),
+        ('id\ttext\n1\t"' + "word " * 40_000, "line 2", "field larger", QUOTES),
+        ("id\ttext\n\tno id\n", "line 2", ", field id: is empty, found ''", COLUMNS),
     ],
 )
-def test_a_malformed_tsv_row_names_file_line_problem_and_remedy(tmp_path, content, place, problem):
+def test_a_malformed_tsv_row_names_file_line_problem_and_remedy(tmp_path, content, place, problem, remedy):
     with pytest.raises(DocumentError) as caught:
         tsv(tmp_path, content)
     message = str(caught.value)
-    assert f"{tmp_path / 'rows.tsv'}, {place}" in message
+    assert re.search(rf"{re.escape(str(tmp_path / 'rows.tsv'))}, {place}(, field id)?: ", message)
     assert problem in message
-    assert "stands in double quotes" in message or "The first line names the columns" in message
+    assert remedy in message

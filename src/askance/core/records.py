@@ -23,6 +23,11 @@ RowsOf = Callable[[Path], Rows]
 
 _ABSENT: Any = object()
 _SHOWN_CHARACTERS = 60
+_HEADER = "The first line names the columns."
+_QUOTING = (
+    "A cell that contains quotes, the delimiter or a line break stands in double quotes, and a quote inside "
+    'is written "".'
+)
 
 
 class Flaw(ValueError):
@@ -223,19 +228,18 @@ def table_rows(path: Path, error: type[InputError] = DatasetError, needs: str = 
         try:
             header = [cell.strip() for cell in next(filled, [])]
             if needs and needs not in map(str.lower, header):
-                raise Flaw(f"no column is named {needs!r}; the columns are {header}. Name them there")
+                raise Flaw(f"no column is named {needs!r}; the columns are {header}. {_HEADER}")
             if twice := [name for name in header if name and header.count(name) > 1]:
-                raise Flaw(f"two columns are called {twice[0]!r}. Rename one")
+                raise Flaw(f"two columns are called {twice[0]!r}. {_HEADER} Rename one.")
             for cells in filled:
                 if len(cells) != len(header):
-                    raise Flaw(f"{len(cells)} cell{'s' * (len(cells) != 1)} under {len(header)} columns")
+                    number = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
+                    raise Flaw(f"{number} under {len(header)} columns. {_QUOTING}")
                 row = {name: cell for name, cell in zip(header, cells, strict=True) if name}
                 yield f"line {reader.line_num}", row
         except (csv.Error, Flaw) as flaw:
-            raise error(
-                f"{path}, line {reader.line_num}: {flaw}. A cell with quotes, the delimiter or a line break "
-                'in it stands in double quotes, and a quote inside is written "".'
-            ) from flaw
+            remedy = "" if isinstance(flaw, Flaw) else f". {_QUOTING}"
+            raise error(f"{path}, line {reader.line_num}: {flaw}{remedy}") from flaw
 
 
 def document(path: Path) -> Any:
