@@ -208,7 +208,7 @@ def test_an_evaluation_is_refused_with_a_method_that_can(evaluate, server, sampl
 def test_without_an_index_the_default_method_is_refused_as_ever(run, server):
     code, _, err = run("ask", "Where?", "--model", f"openai:tiny@{server.url}?chat=1")
     assert code == 2
-    assert "method dragin searches, but there is nothing to search" in err
+    assert "method dragin searches, but no index is given" in err
 
 
 def test_a_server_that_is_not_described_is_asked_what_it_can_do(

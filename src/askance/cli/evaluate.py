@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from askance.ask import models_told
+from askance.ask import describe_models
 from askance.cli.options import JsonFlag, NumberOption, OutOption, SpecOption, with_settings
 from askance.config import EngineConfig
 from askance.config_sources import Sourced
@@ -154,7 +154,7 @@ def _show(run: RecordedRun) -> None:
             tell(err, f"failed: {record.id}: {record.error}", "yellow")
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
-    models = printable(models_told(run.settings.models, run.settings.precisions))
+    models = printable(describe_models(run.settings.models, run.settings.precisions))
     told = f"  {models}, {asked}{reading_told(summary.reading)}"
     out.print(Text(summary.title, style="bold").append(told, style="not bold dim"), soft_wrap=True)
     out.print(interval_table(summary.metrics))

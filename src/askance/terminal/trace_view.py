@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from askance.ask import models_told
+from askance.ask import describe_models
 from askance.core import trace
 from askance.core.types import Passage, Question, Usage
 from askance.methods.common.finishing import quotable
@@ -81,7 +81,7 @@ def spending_line(numbers: Mapping[str, float]) -> str:
 
 def setting_block(event: trace.Asked) -> RenderableType:
     """The method, the models and what is searched."""
-    models = models_told(event.models, event.precisions)
+    models = describe_models(event.models, event.precisions)
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
     return Text(f"{setting}\n", style=PROVISIONAL)
 
