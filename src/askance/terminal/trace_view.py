@@ -14,7 +14,7 @@ from askance.core import trace
 from askance.core.types import Passage, Question, Usage
 from askance.methods.common.finishing import quotable
 from askance.terminal.legend import ACTIONS, Legend
-from askance.text.markers import Plain, plain
+from askance.text.markers import UnmarkedText, without_markers
 from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
@@ -185,11 +185,11 @@ _BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
 }
 
 
-def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> Plain:
+def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> UnmarkedText:
     """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
     asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
-    return plain(text, lambda: quotable(question, before))
+    return without_markers(text, lambda: quotable(question, before))
 
 
 def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:
