@@ -88,8 +88,8 @@ class Claim:
         num_found = self.num_found(passage)
         if num_found >= self.least:
             return ""
-        too_few = f"{passage.title!r} holds {num_found} of its {len(self.words)} words"
-        return too_few if self.words else "it has no word to look for"
+        too_few = f"{passage.title!r} contains {num_found} of the sentence's {len(self.words)} words"
+        return too_few if self.words else "the sentence has no word to look for"
 
 
 @dataclass(frozen=True, slots=True)
