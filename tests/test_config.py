@@ -396,7 +396,7 @@ def test_an_old_trace_can_be_read_but_not_repeated(project, run, tmp_path):
     assert read_trace(tmp_path / "project" / "old.jsonl")[0].config == {}
     code, _, error = run("ask", "Who?", "--config", "old.jsonl")
     assert code == 2
-    assert "old.jsonl holds no configuration" in error
+    assert "old.jsonl contains no configuration" in error
 
 
 @pytest.mark.parametrize(
