@@ -168,7 +168,7 @@ def test_the_best_method_that_can_answers_where_the_default_one_can_not(
     assert code == 0
     (line,) = [line for line in err.splitlines() if "answers, the best method" in line]
     assert line.startswith(
-        f"{name} answers, the best method that can with this model: the default method dragin {lack}"
+        f"{name} answers, the best method that this model supports: the default method dragin {lack}"
     )
     assert "--model bundled" in line
     assert ("--model attend=bundled" in line) is ("attention" in lack)
