@@ -4,7 +4,7 @@ The file `presets.toml` next to this module contains the built-in presets: those
 the AirRAG paper (``paper`` and others), and ``bundled`` and ``bundled:base`` for the models that ship with
 askance. A user's file (`askance calibrate --out`) contains one preset. Both are TOML:
 
-    about = "what it is and where it comes from"
+    about = "a description, with the source of the values"
     [dragin.paper]          # method, then profile
     trigger = "rind"
     threshold = 1.2
