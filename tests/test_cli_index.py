@@ -84,7 +84,7 @@ def test_asking_a_method_that_needs_an_encoder(run, index):
         (["search", "x", "--retriever", "dens"], "did you mean 'dense'"),
         (["search", "x", "--encoder", "scripted"], "an encoder is given, but nothing uses it"),
         (["ask", "Q?", "--retriever", "dens", "--model", "scripted"], "did you mean 'dense'"),
-        (["ask", "Q?", "--encoder", "scripted", "--model", "scripted"], "an encoder is given, but nothing uses"),
+        (["ask", "Q?", "--encoder", "scripted", "--model", "scripted"], "but nothing uses it: leave --encoder out"),
         (["ask", "Q?", "--encoder", "bundeld", "--retriever", "dense", "--model", "scripted"],
          "did you mean 'bundled'"),
         (["calibrate", "--dataset", "sample", "--retriever", "dens", "--model", "scripted"],
