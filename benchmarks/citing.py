@@ -21,7 +21,7 @@ from typing import Any
 
 from askance.core.types import Hit, Passage
 from askance.text.linguistics import content_words
-from askance.text.support import best_support, claim_of, findings
+from askance.text.support import best_support, claim_of, sentence_support
 
 Cites = Callable[[str, str, str, Sequence[Passage]], Passage | None]
 
@@ -51,7 +51,7 @@ def by_support(question: str, told: str, answer: str, passages: Sequence[Passage
     if told == BARE:
         return best_support(claim_of(told.replace(GAP, answer), question), passages)[0]
     hits = [Hit(passage, 1.0, rank) for rank, passage in enumerate(passages, start=1)]
-    found = findings(told.replace(GAP, answer), [(0, hits)], [(0, question)], answer)
+    found = sentence_support(told.replace(GAP, answer), [(0, hits)], [(0, question)], answer)
     return next((passage for each in found for passage in each.passages), None)
 
 

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from askance.ask import ask, models_told
+from askance.ask import ask, describe_models
 from askance.core.errors import AskanceError, MissingAbility, ModelFailure, QuestionError
 from askance.core.ports import ChecksModels, Needs
 from askance.core.trace import Answered, Asked, Failed, Generated, Trace
@@ -99,9 +99,9 @@ def test_roles_that_a_method_may_ask_may_be_given_or_not():
     assert asyncio.run(ask(QUESTION, Picky(), {"answer": short})).answer.text == "answer"
     both = {"answer": short, "critic": short}
     assert asyncio.run(ask(QUESTION, Picky(), both)).answer.text == "answer critic"
-    with pytest.raises(MissingAbility, match=r"asks no model in the role judge: leave out --model judge"):
+    with pytest.raises(MissingAbility, match=r"uses no model in the role judge: leave out --model judge"):
         asyncio.run(ask(QUESTION, Picky(), both | {"judge": short}))
-    with pytest.raises(MissingAbility, match=r"asks no model in the role critic"):
+    with pytest.raises(MissingAbility, match=r"uses no model in the role critic"):
         asyncio.run(ask(QUESTION, ClosedBook(), both))
 
 
@@ -195,5 +195,5 @@ def test_a_panic_becomes_an_error_of_ours(where):
 
 
 def test_models_are_told_with_what_they_compute_in_where_that_is_known():
-    assert models_told({"attend": "b", "answer": "a"}, {"answer": "float32"}) == "a (float32), attend: b"
-    assert models_told({}, {}) == "none"
+    assert describe_models({"attend": "b", "answer": "a"}, {"answer": "float32"}) == "a (float32), attend: b"
+    assert describe_models({}, {}) == "none"

@@ -312,7 +312,7 @@ def test_a_model_without_the_signals_a_method_needs(run, sample_index, monkeypat
     assert "choose --method iterdrag" in err
     code, _, err = run("ask", "Q?", "--index", sample_index, "--model", "scripted")
     assert code == 0
-    assert err.startswith("iterdrag answers, the best method that can with this model")
+    assert err.startswith("iterdrag answers, the best method that this model supports")
 
 
 def test_a_question_longer_than_the_context_window(run, sample_index, tmp_path):

@@ -138,7 +138,7 @@ def test_what_is_in_the_cache_is_not_computed_again(run, questions, llama_folder
 def test_what_nothing_tells_from_others_is_not_kept(evaluate, tmp_path):
     code, _, err = evaluate("--cache", tmp_path / "cache.sqlite")
     assert code == 2
-    assert "what 'scripted' gives can't be kept in a cache" in err
+    assert "the results of 'scripted' can't be cached" in err
     assert not (tmp_path / "run").exists()
 
 

@@ -82,9 +82,10 @@ def test_asking_a_method_that_needs_an_encoder(run, index):
     ("words", "expected"),
     [
         (["search", "x", "--retriever", "dens"], "did you mean 'dense'"),
-        (["search", "x", "--encoder", "scripted"], "an encoder is named that nothing asks"),
+        (["search", "x", "--encoder", "scripted"], "an encoder is given, but nothing uses it"),
         (["ask", "Q?", "--retriever", "dens", "--model", "scripted"], "did you mean 'dense'"),
-        (["ask", "Q?", "--encoder", "scripted", "--model", "scripted"], "an encoder is named that nothing"),
+        (["ask", "Q?", "--encoder", "scripted", "--model", "scripted"],
+         "an encoder is given, but nothing uses it"),
         (["ask", "Q?", "--encoder", "bundeld", "--retriever", "dense", "--model", "scripted"],
          "did you mean 'bundled'"),
         (["calibrate", "--dataset", "sample", "--retriever", "dens", "--model", "scripted"],
@@ -125,7 +126,7 @@ def test_an_encoder_that_is_not_where_it_was(run, index):
     assert code == 2
     told = " ".join(err.split())
     assert "made by the encoder hf:/moved/away, which can't be loaded" in told
-    assert "Name it with --encoder, where it lies now." in told
+    assert "Give its current location with --encoder." in told
     words = ["search", "rhine", "--index", index, "--retriever", "dense", "--encoder", "scripted"]
     assert run(*words)[0] == 0
 

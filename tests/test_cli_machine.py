@@ -32,7 +32,7 @@ def test_an_output_that_is_full(words):
         done = askance(*words, stdout=full)
     assert done.returncode == 1
     assert done.stderr == (
-        "error: can't write what was to be shown: No space left on device. Make room, or write elsewhere.\n"
+        "error: can't write the output: No space left on device. Free some space, or write elsewhere.\n"
     )
 
 

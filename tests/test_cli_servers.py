@@ -168,7 +168,7 @@ def test_the_best_method_that_can_answers_where_the_default_one_can_not(
     assert code == 0
     (line,) = [line for line in err.splitlines() if "answers, the best method" in line]
     assert line.startswith(
-        f"{name} answers, the best method that can with this model: the default method dragin {lack}"
+        f"{name} answers, the best method that this model supports: the default method dragin {lack}"
     )
     assert "--model bundled" in line
     assert ("--model attend=bundled" in line) is ("attention" in lack)
@@ -208,7 +208,7 @@ def test_an_evaluation_is_refused_with_a_method_that_can(evaluate, server, sampl
 def test_without_an_index_the_default_method_is_refused_as_ever(run, server):
     code, _, err = run("ask", "Where?", "--model", f"openai:tiny@{server.url}?chat=1")
     assert code == 2
-    assert "method dragin searches, but there is nothing to search" in err
+    assert "method dragin searches, but no index is given" in err
 
 
 def test_a_server_that_is_not_described_is_asked_what_it_can_do(

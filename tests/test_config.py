@@ -223,7 +223,7 @@ def test_an_evaluation_names_where_the_index_that_is_not_there_was_given(project
 def test_no_model_is_loaded_where_there_is_nothing_to_search(project, run):
     code, _, err = run("ask", "Where?", "--method", "single", "--model", "bundled", columns=300)
     assert code == 2
-    assert err.startswith("error: method single searches, but there is nothing to search")
+    assert err.startswith("error: method single searches, but no index is given")
 
 
 def test_what_a_flag_said_wrongly_names_no_file(project, run):
@@ -396,7 +396,7 @@ def test_an_old_trace_can_be_read_but_not_repeated(project, run, tmp_path):
     assert read_trace(tmp_path / "project" / "old.jsonl")[0].config == {}
     code, _, error = run("ask", "Who?", "--config", "old.jsonl")
     assert code == 2
-    assert "old.jsonl holds no configuration" in error
+    assert "old.jsonl contains no configuration" in error
 
 
 @pytest.mark.parametrize(

@@ -240,10 +240,10 @@ def test_lists_name_plug_ins_with_their_package(ours, run, command, name):
     assert "a plug-in of ours" in line
 
 
-def test_the_list_says_of_a_plug_in_that_a_name_is_askance_s_own(ours, run):
+def test_the_list_says_that_a_plug_in_with_a_built_in_name_is_ignored(ours, run):
     _, _, told = run("methods", columns=300)
-    assert "the plug-in 'single' of theirs in askance.methods is passed over" in told
-    assert "name it theirs_ext:Echo" in told
+    assert "the plug-in 'single' of theirs in askance.methods is ignored" in told
+    assert "write theirs_ext:Echo to use it" in told
 
 
 def test_models_of_plug_ins_are_listed_as_json(ours, run):

@@ -144,8 +144,8 @@ def test_unknown_names_offer_the_nearest():
     [
         ("[flare\n", "p.toml is not TOML"),
         ("[flare]\npassages = 1" + "0" * 5000, "p.toml is not TOML"),
-        ("search_below = 0.3\n", "stands under no method"),
-        ("[flare.paper]\nsearch_below = 0.3\n", r"stand under \[METHOD\], as it has no profiles"),
+        ("search_below = 0.3\n", "belongs to no method"),
+        ("[flare.paper]\nsearch_below = 0.3\n", r"belong under \[METHOD\], as it has no profiles"),
         ("[flare]\nsearch_belo = 0.3\n", "did you mean 'search_below'"),
         ("[flare]\nsearch_below = 3\n", "from 0 to 1"),
         ('[flare]\nsearch_below = "often"\n', "expected float"),
@@ -167,7 +167,7 @@ def test_a_method_with_profiles_whose_parameters_stand_under_none(tmp_path):
     loose = "[dragin]\nthreshold = 0.3\n"
     for text in (loose, loose + "[dragin.paper]\nthreshold = 0.3\n", "[dragin]\npaper = 0.3\n"):
         path.write_text(text)
-        with pytest.raises(PresetError, match=r"stand under \[METHOD\.PROFILE\]"):
+        with pytest.raises(PresetError, match=r"belong under \[METHOD\.PROFILE\]"):
             filled("dragin", path, profile="paper")
 
 

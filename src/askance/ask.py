@@ -1,6 +1,6 @@
 """The main path: one question, one method, one coroutine, one trace.
 
-The command line, servers, evaluation and notebooks all come through here.
+The command line, servers, evaluation and notebooks all answer their questions here.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from askance.middleware.session import Budget, Session, SessionModel, SessionRet
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An answer, what it cost, and the trace of how it came about."""
+    """The answer to a question, its cost, and the trace of how the method arrived at it."""
 
     answer: Answer
     usage: Usage
@@ -31,18 +31,20 @@ class Result:
 
 @dataclass(eq=False)
 class Engine:
-    """A method with its models and index, ready to answer any number of questions.
+    """A method with its models and retriever, ready to answer any number of questions.
 
     Attributes:
-        models: by role; "answer" must be there.
-        retriever: needed by methods that search.
-        budget: what one question may cost.
-        encoder: needed by methods that compare texts by their vectors.
-        why: this method answers, where it is not the one that would; each trace says it.
-        config: what all of it was made of, in values of JSON; each trace holds it.
+        method: The method that answers.
+        models: The models by role; the role "answer" is required.
+        retriever: The collection to search, for methods that search.
+        seed: The seed of all random choices.
+        budget: The most that one question may cost.
+        encoder: The encoder, for methods that compare texts by their vectors.
+        why: The reason why this method answers instead of the default one; every trace records it.
+        config: The configuration that the engine was made from, as JSON values; every trace records it.
 
     Raises:
-        MissingAbility: the model, or the lack of a retriever or encoder, does not meet the method's needs.
+        MissingAbility: The models, the retriever or the encoder do not meet the method's needs.
     """
 
     method: Method
@@ -69,35 +71,40 @@ class Engine:
         """Answer one question.
 
         Args:
-            listener: sees every event of the trace as it happens.
-            trace: one of your own instead, which is complete also when this raises.
-            retriever: another one than the engine's own.
+            question: The question, or its text.
+            listener: A callback that receives every event of the trace as it happens.
+            trace: A trace to record into, which is complete even if this method raises. The `listener` is
+                ignored then.
+            retriever: A retriever to use instead of the engine's own.
+
+        Returns:
+            The answer with its usage and trace.
 
         Raises:
-            QuestionError: the question is empty.
-            ModelFailure, RetrieverFailure: a call broke; the trace says which.
-            BudgetTooSmall: the method's `l_max` is used up, and nothing is written yet.
-            LimitReached: it has cost what it may cost; the trace has what was done until then.
+            QuestionError: The question is empty or not valid Unicode.
+            ModelFailure, RetrieverFailure: A call failed; the trace says which one.
+            BudgetTooSmall: The method's `l_max` is used up before any text was generated.
+            LimitReached: The question reached its budget; the trace holds what was done until then.
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
         check_question(question.text)
         trace = trace or Trace(listener)
-        run = self._begin(question, trace, retriever or self.retriever)
+        run = self._start(question, trace, retriever or self.retriever)
         try:
-            with panics_as(AskanceError):  # those of calls have become failures of the model or retriever
+            with panics_as(AskanceError):  # a panic inside a call is a ModelFailure or RetrieverFailure
                 answer = await answer_within(self.method, question, run)
         except BaseException as error:
             if not any(isinstance(event, Failed) for event in trace.events):
                 is_stopped = isinstance(error, CancelledError | KeyboardInterrupt)
-                told, place = "interrupted" if is_stopped else str(error), name_of(type(self.method))
-                trace.add(Failed, error=type(error).__name__, message=told, place=place)
+                message, place = "interrupted" if is_stopped else str(error), name_of(type(self.method))
+                trace.add(Failed, error=type(error).__name__, message=message, place=place)
             raise
         usage = trace.usage()
         trace.add(Answered, answer=answer, usage=usage)
         return Result(answer, usage, trace)
 
-    def _begin(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
-        """What the method has at hand; the trace begins with what everything was made of."""
+    def _start(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
+        """Record the question with its configuration, and return the run that the method works with."""
         trace.add(
             Asked,
             question_id=question.id,
@@ -116,28 +123,36 @@ class Engine:
             trace.add(Noted, name="method", text=self.why, place="method")
         session = Session(trace, (self.seed, question.id), self.budget)
         models = {role: SessionModel(model, role, session) for role, model in self.models.items()}
-        searched = SessionRetriever(retriever or NoRetriever(), session)
-        return Run(models, searched, trace, self.seed, self.encoder)
+        session_retriever = SessionRetriever(retriever or NoRetriever(), session)
+        return Run(models, session_retriever, trace, self.seed, self.encoder)
 
     async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
-        """Answer one question, and give every event of the trace as it happens, an `Answered` as the last.
+        """Answer one question, and yield every event of the trace as it happens.
 
-        Events of type "commit" carry the text of the answer piece by piece, as it stays; those of type
-        "draft" carry what may still be taken back. Whoever stops listening gives the question up.
+        Events of type "commit" carry the final text of the answer piece by piece; events of type "draft"
+        carry text that may still change. The last event is an `Answered`. Closing the iterator cancels the
+        question.
+
+        Raises:
+            AskanceError: See `answer`.
         """
         events = asyncio.Queue[AnyEvent | None]()
-        asked = asyncio.create_task(self.answer(question, listener=events.put_nowait))
-        asked.add_done_callback(lambda _: events.put_nowait(None))
+        answering = asyncio.create_task(self.answer(question, listener=events.put_nowait))
+        answering.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
                 yield event
-            await asked  # raises what went wrong
+            await answering  # raises the error of a failed question
         finally:
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
 
     def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
-        """`answer` for code that is not asynchronous."""
+        """Answer one question from synchronous code; see `answer`.
+
+        Raises:
+            InputError: An event loop is running; use ``await engine.answer(…)`` there.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -156,7 +171,7 @@ async def ask(
     trace: Trace | None = None,
     **options: Any,
 ) -> Result:
-    """Answer one question by an engine made for it; `options` are the further fields of `Engine`."""
+    """Answer one question with an engine made for it; `options` are the other fields of `Engine`."""
     return await Engine(method, models, retriever, **options).answer(question, trace=trace)
 
 
@@ -166,7 +181,11 @@ def check_needs(
     retriever: Retriever | None,
     encoder: Encoder | None = None,
 ) -> None:
-    """Raise `MissingAbility`, naming what would do, unless all that is given meets the method's needs."""
+    """Check that models, retriever and encoder meet a method's needs.
+
+    Raises:
+        MissingAbility: One of them is missing or lacks something; the message says what would work.
+    """
     needs, model, name = method.needs, models.get("answer"), name_of(type(method))
     if model is None:
         raise MissingAbility("no model for the role 'answer': give one, for example --model bundled.")
@@ -175,7 +194,7 @@ def check_needs(
     unused = models.keys() - needs.asked_roles
     if unused:
         raise MissingAbility(
-            f"method {name}, set as it is, asks no model in the role {min(unused)}: leave out --model "
+            f"method {name} with these parameters uses no model in the role {min(unused)}: leave out --model "
             f"{min(unused)}=…, or choose a method or profile that does."
         )
     if needs.attention:
@@ -185,33 +204,38 @@ def check_needs(
 
 
 def check_can_search(method: Method, retriever: Retriever | None, encoder: Encoder | None) -> None:
-    """Raise `MissingAbility` where a method searches or compares vectors, and there is nothing for it."""
+    """Check that a method that searches has a retriever, and one that compares vectors an encoder.
+
+    Raises:
+        MissingAbility: The method needs a retriever or an encoder that is not given.
+    """
     needs, name = method.needs, name_of(type(method))
     if needs.retriever and retriever is None:
         raise MissingAbility(
-            f"method {name} searches, but there is nothing to search: name an index (--index DIR; "
+            f"method {name} searches, but no index is given: name an index (--index DIR; "
             "`askance index FOLDER --out DIR` makes one), or choose --method closed_book, which "
             "does not search."
         )
     if needs.encoder and encoder is None:
         raise MissingAbility(
-            f"method {name}, set as it is, compares answers by their vectors, but there is no encoder: name "
-            "one, for example --encoder bundled, or choose another verifier, for example --set verifier=jcd."
+            f"method {name} with these parameters compares answers by their vectors, but no encoder is "
+            "given: name one, for example --encoder bundled, or choose another verifier, for example --set "
+            "verifier=jcd."
         )
 
 
 def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:
-    """What the models' numbers are computed in, by role; without those of which nobody tells."""
+    """Return the floating-point format of each model by role, without models that do not report it."""
     return {role: model.precision for role, model in models.items() if model.precision}
 
 
-def models_told(names: Mapping[Role, str] | Mapping[str, str], precisions: Mapping[str, str]) -> str:
-    """Models by role as screens and reports show them: ``bundled (float32), attend: hf:NAME (bfloat16)``."""
-    told = {
+def describe_models(names: Mapping[Role, str] | Mapping[str, str], precisions: Mapping[str, str]) -> str:
+    """Return the models by role as text: ``bundled (float32), attend: hf:NAME (bfloat16)``."""
+    models = {
         role: f"{name} ({precisions[role]})" if role in precisions else name for role, name in names.items()
     }
-    others = (f"{role}: {name}" for role, name in told.items() if role != "answer")
-    return ", ".join([told.get("answer", "none"), *others])
+    others = (f"{role}: {name}" for role, name in models.items() if role != "answer")
+    return ", ".join([models.get("answer", "none"), *others])
 
 
 def _check_abilities(name: str, needs: Needs, model: Model) -> None:
@@ -220,7 +244,7 @@ def _check_abilities(name: str, needs: Needs, model: Model) -> None:
         lacking.append(needs.choice)
     if lacking:
         raise ModelLacks(
-            f"method {name} needs {', '.join(lacking)}, which {model.name} does not give",
+            f"method {name} needs {', '.join(lacking)}, which {model.name} does not provide",
             "use a local model (--model bundled, hf:NAME or gguf:FILE)",
         )
 
@@ -228,19 +252,19 @@ def _check_abilities(name: str, needs: Needs, model: Model) -> None:
 def _check_attention(method: str, model: Model, proxy: Model | None) -> None:
     if proxy is not None and "attend" not in proxy.capabilities:
         raise MissingAbility(
-            f"model {proxy.name} in the role attend can't show its attention: give that role a local model, "
-            "for example --model attend=bundled."
+            f"model {proxy.name} in the role attend can't provide its attention: give that role a local "
+            "model, for example --model attend=bundled."
         )
     if proxy is None and "attention" not in model.signals:
         raise ModelLacks(
-            f"method {method} needs attention, which {model.name} does not give",
-            "let a small local model read along (add --model attend=bundled), or use a local model (--model "
+            f"method {method} needs attention, which {model.name} does not provide",
+            "let a small local model provide it (add --model attend=bundled), or use a local model (--model "
             "bundled, hf:NAME or gguf:FILE)",
         )
 
 
 def check_question(text: str) -> None:
-    """Raise `QuestionError` for a question that can't be asked."""
+    """Raise `QuestionError` if the question is empty or not valid Unicode."""
     if not text.strip():
         raise QuestionError("the question is empty: say what you want to know.")
     try:
@@ -250,10 +274,10 @@ def check_question(text: str) -> None:
 
 
 class NoRetriever:
-    """Stands where no retriever was given; `check_needs` keeps methods that search from reaching it."""
+    """A stand-in for a missing retriever. `check_needs` keeps methods that search from reaching it."""
 
     name = fingerprint = ""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """Always an error."""
-        raise MissingAbility(f"a search for {query!r} was asked for, but there is nothing to search.")
+        """Raise `MissingAbility`."""
+        raise MissingAbility(f"the method searches for {query!r}, but no retriever is given.")

@@ -1,11 +1,11 @@
-"""Where a configuration comes from: files, the environment and flags, each value with its origin.
+"""The sources of a configuration: files, the environment and flags. Every value keeps its origin.
 
     user's configuration folder / askance.toml  <  ./askance.toml  <  ASKANCE_…  <  flags
 
-What stands further right wins, value by value: of `parameters`, `models` and `budget` each entry for itself.
-A preset wins over the parameters that stand further left than it, and fills what those beside it and further
-right leave open. A file that is named stands in place of both files and of the environment. It is TOML like
-them, a trace, or the folder of a run, whose configuration is repeated.
+Sources to the right win, value by value. Each entry of `parameters`, `models` and `budget` is a value.
+A preset wins over the parameters of sources to its left, and fills the parameters that its own source and
+those to its right do not set. A file given with --config replaces both files and the environment. It is TOML
+as well, or a trace or a run folder, whose configuration is repeated.
 """
 
 import json
@@ -22,9 +22,9 @@ from typing import Any
 from platformdirs import user_config_path
 
 from askance.config import (
+    ALIASES,
     FORMER_NAMES,
     OBJECT,
-    OTHER_NAMES,
     SCHEMA_VERSION,
     SETTINGS,
     EngineConfig,
@@ -48,17 +48,24 @@ DEFAULT = "default"
 PREFIX = "ASKANCE_"
 OPTION = "--"
 OTHER_VARIABLES = ("ASKANCE_CACHE",)
-"""Variables that are no settings: the folder of what askance can make again."""
-_TABLES = {name for name, each in SETTINGS.items() if each.metadata["kind"] is dict}
-"""Settings whose entries are values of their own."""
+"""Environment variables that are not settings: the folder for files that askance can regenerate."""
+_TABLES = {name for name, field in SETTINGS.items() if field.metadata["kind"] is dict}
+"""The settings whose entries are separate values."""
 _HEAD = {"schema", "askance"}
 PlaceOf = Callable[..., str]
-"""Tells where a value stands, by the names that lead to it."""
+"""A function that returns the location of a value, given the names that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """One value and where it was given; `entry` is its name in a table, such as the role of a model."""
+class SourcedValue:
+    """One value of a setting with its origin.
+
+    Attributes:
+        name: The name of the setting.
+        entry: The name of the value inside the setting, such as the role of a model; may be empty.
+        value: The value.
+        origin: The place that gave the value, such as a file and line.
+    """
 
     name: str
     entry: str
@@ -67,151 +74,154 @@ class Given:
 
     @property
     def key(self) -> str:
-        """As it is told, such as ``models.answer``."""
+        """The full name of the value, such as ``models.answer``."""
         return f"{self.name}.{self.entry}" if self.entry else self.name
 
 
 @dataclass(frozen=True, slots=True)
-class Sourced:
-    """A configuration, and where its values come from.
+class SourcedConfig:
+    """A configuration with the origins of its values.
 
     Attributes:
-        layers: all that was given; what wins comes last, and flags are the last of all.
-        origins: of each value that is not a default, by `Given.key`.
+        config: The merged configuration.
+        layers: The values of every source. Later layers win, and flags come last.
+        origins: The origin of each value that is not a default, by `SourcedValue.key`.
     """
 
     config: EngineConfig
-    layers: tuple[tuple[Given, ...], ...]
+    layers: tuple[tuple[SourcedValue, ...], ...]
     origins: Mapping[str, str]
 
     @property
     def flags(self) -> frozenset[str]:
-        """The keys of the values that flags gave."""
-        return frozenset(each.key for each in self.layers[-1])
+        """The keys of the values that came from flags."""
+        return frozenset(value.key for value in self.layers[-1])
 
     def lines(self) -> Iterator[tuple[str, Any, str]]:
-        """Every value with its key and origin."""
-        told = self.config.stored()
+        """Yield the key, the value and the origin of every setting."""
+        stored = self.config.stored()
         for name in SETTINGS:
-            for names, value in [*_entries(name, told[name])] or [((), None)]:
+            for names, value in [*_entries(name, stored[name])] or [((), None)]:
                 key = ".".join((name, *names))
                 yield key, value, self.origins.get(key, DEFAULT)
 
     def for_method(self) -> EngineConfig:
-        """The configuration without what its method has no use for; see `without_unused`."""
-        plain = replace(self.config, prompts=None).make()
-        return self.without_unused(plain.needs, takes_prompts=bool(prompts_parameter(plain)))
+        """Return the configuration without settings that its method does not use; see `without_unused`."""
+        method = replace(self.config, prompts=None).make()
+        return self.without_unused(method.needs, takes_prompts=bool(prompts_parameter(method)))
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
-        """The configuration without an encoder, models and prompts that nothing asks for.
+        """Return the configuration without an encoder, models and prompts that nothing uses.
 
-        Files and the environment are there for every command and method, so what they name may be of no use
-        for one. What a flag names stays, and is an error later.
+        Files and the environment apply to every command and method, so some of their settings may be unused.
+        An unused setting from a flag stays and becomes an error later.
         """
         config = self.config
         uses = {"encoder": needs.encoder or encodes(config.retriever), "prompts": takes_prompts}
-        unused: dict[str, Any] = {each: None for each in uses if not uses[each] and each not in self.flags}
-        asked = [
-            role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags
-        ]
-        return replace(config, **unused, models={role: config.models[role] for role in asked})
+        unused: dict[str, Any] = {name: None for name in uses if not uses[name] and name not in self.flags}
+        used = [role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags]
+        return replace(config, **unused, models={role: config.models[role] for role in used})
 
     @contextmanager
-    def told(self, names: Collection[str]) -> Iterator[None]:
-        """Names the file or variable that gave the value which an error is about, where that is known.
+    def naming_origins(self, names: Collection[str]) -> Iterator[None]:
+        """Add the file or variable that set a wrong value to the message of an error inside the block.
 
         Args:
-            names: of the settings that are read from here.
+            names: The names of the settings to consider.
         """
         try:
             yield
         except InputError as error:
             name, dot, entry = error.setting.partition(".")
-            of_name = [key for key in self.origins if key.startswith(name) and key not in self.flags]
+            candidates = [key for key in self.origins if key.startswith(name) and key not in self.flags]
             # A parameter may belong to a member, as parameters.single.passages does; the method's own wins.
-            meant = min((key for key in of_name if key.endswith(dot + entry)), key=len, default="")
-            if name in names and meant:
-                error.args = (f"{self.origins[meant]}: {error}",)
+            key = min((key for key in candidates if key.endswith(dot + entry)), key=len, default="")
+            if name in names and key:
+                error.args = (f"{self.origins[key]}: {error}",)
             raise
 
 
 def read_config(
     flags: Mapping[str, Any] | None = None, *, file: Path | None = None, origin: str = "Python"
-) -> Sourced:
-    """The configuration of all its sources.
+) -> SourcedConfig:
+    """Read the configuration from all its sources.
 
     Args:
-        flags: settings by name, which win over everything else.
-        file: stands in place of the files and the environment.
-        origin: of the flags; `OPTION` for options of the command line, each of which is then named.
+        flags: The settings by name that win over all other sources.
+        file: A file to read in place of the default files and the environment.
+        origin: The origin of the flags; `OPTION` means command-line options, each with its own name.
+
+    Returns:
+        The configuration with the origins of its values.
 
     Raises:
-        UnknownName: no such setting, in a file, a variable or a flag; names the place.
-        InputError: a value of the wrong type; names the place.
-        ConfigError: a file that can't be read, or of a newer version.
+        UnknownName: A setting in a file, a variable or a flag is unknown; the message names the place.
+        InputError: A value has the wrong type; the message names the place.
+        ConfigError: A file can't be read, or is of a newer version.
     """
     return merged([*sources(file), given_as(flags or {}, origin)])
 
 
-def sources(file: Path | None = None) -> Iterator[Iterable[Given]]:
-    """What is given by a file or, without one, by both files and the environment; what wins comes last."""
+def sources(file: Path | None = None) -> Iterator[Iterable[SourcedValue]]:
+    """Yield the values of a file or, without one, of both files and the environment; later ones win."""
     if file is not None:
         yield _in_file(file)
         return
     for folder in dict.fromkeys((user_config_path("askance", appauthor=False), Path())):
-        with suppress(OSError):  # a folder that nothing may be read in
+        with suppress(OSError):  # a folder without read permission
             if not (folder / FILE).is_file():
                 continue
         yield _in_toml(folder / FILE)
     yield _in_environment()
 
 
-def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[Given]:
-    """Settings by name that are all given in one place; see `read_config`."""
+def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[SourcedValue]:
+    """Yield the values of settings that share one origin; see `read_config`."""
     for name, value in settings.items():
         place = option_of(name) if origin == OPTION else origin
         yield from _given(name, value, lambda *keys, place=place: place)
 
 
 def option_of(name: str) -> str:
-    """The option of the command line for a setting."""
+    """Return the command-line option of a setting."""
     return SETTINGS[name].metadata["flag"] or f"--{name.replace('_', '-')}"
 
 
-def merged(layers: Iterable[Iterable[Given]]) -> Sourced:
-    """All values, those of later layers over those of earlier ones.
+def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
+    """Merge layers of values, of which later ones win.
 
-    What was said of one method goes with it where another is named later, and so does an index where another
-    thing to search is. A preset takes the place of the parameters of earlier layers that it has values for.
+    If a later layer names another method, parameters of the earlier one are dropped, and likewise an index if
+    a later layer searches something else. A preset replaces the parameters of earlier layers that it sets.
     """
-    kept: dict[str, Given] = {}
+    kept: dict[str, SourcedValue] = {}
     before_preset: set[str] = set()
-    read = tuple(map(tuple, layers))
-    for layer in read:
-        new = {each.key: each for each in layer}
-        gone = set(_superseded(kept, new))
-        kept = {key: each for key, each in kept.items() if each.name not in gone}
+    all_layers = tuple(map(tuple, layers))
+    for layer in all_layers:
+        new = {value.key: value for value in layer}
+        superseded = set(_superseded(kept, new))
+        kept = {key: value for key, value in kept.items() if value.name not in superseded}
         before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
         kept |= new
     for key in _decided(kept, before_preset & kept.keys()):
         del kept[key]
     settings: dict[str, Any] = {}
-    for each in kept.values():
-        if _is_object(each.value):
+    for given in kept.values():
+        if _is_object(given.value):
             raise ConfigError(
-                f"{each.origin}: {each.key} was an object ({each.value[OBJECT]}), which no name leads to: "
-                f"give {option_of(each.name)} in its place."
+                f"{given.origin}: {given.key} was an object ({given.value[OBJECT]}) that can't be "
+                f"imported by name: give {option_of(given.name)} in its place."
             )
-        if each.entry:
-            settings.setdefault(each.name, {})[each.entry] = each.value
+        if given.entry:
+            settings.setdefault(given.name, {})[given.entry] = given.value
         else:
-            settings[each.name] = each.value
-    return Sourced(EngineConfig(**settings), read, {key: each.origin for key, each in kept.items()})
+            settings[given.name] = given.value
+    origins = {key: given.origin for key, given in kept.items()}
+    return SourcedConfig(EngineConfig(**settings), all_layers, origins)
 
 
-def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator[str]:
-    """The settings that were said of another method, or another thing to search, than what is named now."""
-    before, now = ({key: each.value for key, each in layer.items()} for layer in (kept, new))
+def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue]) -> Iterator[str]:
+    """Yield the settings that belong to an earlier method, index or retriever than the one given now."""
+    before, now = ({key: given.value for key, given in layer.items()} for layer in (kept, new))
     if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
         yield "parameters"
     if now.get("retriever") is not None and not is_kind(now["retriever"]):
@@ -220,53 +230,53 @@ def _superseded(kept: Mapping[str, Given], new: Mapping[str, Given]) -> Iterator
         yield "retriever"
 
 
-def _decided(kept: Mapping[str, Given], weaker: set[str]) -> set[str]:
-    """The keys of the parameters among the `weaker` values that the preset has values for."""
-    parameters = {each.entry: each.value for each in kept.values() if each.name == "parameters"}
+def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
+    """Return the keys of parameters among the `weaker` values that the preset overrides."""
+    parameters = {given.entry: given.value for given in kept.values() if given.name == "parameters"}
     method, preset = (kept[name].value if name in kept else None for name in ("method", "preset"))
-    with suppress(InputError):  # is told where it is used: not every command asks a method
+    with suppress(InputError):  # reported where it is used: not every command uses a method
         if preset is not None and any(kept[key].name == "parameters" for key in weaker):
             decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, parameters)
             return {key for key in weaker if kept[key].name == "parameters" and kept[key].entry in decided}
     return set()
 
 
-def _in_file(path: Path) -> Iterator[Given]:
-    """The values of a file that was named: TOML, a trace, or the folder of a run."""
+def _in_file(path: Path) -> Iterator[SourcedValue]:
+    """Yield the values of a file: TOML, a trace or a run folder."""
     path = path / SETTINGS_OF_RUN if path.is_dir() else path
     if path.suffix == ".toml":
         return _in_toml(path)
     if path.name == SETTINGS_OF_RUN:
         content = _config_of_run(path)
     else:
-        asked = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
-        content = {} if asked is None else asked.config
+        question = next((event for event in read_trace(path) if isinstance(event, Asked)), None)
+        content = {} if question is None else question.config
     if not content:
         raise ConfigError(
-            f"{path} holds no configuration: it was written by a program that put its engine together "
-            "itself, or before configurations were kept. Name another file."
+            f"{path} contains no configuration: it was written by a program that built its engine itself, or "
+            "before configurations were stored. Name another file."
         )
     return _in_table(content, path, lambda *keys: str(path))
 
 
 def _config_of_run(path: Path) -> Mapping[str, Any]:
-    """What the settings of a run hold of its configuration."""
+    """Return the configuration in the settings of a run."""
     try:
         settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        remedy = "Name TOML, a trace or a run's folder."
+        remedy = "Name a TOML file, a trace or a run folder."
         raise ConfigError(f"can't read the configuration {path}: {reason}. {remedy}") from error
     return settings.get("config", {}) if isinstance(settings, dict) else {}
 
 
-def _in_toml(path: Path) -> Iterator[Given]:
+def _in_toml(path: Path) -> Iterator[SourcedValue]:
     content, text = read_toml(path, "the configuration", ConfigError, "Check the path.")
     return _in_table(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
 
 
-def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iterator[Given]:
-    """The values that a file holds, each with its place there."""
+def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iterator[SourcedValue]:
+    """Yield the values of a file, each with its location."""
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
@@ -280,7 +290,7 @@ def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iter
 
 
 def _line_of(text: str, *keys: str) -> int:
-    """The line on which the value of a key ends: the first that it takes to have it."""
+    """Return the number of the line on which a key's value ends: the shortest prefix that contains it."""
     lines = text.splitlines()
     for number in range(1, len(lines)):
         with suppress(tomllib.TOMLDecodeError, KeyError):
@@ -289,10 +299,10 @@ def _line_of(text: str, *keys: str) -> int:
     return len(lines)
 
 
-def _in_environment() -> Iterator[Given]:
-    """The variables ``ASKANCE_SEED``, ``ASKANCE_SET__THRESHOLD`` and their like; an empty one is none."""
-    names = {each.metadata["variable"] or name.upper(): name for name, each in SETTINGS.items()}
-    names |= {other.upper(): name for other, name in OTHER_NAMES.items()}
+def _in_environment() -> Iterator[SourcedValue]:
+    """Yield the values of variables such as ``ASKANCE_SET__THRESHOLD``; empty ones are ignored."""
+    names = {field.metadata["variable"] or name.upper(): name for name, field in SETTINGS.items()}
+    names |= {alias.upper(): name for alias, name in ALIASES.items()}
     for variable, text in sorted(os.environ.items()):
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES or not text:
             continue
@@ -308,40 +318,38 @@ def _in_environment() -> Iterator[Given]:
         yield from _given(name, value, lambda *keys, variable=variable: variable)
 
 
-def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[Given]:
-    """The values under one key, each checked alone, so that an error names its place."""
-    name, place = OTHER_NAMES.get(key, key), place_of(key)
+def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[SourcedValue]:
+    """Yield the values under one key, each checked separately, so that an error names its place."""
+    name, place = ALIASES.get(key, key), place_of(key)
     if name not in SETTINGS:
-        known = [each for each in (*SETTINGS, *OTHER_NAMES) if each not in FORMER_NAMES]
+        known = [setting for setting in (*SETTINGS, *ALIASES) if setting not in FORMER_NAMES]
         raise UnknownName("setting", key, known, place=f"in {place}")
     value, folder = split_retriever(value) if name == "retriever" else (value, "")
     if folder:
-        yield Given("index", "", folder, place)
-    for names, each in _entries(name, plain(value) if isinstance(value, Budget) else value):
+        yield SourcedValue("index", "", folder, place)
+    for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
         entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
         origin = place_of(key, *names)
         try:
-            if not _is_object(each):
-                alone: dict[str, Any] = {name: {entry: each} if entry else each}
-                EngineConfig(**alone)
+            if not _is_object(item):
+                single: dict[str, Any] = {name: {entry: item} if entry else item}
+                EngineConfig(**single)
         except InputError as error:
             error.args = (f"{origin}: {error}",)
             raise
-        yield Given(name, entry, each, origin)
+        yield SourcedValue(name, entry, item, origin)
 
 
 def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The values of a table, those of a member's parameters each for itself, by the names that lead to
-    them.
-    """
+    """Yield the values of a setting, nested ones separately, with the names that lead to them."""
     if name not in _TABLES or not isinstance(value, Mapping) or _is_object(value):
         yield (), value
         return
-    for entry, each in value.items():
-        for names, inner in _entries(name, each):
+    for entry, item in value.items():
+        for names, inner in _entries(name, item):
             yield (entry, *names), inner
 
 
 def _is_object(value: Any) -> bool:
-    """Whether a stored value tells of an object."""
+    """Return whether a stored value describes an object."""
     return isinstance(value, Mapping) and set(value) == {OBJECT}

@@ -1,4 +1,4 @@
-"""Models, encoders and indexes by name, each loaded or opened on use."""
+"""Loading of models, encoders and retrievers by name, imported on use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,11 +25,12 @@ class RetrieverKind:
     """A way to search an index folder.
 
     Attributes:
-        what: it goes by.
-        opener: "module:function", which takes the folder and, where `encodes`, an encoder of queries.
+        searches_by: What the retriever compares, such as "words".
+        opener: A function as "module:function", which takes the folder and, if `encodes`, a query encoder.
+        encodes: True if the retriever embeds queries.
     """
 
-    what: str
+    searches_by: str
     opener: str
     encodes: bool = False
 
@@ -39,16 +40,16 @@ RETRIEVERS = {
     "dense": RetrieverKind("vectors", "askance.retrieval.dense:open_dense", encodes=True),
     "hybrid": RetrieverKind("the rankings of both", "askance.retrieval.dense:open_hybrid", encodes=True),
 }
-"""How an index can be searched: the one table, whose modules are imported on use."""
+"""The ways to search an index by name, whose modules are imported on use."""
 
 
 def load_model(spec: str) -> Model:
-    """The model that `spec` names, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
+    """Load a model by specification, such as ``bundled`` or ``hf:DIRECTORY?dtype=bfloat16``.
 
     Raises:
-        UnknownName: no such kind of model.
-        ModelSpecError: the model can't be found or loaded.
-        MissingExtra: a package is missing; names the pip line.
+        UnknownName: The kind of model is unknown.
+        ModelSpecError: The model can't be found or loaded.
+        MissingExtra: A package is missing; the message names the pip command.
     """
     kind, name, options = parse_spec(spec)
     with readying(kind, f"the model {spec}"):
@@ -56,7 +57,7 @@ def load_model(spec: str) -> Model:
 
 
 def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
-    """Models by role; one specification of two roles is loaded once, and an object is one already."""
+    """Load models by role. A specification given for two roles is loaded once; objects stay unchanged."""
     for role in specs:
         if role not in ROLES:
             raise UnknownName("role", role, ROLES)
@@ -71,21 +72,22 @@ def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
 def open_retriever(
     index: str | Path | None, kind: str | Retriever = DEFAULT_RETRIEVER, encoder: Encoder | None = None
 ) -> Retriever:
-    """The retriever over an index folder, or that of a plug-in.
+    """Open a retriever over an index folder, or that of a plug-in.
 
-    Queries are analysed as the index says its passages were.
+    Queries are analysed in the same way as the passages of the index.
 
     Args:
-        kind: one of `RETRIEVERS`; a plug-in as ``NAME:PLACE?option=value``, or ``module:Class?option=value``,
-            which needs no index; or a retriever. ``?rerank=NAME`` names a reranker, as `retrieval.reranking`
-            tells.
-        encoder: of queries, for those that need one; otherwise the one that the index names is loaded.
+        index: The index folder, if the retriever needs one.
+        kind: One of `RETRIEVERS`, a plug-in as ``NAME:PLACE?option=value``, a class as
+            ``module:Class?option=value``, or a retriever. ``?rerank=NAME`` adds a reranker, see
+            `retrieval.reranking`.
+        encoder: The query encoder; by default the one that the index names.
 
     Raises:
-        UnknownName: no such kind.
-        BadIndex: missing, empty, damaged, from a newer version, or without vectors of the encoder.
-        MissingExtra: a package is missing; names the pip line.
-        InputError: a plug-in that can't be imported or made, or is no retriever.
+        UnknownName: The kind is unknown.
+        BadIndex: The index is missing, empty, damaged, of a newer version, or has no vectors of the encoder.
+        MissingExtra: A package is missing; the message names the pip command.
+        InputError: A plug-in can't be imported or made, or is not a retriever.
     """
     if not isinstance(kind, str):
         return kind
@@ -96,9 +98,9 @@ def open_retriever(
         return _extension(kind)
     if index is None:
         raise InputError(f"retriever {kind} has nothing to search: name an index with --index DIR.")
-    path, way = Path(index), RETRIEVERS[kind]
-    open_folder: Callable[..., Retriever] = resolve_name(way.opener)
-    if not way.encodes:
+    path, retriever_kind = Path(index), RETRIEVERS[kind]
+    open_folder: Callable[..., Retriever] = resolve_name(retriever_kind.opener)
+    if not retriever_kind.encodes:
         return open_folder(path)
     chosen = encoder or _encoder_of(path)
     with doing(f"opening the vectors of {path}"):
@@ -106,29 +108,33 @@ def open_retriever(
 
 
 def _extension(spec: str) -> Retriever:
-    """The retriever of a plug-in or of ``module:Class``: made of its place, if there is one, and options."""
-    factory, place = _found(spec)
+    """Make the retriever of a plug-in or ``module:Class`` from its place, if given, and its options."""
+    factory, place = _find_extension(spec)
     places, options = [place] if place else [], dict(options_in(spec.partition("?")[2]))
     retriever: Retriever = make_extension(factory, f"the retriever {spec}", *places, **options)
     check_port(retriever, Retriever, f"the retriever {spec}")
     return retriever
 
 
-def _found(spec: str) -> tuple[Any, str]:
-    """What makes a retriever that is not askance's own, and its place."""
+def _find_extension(spec: str) -> tuple[Any, str]:
+    """Return the class or function of a retriever that is not built in, and its place."""
     named = spec.partition("?")[0]
-    found = find_with_place("retrievers", named)
-    if found is None:
+    extension = find_with_place("retrievers", named)
+    if extension is None:
         name = spec if named in RETRIEVERS else named.partition(":")[0]
         raise UnknownName("retriever", name, known_names("retrievers", RETRIEVERS))
-    return found
+    return extension
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
-    """The encoder of a specification; without one, that of the index in a folder, if it has vectors.
+    """Load the encoder to build an index with.
+
+    Args:
+        index: The index folder, which need not exist.
+        spec: The specification of the encoder; by default that of the existing index, if it has vectors.
 
     Raises:
-        InputError: the encoder can't be loaded, or the index can't be read.
+        InputError: The encoder can't be loaded, or the index can't be read.
     """
     from askance.retrieval.index.store import MANIFEST, read_manifest
 
@@ -139,43 +145,41 @@ def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
 
 
 def check_is_used(encoder: object, *, retriever: object, is_needed: bool) -> None:
-    """Raises InputError for an encoder that nothing asks, neither the method nor the retriever."""
+    """Raise `InputError` for an encoder that neither the method nor the retriever uses."""
     if encoder is not None and not encodes(retriever) and not is_needed:
         raise InputError(
-            "an encoder is named that nothing asks: leave --encoder out, or search with --retriever dense or "
-            "hybrid."
+            "an encoder is given, but nothing uses it: leave --encoder out, or search with --retriever dense "
+            "or hybrid."
         )
 
 
 def is_kind(retriever: object) -> bool:
-    """Whether it names a way to search an index folder, rather than something else to search."""
+    """Return whether a retriever is a way to search an index folder, rather than an extension."""
     return isinstance(retriever, str) and split_reranker(retriever)[0] in RETRIEVERS
 
 
 def encodes(retriever: object) -> bool:
-    """Whether it searches by an encoder that can be named."""
+    """Return whether a retriever searches with an encoder that can be given."""
     return is_kind(retriever) and RETRIEVERS[split_reranker(str(retriever))[0]].encodes
 
 
 def check_has_index(index: object, retriever: object) -> None:
-    """Raises InputError for a way to search that there is not, or where there is nothing to search, or two
-    things.
-    """
+    """Raise `InputError` if a retriever is unknown, lacks an index, or has one although it needs none."""
     if is_kind(retriever):
         if index is None and retriever != DEFAULT_RETRIEVER:
             raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")
         return
     if isinstance(retriever, str):
-        _found(retriever)
+        _find_extension(retriever)
     if index is not None:
         raise InputError(
-            f"the retriever {retriever if isinstance(retriever, str) else 'given'} says itself what it "
-            "searches: leave out --index."
+            f"the retriever {retriever if isinstance(retriever, str) else 'given'} needs no index: "
+            "leave out --index."
         )
 
 
 def _encoder_of(index: Path) -> Encoder:
-    """The encoder that made the vectors of an index."""
+    """Load the encoder that made the vectors of an index."""
     from askance.retrieval.index.store import encoder_of, read_manifest
 
     made_by = encoder_of(index, read_manifest(index))
@@ -186,5 +190,5 @@ def _encoder_of(index: Path) -> Encoder:
     except InputError as error:
         raise BadIndex(
             f"the vectors of the index {index} were made by the encoder {made_by.name}, which can't be "
-            f"loaded ({error}) Name it with --encoder, where it lies now."
+            f"loaded ({error}) Give its current location with --encoder."
         ) from error

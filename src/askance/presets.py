@@ -1,19 +1,19 @@
-"""Presets: parameters that belong to a model and a data set, by name or from a file.
+"""Presets: parameters that were tuned for a model and a data set, by name or from a file.
 
-`presets.toml` beside this module holds those that ship: the DRAGIN paper's, ``paper`` and its like for the
-AirRAG paper, and ``bundled`` and ``bundled:base`` for the models that travel with askance. A file of the
-user's own (`askance calibrate --out`) holds one. Either is TOML:
+The file `presets.toml` next to this module contains the built-in presets: those of the DRAGIN paper, those of
+the AirRAG paper (``paper`` and others), and ``bundled`` and ``bundled:base`` for the models that ship with
+askance. A user's file (`askance calibrate --out`) contains one preset. Both are TOML:
 
-    about = "what it is and where it comes from"
+    about = "a description, with the source of the values"
     [dragin.paper]          # method, then profile
     trigger = "rind"
     threshold = 1.2
     [flare]                 # a method that has no profiles
     search_below = 0.35
 
-A preset fills the parameters that are not set otherwise, where it was named or further up (see
-`config_sources`). Its threshold is meant for the words and flags that stand beside it, and for the default
-trigger where none does: whoever sets one of these parameters to another value does not get the threshold.
+A preset fills the parameters that neither its own source nor a stronger one sets (see `config_sources`). Its
+threshold only applies together with the text and boolean parameters beside it, and with the default trigger
+if it names none. If the user sets one of these to another value, the threshold is left out.
 """
 
 import dataclasses
@@ -30,68 +30,74 @@ from askance.core.parameters import name_of, parameter_field, parse_parameters, 
 from askance.core.toml_file import read_toml
 
 OF_MODELS = ("bundled", "bundled:base")
-"""The presets that apply by themselves, each to the model of its name."""
+"""The presets that apply by default, each to the model of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Parameters by method and profile, "" where the method has none; `name` is how the user named it."""
+    """The parameters of methods for one model and data set.
+
+    Attributes:
+        name: The name or the file, as the user gave it.
+        about: The description of the preset.
+        entries: The parameters by method and profile; the profile is "" for a method without profiles.
+    """
 
     name: str
     about: str
     entries: Mapping[tuple[str, str], Mapping[str, Any]]
 
     def parameters(self, cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What it adds to the `settings` of a method, which are values of its parameters' types.
+        """Return the parameters that the preset adds to the typed `settings` of a method.
 
         Raises:
-            PresetError: it does not know the method or the profile, or has a parameter that does not fit.
+            PresetError: The preset lacks the method or the profile, or contains an invalid parameter.
         """
         try:
             parameters = parse_parameters(cls, self._entry(name_of(cls), _profile(cls, settings)))
             cls(**parameters)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error
-        return _wanted(cls, parameters, settings)
+        return _applicable(cls, parameters, settings)
 
     def _entry(self, method: str, profile: str) -> Mapping[str, Any]:
-        """The parameters of a method in a profile."""
-        known = [each for named, each in self.entries if named == method]
+        """Return the parameters of a method in a profile."""
+        known = [known_profile for name, known_profile in self.entries if name == method]
         entry = self.entries.get((method, profile), {})
         if not known:
-            methods = ", ".join(dict.fromkeys(named for named, _ in self.entries)) or "no method"
+            methods = ", ".join(dict.fromkeys(name for name, _ in self.entries)) or "no method"
             raise PresetError(f"it has nothing for method {method}: it knows {methods}.")
         if "" in known if profile else known != [""]:
             place = "[METHOD.PROFILE]" if profile else "[METHOD], as it has no profiles"
-            raise PresetError(f"the parameters of {method} stand under {place}.")
+            raise PresetError(f"the parameters of {method} belong under {place}.")
         if profile not in known:
             raise PresetError(
-                f"it has nothing for profile {profile!r} of {method}, only for {', '.join(known)}, and a "
-                "threshold of one profile is of no use in another: choose that profile (--set profile=…), or "
+                f"it has nothing for profile {profile!r} of {method}, only for {', '.join(known)}, and the "
+                "threshold of one profile is invalid in another: choose that profile (--set profile=…), or "
                 "find a threshold with `askance calibrate`."
             )
         if profile and entry.get("profile", profile) != profile:
-            told = f"profile={entry['profile']!r} stands under [{method}.{profile}]"
-            raise PresetError(f"{told}: leave it out, since the heading names the profile.")
+            conflict = f"profile={entry['profile']!r} stands under [{method}.{profile}]"
+            raise PresetError(f"{conflict}: leave it out, since the heading names the profile.")
         return entry
 
     def decides(self, cls: type[Any], settings: Mapping[str, Any]) -> set[str]:
-        """The parameters that it has values for, and those that its threshold is meant for."""
+        """Return the parameters that the preset sets, and those that its threshold depends on."""
         entry, own = self.entries.get((name_of(cls), _profile(cls, settings)), {}), search_parameter(cls)
         scale = own.scale if own is not None and own.name in entry else ()
         return {*entry, *scale} - {"profile"}
 
     def knows(self, cls: type[Any], settings: Mapping[str, Any]) -> bool:
-        """Whether it has something for the method and the profile that `settings` lead to."""
+        """Return whether the preset has parameters for the method in the profile that `settings` select."""
         return bool(self.entries.get((name_of(cls), _profile(cls, settings))))
 
 
 def open_preset(name: str | Path) -> Preset:
-    """One that ships with askance, by name, or one in a file.
+    """Return a built-in preset by name, or read one from a file.
 
     Raises:
-        PresetError: the file can't be read.
-        UnknownName: neither a shipped preset nor a file.
+        PresetError: The file can't be read.
+        UnknownName: `name` is neither a built-in preset nor a file.
     """
     if str(name) in shipped():
         return shipped()[str(name)]
@@ -103,30 +109,34 @@ def open_preset(name: str | Path) -> Preset:
 
 
 def own_preset(model: str) -> Preset | None:
-    """What was measured for the model of a specification; with an adapter on it, it is another model."""
+    """Return the built-in preset of a model by its specification; a model with an adapter has none."""
     name, _, query = model.partition("?")
     return None if name not in OF_MODELS or "adapter=" in query else shipped()[name]
 
 
 @cache
 def shipped() -> Mapping[str, Preset]:
-    """The presets that ship with askance, by name."""
+    """Return the built-in presets by name."""
     text = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     return {name: _preset(name, content) for name, content in tables.items()}
 
 
 def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[str]) -> str:
-    """A file that sets `settings`, typed parameters of one method, with comments above.
+    """Return the content of a preset file.
 
-    Beside a threshold stand the parameters that it belongs to, their defaults included. A parameter that
-    holds a
-    record, such as a wording, has no place in it: a comment names it.
+    A threshold is accompanied by the parameters that it depends on, even if they have their defaults. A
+    parameter that holds a record, such as a prompt template, is only mentioned in a comment.
+
+    Args:
+        cls: The class of the method.
+        settings: The typed parameters of the method.
+        comments: The comments at the top of the file.
     """
     profile = _profile(cls, settings)
     own = search_parameter(cls)
-    belonging = own.belongs_to if own is not None and own.name in settings else ()
-    settings = {**{parameter: parameter_field(cls, parameter).default for parameter in belonging}, **settings}
+    required = own.belongs_to if own is not None and own.name in settings else ()
+    settings = {**{parameter: parameter_field(cls, parameter).default for parameter in required}, **settings}
     place = f"{name_of(cls)}.{profile}" if profile else name_of(cls)
     records, lines = [], []
     for parameter, value in settings.items():
@@ -134,8 +144,8 @@ def preset_text(cls: type[Any], settings: Mapping[str, Any], comments: Sequence[
             records.append(f"with {parameter}={value!r}, to be set again")
         elif parameter != "profile":
             lines.append(f"{parameter} = {json.dumps(value, ensure_ascii=False)}")
-    above = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
-    return "\n".join([*above, f"[{place}]", *lines]) + "\n"
+    header = ["# " + " ".join(comment.split()) for comment in (*comments, *sorted(records))]
+    return "\n".join([*header, f"[{place}]", *lines]) + "\n"
 
 
 def _preset(name: str, content: Mapping[str, Any]) -> Preset:
@@ -147,8 +157,8 @@ def _preset(name: str, content: Mapping[str, Any]) -> Preset:
     for method, table in methods.items():
         if not isinstance(table, Mapping):
             raise PresetError(
-                f"preset {name!r}: {method}={table!r} stands under no method; put parameters under [METHOD] "
-                "or [METHOD.PROFILE]."
+                f"preset {name!r}: {method}={table!r} belongs to no method; put parameters under [METHOD] or "
+                "[METHOD.PROFILE]."
             )
         by_profile = {
             profile: parameters for profile, parameters in table.items() if isinstance(parameters, Mapping)
@@ -162,22 +172,22 @@ def _preset(name: str, content: Mapping[str, Any]) -> Preset:
 
 
 def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str:
-    """The profile that `settings` lead to; empty for a method without profiles."""
+    """Return the profile that `settings` select; empty for a method without profiles."""
     known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     defaults = {field.name: field.default for field in known}
     return str({**defaults, **settings}.get("profile", ""))
 
 
-def _wanted(cls: type[Any], parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that are not `given`; the threshold only among the words and flags it belongs to."""
+def _applicable(cls: type[Any], parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that are not `given`, without a threshold whose other parameters differ."""
     own = search_parameter(cls)
     scale = {
         parameter: parameter_field(cls, parameter).default
         for parameter in (own.scale if own is not None else ())
     }
-    words = scale | {
+    conditions = scale | {
         parameter: value for parameter, value in parameters.items() if isinstance(value, str | bool)
     }
-    is_other = any(given.get(parameter, value) != value for parameter, value in words.items())
+    is_other = any(given.get(parameter, value) != value for parameter, value in conditions.items())
     left_out = {*given, *({own.name} if own is not None and is_other else ())}
     return {parameter: value for parameter, value in parameters.items() if parameter not in left_out}

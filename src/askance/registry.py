@@ -1,6 +1,4 @@
-"""The one table of methods, which imports them on use; how one is made with parameters, prompts, preset;
-which one answers where none is named.
-"""
+"""The registry of methods, which are imported on use, and their construction with parameters and presets."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,8 +26,8 @@ from askance.prompts import open_airrag_wording, open_instructions, open_wording
 from askance.text.spacy_pipeline import load_linguistics
 
 DEFAULT_METHOD = "dragin"
-INSTEAD = ("flare", "iterdrag", "single")
-"""What answers in its place, in this order, where a model does not give what it needs and none was named."""
+FALLBACKS = ("flare", "iterdrag", "single")
+"""The methods to try, in this order, if no method is named and the model does not support the default one."""
 METHODS = {
     "closed_book": "askance.methods.baselines:ClosedBook",
     "single": "askance.methods.baselines:Single",
@@ -55,10 +53,10 @@ READINGS = {
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }
-"""The further readings of methods: each is a method of its own, and a profile of the one it reads."""
+"""Profiles of methods that are implemented as methods of their own."""
 
 PROFILES = {"paper": "paper", "code": "authors"}
-"""How the names of readings end, by the profile that leads to them."""
+"""The suffixes of the names in `READINGS` by profile."""
 
 RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
@@ -68,37 +66,40 @@ RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
     "methods": lambda text: read_members(text, METHODS | READINGS, make_method),
 }
-"""Parameters that are records, by name, and what makes the record from a text."""
+"""The functions that make a record from a text, by the name of the parameter that holds the record."""
 
 Fill = Callable[[Any, dict[str, Any], bool], dict[str, Any]]
-"""Adds to the typed settings of a method what they leave open; last, whether another method asks it."""
+"""A function that completes a method's typed settings. The last argument is true for a member of a method."""
 
 
 def method_class(name: str) -> type[Any]:
-    """The class of a method, by its name, that of a plug-in, or ``module:Class``.
+    """Return the class of a method.
+
+    Args:
+        name: A built-in name, the name of a plug-in, or ``module:Class``.
 
     Raises:
-        UnknownName: no such method; names the nearest.
-        InputError: a plug-in that can't be imported, or is no method.
+        UnknownName: The method is unknown; the message suggests the nearest name.
+        InputError: A plug-in can't be imported, or is not a class.
     """
     known = METHODS | READINGS
     if name in known:
         return cast(type[Any], resolve_name(known[name]))
-    found = find_extension("methods", name)
-    if found is None:
+    extension = find_extension("methods", name)
+    if extension is None:
         module, colon, _ = name.partition(":")
         absent = f"there is no module {module!r}, neither in Python's path nor in the working folder."
         raise UnknownName("method", name, known_names("methods", known), remedy=absent if colon else "")
-    if not isinstance(found, type):
-        raise InputError(f"the method {name} is no class ({found!r}): name the class of a method.")
-    return found
+    if not isinstance(extension, type):
+        raise InputError(f"the method {name} is no class ({extension!r}): name the class of a method.")
+    return extension
 
 
 def plain_method(method: str | Method) -> Method:
-    """A method with its defaults, by name; one that is an object already, as it is.
+    """Return a method with its default parameters; an object is returned unchanged.
 
     Raises:
-        InputError: no such method, or a class of somebody's own that is none; names what it lacks.
+        InputError: The method is unknown, or its class lacks members of a method; the message names them.
     """
     if not isinstance(method, str):
         return method
@@ -108,40 +109,43 @@ def plain_method(method: str | Method) -> Method:
 
 
 def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -> Method:
-    """A method with some parameters set; strings are read as the parameter's type, or name the record it is.
+    """Make a method with some parameters set.
+
+    Args:
+        name: The method, by name or as an object.
+        settings: The parameters by name. A string is converted to the parameter's type, or names a record.
 
     Raises:
-        UnknownName: no such method, parameter or record.
-        ParameterError: a value of the wrong type or out of range.
-        InputError: a record that can't be made, such as linguistics of a missing package, or
-            prompts of a file with an error.
+        UnknownName: The method, a parameter or a record is unknown.
+        ParameterError: A value has the wrong type or is out of range.
+        InputError: A record can't be made, because of a missing package or a faulty prompt file for example.
     """
     plain = in_profile(plain_method(name), settings or {})
     return with_settings(plain, read_settings(name, settings or {}), in_profile)
 
 
 def profiles_of(name: str) -> dict[str, type[Any]]:
-    """The readings of a method by their profiles, where each is a method of its own; else none."""
-    endings = {profile: f"{name}_{ending}" for profile, ending in PROFILES.items()}
-    further = {profile: resolve_name(READINGS[each]) for profile, each in endings.items() if each in READINGS}
-    return {"default": method_class(name), **further} if further else {}
+    """Return the classes of a method by profile; empty if its profiles are not separate classes."""
+    names = {profile: f"{name}_{suffix}" for profile, suffix in PROFILES.items()}
+    others = {profile: resolve_name(READINGS[other]) for profile, other in names.items() if other in READINGS}
+    return {"default": method_class(name), **others} if others else {}
 
 
 def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
-    """A method in the reading that the profile among `settings` names, where that is a method of its own.
+    """Return a method converted to the class of the profile that `settings` names, if it has one.
 
     Raises:
-        ParameterError: the method has other profiles, but not this one.
+        ParameterError: The method does not have this profile.
     """
-    name, readings = name_of(type(method)), profiles_of(name_of(type(method)))
-    if type(method) not in readings.values():
+    name, profiles = name_of(type(method)), profiles_of(name_of(type(method)))
+    if type(method) not in profiles.values():
         return method
     profile = settings.get("profile", method.profile)
-    if profile not in readings:
+    if profile not in profiles:
         raise ParameterError(
-            f"parameter profile={profile!r} of method {name}: expected one of {', '.join(readings)}."
+            f"parameter profile={profile!r} of method {name}: expected one of {', '.join(profiles)}."
         )
-    cls, changed = readings[profile], changed_parameters(method)
+    cls, changed = profiles[profile], changed_parameters(method)
     if type(method) is cls:
         return method
     return cls(
@@ -154,9 +158,9 @@ def _parameters(cls: type[Any]) -> set[str]:
 
 
 def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a method as values of the parameters' types; see `make_method`.
+    """Convert the settings of a method to the types of its parameters; see `make_method`.
 
-    Those of a member of `blender`, or of a method that is an action of `airrag`, have its name in front:
+    Settings of a member of `blender`, or of a method that is an action of `airrag`, are prefixed by its name:
     ``{"single.passages": 5}``.
     """
     return _settings(plain_method(name), settings, lambda method, typed, is_member: typed)
@@ -165,7 +169,7 @@ def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, 
 def _settings(
     method: Any, settings: Mapping[str, Any], fill: Fill, *, is_member: bool = False
 ) -> dict[str, Any]:
-    """The typed settings of a method and of its members, each of which `fill` adds to."""
+    """Return the typed settings of a method and of its members, each completed by `fill`."""
     own, of_members = by_member(settings)
     method = in_profile(method, own)
     filled = fill(method, _typed(method, own), is_member)
@@ -174,7 +178,7 @@ def _settings(
         place = f"of method {name_of(type(method))}"
         first = f"{name}.{next(iter(parameters), '')}"
         with about(f"parameters.{first}"):
-            if members is None:  # a slip, as in "dragin.threshold" of dragin itself
+            if members is None:  # a mistake such as "dragin.threshold" for dragin itself
                 raise UnknownName("parameter", first, _parameters(type(method)), place=place)
             if name not in members:
                 raise UnknownName("member", name, members, place=place)
@@ -184,37 +188,43 @@ def _settings(
 
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a method itself as values of its parameters' types."""
-    name, known, made = name_of(type(method)), _parameters(type(method)), dict(settings)
+    """Convert the settings of a method itself to the types of its parameters."""
+    name, known, typed = name_of(type(method)), _parameters(type(method)), dict(settings)
     for key, value in settings.items():
-        having = [profile for profile, cls in profiles_of(name).items() if key in _parameters(cls)]
-        if having and key not in known:
+        profiles = [profile for profile, cls in profiles_of(name).items() if key in _parameters(cls)]
+        if profiles and key not in known:
             raise ParameterError(
                 f"parameter {key} of method {name}: its profile {method.profile} has none. Leave it out, or "
-                f"choose one that has it (profile={' or profile='.join(having)})."
+                f"choose one that has it (profile={' or profile='.join(profiles)})."
             )
         if key in known & RECORD_PARAMETERS.keys() and isinstance(value, str):
             with about(f"parameters.{key}"):
-                made[key] = RECORD_PARAMETERS[key](value)
-    return parse_parameters(type(method), made)
+                typed[key] = RECORD_PARAMETERS[key](value)
+    return parse_parameters(type(method), typed)
 
 
 def with_preset(
     name: str | Method, settings: Mapping[str, Any], answer_model: str, preset: str | Path | None
 ) -> dict[str, Any]:
-    """The settings of a method, and what a preset has for the parameters that they leave open; all typed.
+    """Complete the settings of a method with the values of a preset.
 
-    The same is filled into the members of `blender`, and methods that are actions of `airrag`, as far as the
-    preset knows them.
+    The preset also applies to the members of `blender`, and to methods that are actions of `airrag`, if it
+    has values for them.
 
     Args:
-        answer_model: the specification of the model that answers, or nothing. ``bundled`` and
-            ``bundled:base`` have presets of their own, which apply when none is named, as far as they know
-            the method and its profile. A trained reader is asked with the prompts it was trained on.
+        name: The method, by name or as an object.
+        settings: The settings by name, which win over the preset.
+        answer_model: The specification of the answering model; may be empty. ``bundled`` and ``bundled:base``
+            have presets that apply by default if they know the method in its profile. A trained reader gets
+            the prompts that it was trained on.
+        preset: The preset, by name or as a file.
+
+    Returns:
+        The typed settings by name.
 
     Raises:
-        UnknownName: no such method, parameter or preset.
-        PresetError: the preset named can't be read, or knows neither the method in its profile nor a member.
+        UnknownName: The method, a parameter or the preset is unknown.
+        PresetError: The given preset can't be read, or has nothing for the method in its profile or a member.
     """
     with about("preset"):
         chosen = own_preset(answer_model) if preset is None else open_preset(preset)
@@ -222,7 +232,7 @@ def with_preset(
 
     def fill(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
         cls = type(method)
-        # What a member may read is up to the method that asks it.
+        # The method limits the input tokens of its members.
         limit = {"l_max": method.l_max} if is_member and hasattr(method, "l_max") else {}
         filled = {**own_prompts(method, answer_model), **changed_parameters(method), **limit, **typed}
         if chosen is None or not chosen.knows(cls, filled):
@@ -234,30 +244,29 @@ def with_preset(
     filled = _settings(plain, settings, fill)
     if preset is not None and chosen is not None and not known:
         own, _ = by_member(filled)
-        chosen.parameters(type(in_profile(plain, own)), own)  # raises, and says what it knows
+        chosen.parameters(type(in_profile(plain, own)), own)  # raises an error that lists what it has
     return filled
 
 
 def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[str]:
-    """Those settings of a method and of its members that a preset has values for, or that its threshold is
-    meant for; see `with_preset`.
+    """Return the settings of a method and its members that a preset sets or that its threshold depends on.
 
     Raises:
-        UnknownName, ParameterError: settings that the method can't have.
+        UnknownName, ParameterError: The method can't have these settings.
     """
 
     def marked(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
         return typed | dict.fromkeys(typed.keys() & preset.decides(type(method), typed), preset)
 
-    found = _settings(plain_method(method), settings, marked)
-    return {parameter for parameter, value in found.items() if value is preset}
+    marked_settings = _settings(plain_method(method), settings, marked)
+    return {parameter for parameter, value in marked_settings.items() if value is preset}
 
 
 def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
-    """The prompts that a model was trained on, as a setting of the method; nothing for most models.
+    """Return the prompts that a model was trained on, as a setting of the method; empty for most models.
 
     Raises:
-        UnknownName, ModelSpecError: a model that can't be named so, or whose `reader.json` can't be read.
+        UnknownName, ModelSpecError: The model is unknown, or its `reader.json` can't be read.
     """
     parameter = prompts_parameter(plain_method(method))
     if not model or not parameter:
@@ -283,20 +292,26 @@ def ready_method(
     prompts: Any = None,
     preset: str | Path | None = None,
 ) -> Method:
-    """A method with its prompts and preset; see `EngineConfig`."""
+    """Make a method with its parameters, prompts and preset; see `EngineConfig`."""
     settings = with_prompts(name, parameters, prompts)
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 
 def with_prompts(name: str | Method, parameters: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
-    """Parameters of a method, and the one that holds its prompts, where these are named beside them."""
+    """Return the parameters of a method with its prompts added, if `prompts` is not None.
+
+    Raises:
+        InputError: The prompts are unknown, given twice, or can't be changed for this method.
+    """
     settings, plain = dict(parameters), plain_method(name)
     if prompts is None:
         return settings
     with about("prompts"):
         parameter = prompts_parameter(plain)
         if not parameter:
-            raise InputError(f"method {name_of(type(plain))} has its own prompts alone: leave out --prompts.")
+            raise InputError(
+                f"method {name_of(type(plain))} only works with its own prompts: leave out --prompts."
+            )
         if parameter in settings:
             raise InputError(
                 f"--prompts and the parameter {parameter} both name the prompts: give one of them."
@@ -308,9 +323,9 @@ def with_prompts(name: str | Method, parameters: Mapping[str, Any], prompts: Any
 
 
 def prompts_parameter(method: object) -> str:
-    """The parameter that holds a method's prompts; empty where these can't be changed."""
-    has = getattr(method, "__dataclass_fields__", ())
-    return next((parameter for parameter in ("prompts", "wording") if parameter in has), "")
+    """Return the name of the parameter that holds a method's prompts, or an empty string."""
+    known = getattr(method, "__dataclass_fields__", ())
+    return next((parameter for parameter in ("prompts", "wording") if parameter in known), "")
 
 
 def choose_method(
@@ -320,32 +335,36 @@ def choose_method(
     retriever: Retriever | None,
     encoder: Encoder | None = None,
 ) -> tuple[Method, str]:
-    """The method that was named, else the default one, else the best that can do with the model that answers.
+    """Choose the named method, the default one, or the best fallback that the answering model supports.
 
     Args:
-        make: makes a method by name, with the parameters and prompts that were given.
+        make: A function that makes a method by name, with the configured parameters and prompts.
+        named: The name of the method, if one is given.
+        models: The models by role.
+        retriever: The retriever, if there is one.
+        encoder: The encoder, if there is one.
 
     Returns:
-        The method, and why it is not the default one, where it is not.
+        The method, and the reason why it is not the default one, which is empty if it is.
 
     Raises:
-        MissingAbility: the method named needs more than there is; where the model lacks it, names methods
-            that do not.
+        MissingAbility: The named method needs more than is given. If the model is the reason, the message
+            names methods that work.
     """
-    wanted = make(named or DEFAULT_METHOD)
+    preferred = make(named or DEFAULT_METHOD)
     try:
-        check_needs(wanted, models, retriever, encoder)
-        return wanted, ""
+        check_needs(preferred, models, retriever, encoder)
+        return preferred, ""
     except ModelLacks as lack:
-        for name in INSTEAD:
-            with suppress(InputError):  # a parameter of the other method, say
+        for name in FALLBACKS:
+            with suppress(InputError):  # the method may not have a parameter that is set
                 other = make(name)
                 check_needs(other, models, retriever, encoder)
                 break
         else:
             raise
         if named is not None:
-            remedy = f"choose --method {name}, which can do without it, or {lack.remedy}"
+            remedy = f"choose --method {name}, which does not need it, or {lack.remedy}"
             raise ModelLacks(lack.what, remedy) from lack
-        why = f"{name} answers, the best method that can with this model: the default {lack.what}."
+        why = f"{name} answers, the best method that this model supports: the default {lack.what}."
         return other, f"{why} For {DEFAULT_METHOD}, {lack.remedy}."

@@ -33,7 +33,7 @@ def test_memory_that_ran_out_is_told_also_behind_our_own_errors(error):
 def test_no_room_to_write(number):
     error = OSError(number, os.strerror(number), "there.txt")
     assert str(machine_failure(error)) == (
-        f"can't write there.txt: {os.strerror(number)}. Make room, or write elsewhere."
+        f"can't write there.txt: {os.strerror(number)}. Free some space, or write elsewhere."
     )
     behind = InputError("can't write there.txt: name another.")
     behind.__cause__ = error

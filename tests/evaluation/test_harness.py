@@ -199,7 +199,7 @@ def test_another_method_or_model_in_the_same_folder_is_refused(cell, tmp_path):
 
 
 def test_what_a_method_lacks_is_said_before_anything_is_kept(cell, tmp_path):
-    with pytest.raises(MissingAbility, match="there is nothing to search"):
+    with pytest.raises(MissingAbility, match="but no index is given"):
         run(replace(cell, index=None), tmp_path / "run", Rivers())
     assert not (tmp_path / "run").exists()
 

@@ -101,7 +101,7 @@ def test_a_cache_tells_retrievers_apart(cell, tmp_path):
         ({"retriever": "dens"}, UnknownName, "did you mean 'dense'"),
         ({"retriever": "dense", "index": None}, InputError, "--retriever dense is given without an index"),
         ({"retriever": "dense", "index": "@gold"}, InputError, "leave out --retriever dense"),
-        ({"encoder": "scripted"}, InputError, "an encoder is named that nothing asks"),
+        ({"encoder": "scripted"}, InputError, "an encoder is given, but nothing uses it"),
         ({"encoder": "nowhere", "retriever": "dense"}, UnknownName, "unknown model 'nowhere'"),
     ],
 )

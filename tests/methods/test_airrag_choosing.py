@@ -62,7 +62,7 @@ def test_vectors_choose():
 
 
 def test_vectors_need_an_encoder():
-    with pytest.raises(MissingAbility, match=r"there is no encoder.*--set verifier=jcd"):
+    with pytest.raises(MissingAbility, match=r"no encoder is given.*--set verifier=jcd"):
         run(Airrag(verifier="emb"))
 
 
@@ -123,7 +123,7 @@ def test_the_answering_model_judges_where_no_other_is_given():
     blind = ScriptedModel(playing(), capabilities=frozenset({"chat"}))
     with pytest.raises(MissingAbility, match=r"scored, which scripted can't.*--model reward=bundled"):
         run(Airrag(verifier="rm"), blind)
-    with pytest.raises(MissingAbility, match="asks no model in the role reward"):
+    with pytest.raises(MissingAbility, match="uses no model in the role reward"):
         run(Airrag(), {"answer": model(), "reward": judging()})
 
 

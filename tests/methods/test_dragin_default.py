@@ -173,7 +173,7 @@ def test_without_attention_the_error_names_the_remedy():
     with pytest.raises(MissingAbility, match="--model attend=bundled"):
         asyncio.run(ask(SEATS, Dragin(), {"answer": blind}, ScriptedRetriever()))
     proxy = ScriptedModel([], capabilities=frozenset({"raw"}))
-    with pytest.raises(MissingAbility, match="in the role attend can't show"):
+    with pytest.raises(MissingAbility, match="in the role attend can't provide its attention"):
         asyncio.run(ask(SEATS, Dragin(), {"answer": blind, "attend": proxy}, ScriptedRetriever()))
     asking = Dragin(trigger="every_sentence", query="question", search_first=False)
     assert not asking.needs.attention

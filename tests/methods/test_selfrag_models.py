@@ -199,9 +199,9 @@ def test_a_passage_that_just_fits_is_whole():
 
 
 def test_a_critic_is_asked_by_no_other_method_and_by_this_one_alone():
-    with pytest.raises(MissingAbility, match="single, set as it is, asks no model in the role critic"):
+    with pytest.raises(MissingAbility, match="single with these parameters uses no model in the role critic"):
         run(Single(), {"answer": ScriptedModel(), "critic": ScriptedModel()})
-    with pytest.raises(MissingAbility, match="selfrag, set as it is, asks no model in the role judge"):
+    with pytest.raises(MissingAbility, match="selfrag with these parameters uses no model in the role judge"):
         run(Selfrag(), {"answer": native(GOOD), "judge": ScriptedModel()})
 
 

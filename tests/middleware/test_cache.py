@@ -111,7 +111,7 @@ def test_another_version_of_askance_asks_itself(store, model, monkeypatch):
 
 
 def test_what_nothing_tells_from_others_can_not_be_kept(store):
-    with pytest.raises(InputError, match="what 'scripted' gives can't be kept in a cache"):
+    with pytest.raises(InputError, match="the results of 'scripted' can't be cached"):
         cached(ScriptedModel(), store)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.text.markers import Plain, plain
+from askance.text.markers import UnmarkedText, without_markers
 
 QUESTION = "What does row[3] hold in [7], and who was Ruth Kane?"
 PASSAGES = ("The cell matrix[2] holds it, in the range [1, 10].", "Ruth Kane [1] was a painter.")
@@ -18,7 +18,7 @@ def sources():
 
 def told(text):
     """What is told of a text that comes one character at a time."""
-    growing = Plain(sources)
+    growing = UnmarkedText(sources)
     return [*map(growing.add, text), growing.end()]
 
 
@@ -53,7 +53,7 @@ def told(text):
     ],
 )
 def test_markers_go(written, left, marks):
-    found = plain(written, sources)
+    found = without_markers(written, sources)
     assert found.text == left
     assert [(found.offset(each.start), each.numbers) for each in found.markers] == marks
     assert "".join(told(written)) == left
@@ -76,13 +76,13 @@ def test_markers_go(written, left, marks):
     ],
 )
 def test_what_only_looks_like_a_marker_stays(text):
-    assert plain(text, sources).text == text
+    assert without_markers(text, sources).text == text
     assert "".join(told(text)) == text
 
 
 def test_a_list_stays_where_there_was_nothing_to_cite():
-    assert plain("It is [1, 10].", lambda: ("Which interval?",)).text == "It is [1, 10]."
-    assert plain("It is [3].", lambda: ("Which interval?",)).text == "It is."
+    assert without_markers("It is [1, 10].", lambda: ("Which interval?",)).text == "It is [1, 10]."
+    assert without_markers("It is [3].", lambda: ("Which interval?",)).text == "It is."
 
 
 @pytest.mark.parametrize("cut_off", [" [", " [1", " [1,", " [1, 2", "【3", " [^", " (["])
@@ -97,17 +97,17 @@ def test_nothing_is_told_before_it_is_decided():
 
 
 def test_white_space_at_the_end_comes_with_what_follows():
-    growing = Plain(sources)
+    growing = UnmarkedText(sources)
     assert [growing.add("Kane. "), growing.end(), growing.add("So")] == ["Kane.", "", " So"]
 
 
 @pytest.mark.parametrize("piece", [" ", "[1]", "[1, ", "(", "`[1]", "[1", "(["])
 def test_long_texts_take_no_longer_than_they_are_long(piece):
     """A pattern that goes back and forth would take hours."""
-    growing = Plain(sources)
+    growing = UnmarkedText(sources)
     growing.add(piece * 30_000 + "x")
     growing.end()
-    assert growing.told == len(growing.written)
+    assert growing.num_decided == len(growing.written)
 
 
 PIECES = st.lists(
@@ -123,9 +123,9 @@ PIECES = st.lists(
 @given(PIECES)
 def test_a_text_that_grows_tells_what_the_whole_one_does(pieces):
     text = "".join(pieces)
-    growing = Plain(sources)
+    growing = UnmarkedText(sources)
     parts = [*map(growing.add, pieces), growing.end()]
-    whole = plain(text, sources)
+    whole = without_markers(text, sources)
     assert "".join(parts).rstrip() == whole.text.rstrip()
     assert growing.markers == whole.markers
     assert growing.written == text
@@ -133,14 +133,14 @@ def test_a_text_that_grows_tells_what_the_whole_one_does(pieces):
 
 @given(PIECES)
 def test_no_character_belongs_to_two_markers(pieces):
-    found = plain("".join(pieces), sources)
+    found = without_markers("".join(pieces), sources)
     assert all(one.end <= other.start for one, other in pairwise(found.markers))
     assert all(0 <= found.offset(at) <= len(found.text) for at in range(len(found.written) + 1))
 
 
 @given(PIECES)
 def test_blanks_stand_where_markers_stood(pieces):
-    found = plain("".join(pieces), sources)
+    found = without_markers("".join(pieces), sources)
     assert len(found.blanked) == len(found.written)
     for at, (blank, written) in enumerate(zip(found.blanked, found.written, strict=True)):
         inside = any(each.start <= at < each.end for each in found.markers)
@@ -149,7 +149,7 @@ def test_blanks_stand_where_markers_stood(pieces):
 
 @given(PIECES)
 def test_offsets_lead_there_and_back(pieces):
-    found = plain("".join(pieces), sources)
+    found = without_markers("".join(pieces), sources)
     for offset in range(len(found.text) + 1):
         assert found.offset(found.written_offset(offset)) == offset
         if offset < len(found.text):

@@ -3,7 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Hit, Passage
-from askance.text.support import MOST_ENDING, STEM_LETTERS, Mark, _holds, citations_of, findings
+from askance.text.support import (
+    MOST_ENDING,
+    STEM_LETTERS,
+    ModelMarker,
+    _contains,
+    citations_of,
+    sentence_support,
+)
 
 
 def hit(id, title, text, rank=1):
@@ -11,7 +18,7 @@ def hit(id, title, text, rank=1):
 
 
 def cite(*given):
-    return citations_of(findings(*given))
+    return citations_of(sentence_support(*given))
 
 
 ARNO = hit("a", "Arno", "The Arno flows through Florence and Pisa.")
@@ -66,7 +73,7 @@ WHERE = "Where was the composer of Tosca born?"
 
 
 def cited(text, *hits, asked=WHERE, short="", marks=()):
-    found = findings(text, [(0, hits)], [(0, asked)], short, marks)
+    found = sentence_support(text, [(0, hits)], [(0, asked)], short, marks)
     return [[passage.id for passage in each.passages] for each in found]
 
 
@@ -97,7 +104,7 @@ ASKED = [(0, "Where did the scriptwriter of The Third Man die?")]
 
 def test_a_statement_of_the_answer_rests_on_the_sentence_that_found_it():
     text = "Graham Greene died in Vevey. So the answer is Vevey."
-    found = findings(text, [(0, (FILM, GREENE))], ASKED, "Vevey")
+    found = sentence_support(text, [(0, (FILM, GREENE))], ASKED, "Vevey")
     assert [[passage.id for passage in each.passages] for each in found] == [["g"], ["g"]]
     assert [each.why for each in found] == ["", ""]
 
@@ -112,7 +119,7 @@ def test_a_statement_of_the_answer_rests_on_the_sentence_that_found_it():
     ],
 )
 def test_a_statement_that_rests_on_nothing_stands_without_a_number(text):
-    found = findings(text, [(0, (FILM, GREENE))], ASKED, "Vevey")
+    found = sentence_support(text, [(0, (FILM, GREENE))], ASKED, "Vevey")
     statement = next(each for each in found if "nswer" in text[each.start : each.end])
     assert (statement.passages, bool(statement.why)) == ((), True)
 
@@ -146,13 +153,15 @@ def test_a_number_is_not_the_beginning_of_another():
 def test_of_passages_that_support_a_sentence_the_one_that_the_model_named_is_cited():
     text, same = "Tosca is an opera by Giacomo Puccini.", hit("s", "Opera", TOSCA.passage.text, rank=3)
     assert cited(text, TOSCA, same) == [["t"]]
-    assert cited(text, TOSCA, same, marks=[Mark(len(text), (same.passage,))]) == [["s"]]
-    assert cited(text, TOSCA, same, marks=[Mark(5, (same.passage, TOSCA.passage))]) == [["s", "t"]]
+    assert cited(text, TOSCA, same, marks=[ModelMarker(len(text), (same.passage,))]) == [["s"]]
+    assert cited(text, TOSCA, same, marks=[ModelMarker(5, (same.passage, TOSCA.passage))]) == [["s", "t"]]
 
 
 def test_a_marker_does_not_make_a_passage_support_a_sentence():
     text = "Tosca is an opera by Giacomo Puccini."
-    (found,) = findings(text, [(0, (TOSCA, PUCCINI))], (), "", [Mark(9, (PUCCINI.passage,), (7,))])
+    (found,) = sentence_support(
+        text, [(0, (TOSCA, PUCCINI))], (), "", [ModelMarker(9, (PUCCINI.passage,), (7,))]
+    )
     assert [passage.id for passage in found.passages] == ["t"]
     assert found.why == (
         "the model named it, but 'Giacomo Puccini' lacks 'tosca'; "
@@ -161,9 +170,9 @@ def test_a_marker_does_not_make_a_passage_support_a_sentence():
 
 
 def test_why_nothing_is_cited():
-    (found,) = findings("Tosca was sung in Turin.", [(0, (TOSCA, PUCCINI))])
+    (found,) = sentence_support("Tosca was sung in Turin.", [(0, (TOSCA, PUCCINI))])
     assert (found.passages, found.why) == ((), "no passage shown supports it: 'Tosca' lacks 'turin'")
-    (found,) = findings("Tosca was sung in Turin.", [])
+    (found,) = sentence_support("Tosca was sung in Turin.", [])
     assert (found.passages, found.why) == ((), "")
 
 
@@ -173,7 +182,7 @@ def test_why_nothing_is_cited():
 def test_which_sentence_a_marker_belongs_to(at, sentence):
     """At the start of a line to the one behind it, elsewhere to the one before it."""
     text = "One is old. Two is new.\nThree is lost."
-    found = findings(text, [(0, (TOSCA,))], (), "", [Mark(at, (), (9,))])
+    found = sentence_support(text, [(0, (TOSCA,))], (), "", [ModelMarker(at, (), (9,))])
     assert ["[9]" in each.why for each in found].index(True) == sentence
 
 
@@ -192,4 +201,4 @@ def test_a_word_is_held_where_it_or_its_stem_is(held, word):
         is_stem = len(short) >= STEM_LETTERS and len(long) - len(short) <= MOST_ENDING
         return short == long or (is_stem and long.startswith(short) and not short.isdigit())
 
-    assert _holds(held, word) == any(is_near(word, each) for each in held)
+    assert _contains(held, word) == any(is_near(word, each) for each in held)

@@ -15,7 +15,7 @@ from rich.text import Text
 from askance.ask import Result, check_question
 from askance.cli.options import JsonFlag, OutOption, SpecOption, with_settings
 from askance.config import SETTINGS
-from askance.config_sources import DEFAULT, Sourced
+from askance.config_sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
 from askance.core.notes import before_doing, shown_by
 from askance.core.ports import Needs
@@ -34,7 +34,7 @@ from askance.text.printable import printable, printable_record
 @with_settings(*(name for name in SETTINGS if name != "in_flight"))
 def ask(
     question: Annotated[str, typer.Argument()],
-    sourced: Sourced,
+    sourced: SourcedConfig,
     as_json: JsonFlag = False,
     trace: Path | None = None,
 ) -> None:
@@ -169,7 +169,7 @@ def index(
 @with_settings("index", "retriever", "encoder")
 def search(
     query: Annotated[str, typer.Argument()],
-    sourced: Sourced,
+    sourced: SourcedConfig,
     k: Annotated[int, typer.Option("-k", min=1)] = 3,
     as_json: JsonFlag = False,
 ) -> None:
@@ -203,7 +203,7 @@ def search(
 
 
 @with_settings()
-def config(sourced: Sourced, as_json: JsonFlag = False) -> None:
+def config(sourced: SourcedConfig, as_json: JsonFlag = False) -> None:
     """Show every setting with its origin: a default, askance.toml, the environment, or an option.
 
     What `--json` prints is what traces and run folders keep, with the origins beside it.

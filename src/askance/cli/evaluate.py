@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from askance.ask import models_told
+from askance.ask import describe_models
 from askance.cli.options import JsonFlag, NumberOption, OutOption, SpecOption, with_settings
 from askance.config import EngineConfig
-from askance.config_sources import Sourced
+from askance.config_sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError
 from askance.core.strict_json import json_line
 from askance.evaluation.judging.citations import citation_judge
@@ -41,7 +41,7 @@ RetryFlag = Annotated[bool, typer.Option("--retry-failures")]
 def evaluate(
     dataset: Annotated[str, typer.Option()],
     folder: OutOption,
-    sourced: Sourced,
+    sourced: SourcedConfig,
     limit: NumberOption = None,
     sample: NumberOption = None,
     ids: Path | None = None,
@@ -90,7 +90,7 @@ def evaluate(
 def grid(
     file: Annotated[Path, typer.Argument()],
     folder: OutOption,
-    sourced: Sourced,
+    sourced: SourcedConfig,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
 ) -> None:
@@ -154,7 +154,7 @@ def _show(run: RecordedRun) -> None:
             tell(err, f"failed: {record.id}: {record.error}", "yellow")
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
-    models = printable(models_told(run.settings.models, run.settings.precisions))
+    models = printable(describe_models(run.settings.models, run.settings.precisions))
     told = f"  {models}, {asked}{reading_told(summary.reading)}"
     out.print(Text(summary.title, style="bold").append(told, style="not bold dim"), soft_wrap=True)
     out.print(interval_table(summary.metrics))
@@ -175,7 +175,7 @@ def _cost_line(costs: Costs) -> str:
 @with_settings("cache", "in_flight")
 def judge(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN")],
-    sourced: Sourced,
+    sourced: SourcedConfig,
     citations: SpecOption = None,
     facts: SpecOption = None,
     index: Path | None = None,

@@ -211,7 +211,7 @@ def retrievers() -> None:
         askance retrievers
         askance search "bridges" --index my-index --retriever hybrid
     """
-    rows = [(f"{name}:DIR", f"by {kind.what}") for name, kind in RETRIEVERS.items()]
+    rows = [(f"{name}:DIR", f"by {kind.searches_by}") for name, kind in RETRIEVERS.items()]
     rows.append(("…?rerank=cross-encoder:NAME", "what one of these finds is reranked"))
     _list("retrievers", ("spec", "what it searches by"), rows, RETRIEVERS)
 

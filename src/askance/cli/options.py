@@ -47,7 +47,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
         def run(**given: Any) -> None:
             flags = flags_given({name: given.pop(name) for name in taken})
             sourced = read_config(flags, file=given.pop("config"), origin=OPTION)
-            with sourced.told(taken):
+            with sourced.naming_origins(taken):
                 command(**given, sourced=sourced)
 
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *options)]

@@ -21,7 +21,7 @@ from askance.cli.options import (
     with_settings,
     write_out,
 )
-from askance.config_sources import Sourced
+from askance.config_sources import SourcedConfig
 from askance.core.errors import InputError, MissingExtra
 from askance.core.parameters import parse_parameters
 from askance.core.strict_json import json_line
@@ -182,7 +182,7 @@ def _show(account: "TrainingReport", folder: Path) -> None:
 @with_settings()
 def calibrate(
     dataset: Annotated[str, typer.Option()],
-    sourced: Sourced,
+    sourced: SourcedConfig,
     searches: Annotated[float, typer.Option(min=0)] = 2.0,
     limit: Annotated[int, typer.Option(min=1)] = 40,
     parameter: Annotated[str | None, typer.Option("--parameter", "--knob")] = None,
@@ -207,7 +207,8 @@ def calibrate(
     config = sourced.for_method()
     method = config.method or DEFAULT_METHOD
     parameters = with_prompts(method, config.parameters, config.prompts)
-    settings = {**own_prompts(method, config.answering), **with_preset(method, parameters, "", config.preset)}
+    prompts = own_prompts(method, config.answer_spec)
+    settings = {**prompts, **with_preset(method, parameters, "", config.preset)}
     made = make_method(method, settings)
     name = chosen_parameter(type(made), parameter).name
     config.check_retrieval(made)

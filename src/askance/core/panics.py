@@ -1,6 +1,6 @@
-"""What ends a program from outside, and panics of extensions written in other languages.
+"""Interruptions from outside, and panics of extension modules written in other languages.
 
-It stands apart from the errors since it imports asyncio, which a command that only prints does without.
+This module is separate from `errors` because it imports asyncio, which would slow down simple commands.
 """
 
 from asyncio import CancelledError
@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
-"""What ends a program, a generator or a task from outside, and is always passed on. Any other exception is a
-failure."""
+"""The exceptions that end a program, a generator or a task from outside. They are always passed on; any other
+exception is a failure."""
 
 
 @contextmanager
 def panics_as(kind: type[Exception]) -> Iterator[None]:
-    """Turn the panic of an extension into an ordinary exception, so that whoever handles those handles it.
+    """Convert the panic of an extension module into an ordinary exception, which callers can handle.
 
-    Raises:
-        kind: an extension panicked; the message holds the panic's own.
+    Args:
+        kind: The type of exception to raise. Its message contains the panic's message.
     """
     try:
         yield

@@ -1,5 +1,4 @@
-"""Parameters: the fields of a frozen dataclass, a method's as a rule, with their range and meaning beside
-them.
+"""Parameters: the fields of a frozen dataclass, usually a method, declared with their meaning and range.
 
 Command-line flags, the listing of `askance methods`, the repr and the cache key all derive from these fields.
 """
@@ -24,21 +23,29 @@ _WORDS: dict[Any, dict[str, Any]] = {
 
 
 def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
-    """A dataclass field with a meaning and, for numbers, an inclusive range."""
+    """Declare a parameter: a dataclass field with a default, a help text and, for numbers, a range.
+
+    Args:
+        default: The default value.
+        help: The meaning of the parameter, as `askance methods` shows it.
+        at_least: The least value allowed.
+        at_most: The greatest value allowed.
+    """
     metadata = {"help": help, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SearchParameter:
-    """The parameter that decides how often a method searches.
+    """The parameter that controls how often a method searches, which `askance calibrate` tunes.
 
     Attributes:
-        rises: a greater value means more searches.
-        belongs_to: parameters without which a value of this one means nothing; a preset names them beside it.
-        scale: those of these that say what number it is held against; a preset that does not name them means
-            their defaults.
-        in_force: the attribute with the value that counts where the parameter itself may be none.
+        name: The name of the parameter.
+        rises: True if a greater value means more searches.
+        belongs_to: The parameters that a value of this one depends on; a preset sets them beside it.
+        scale: Those of `belongs_to` that determine which quantity the value is compared with. A preset that
+            does not set them means their defaults.
+        in_force: The attribute that holds the effective value, if the parameter itself may be None.
     """
 
     name: str
@@ -48,15 +55,20 @@ class SearchParameter:
     in_force: str = ""
 
     def value_of(self, method: object) -> float | None:
-        """The value that a method decides by."""
+        """Return the value that a method compares with."""
         return cast("float | None", getattr(method, self.in_force or self.name))
 
 
 class Parameters:
-    """Base of every method: checks each parameter's type and range when the method is made.
+    """The base class of methods, which checks the type and range of every parameter on construction.
 
-    A method says with `calibrated` which parameter decides how often it searches. What is not a method says
-    with `owner` what messages call it. One reading of several of a method names the method with `known_as`.
+    Attributes:
+        calibrated: The parameter that controls how often the method searches, if there is one.
+        owner: The name that messages use for a class that is not a method, such as "the budget".
+        known_as: The name of the method, for a class that implements one of its profiles.
+
+    Raises:
+        ParameterError: A parameter has the wrong type or is out of range.
     """
 
     __slots__ = ()
@@ -73,10 +85,7 @@ class Parameters:
 
 
 def short_repr(method: object) -> str:
-    """The method's name with its profile, if it has several readings, and the parameters that are not at
-    their
-    defaults: ``dragin (paper, threshold=1.3)``.
-    """
+    """Return a method's name, profile and changed parameters: ``dragin (paper, threshold=1.3)``."""
     changed = [
         f"{parameter}={value}"
         for parameter, value in changed_parameters(method).items()
@@ -86,29 +95,36 @@ def short_repr(method: object) -> str:
 
 
 def changed_parameters(method: object) -> dict[str, Any]:
-    """The parameters that are not at their defaults; the profile where it is that of a further reading."""
+    """Return the parameters that differ from their defaults, and the profile unless it is the main one."""
     parameters = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
-    further = {"profile"} if getattr(method, "known_as", "") else set[str]()
+    always = {"profile"} if getattr(method, "known_as", "") else set[str]()
     values = {field.name: (getattr(method, field.name), field.default) for field in parameters}
     return {
         parameter: value
         for parameter, (value, default) in values.items()
-        if value != default or parameter in further
+        if value != default or parameter in always
     }
 
 
-def titled(name: str, profile: str, told: Sequence[str] = ()) -> str:
-    """A method as tables and screens show it, such as ``dragin (paper)`` or ``flare (search_below=0.3)``."""
-    inside = [*filter(None, [profile]), *told]
-    return f"{name} ({', '.join(inside)})" if inside else name
+def titled(name: str, profile: str, settings: Sequence[str] = ()) -> str:
+    """Return a method's title for tables, such as ``dragin (paper)`` or ``flare (search_below=0.3)``."""
+    details = [*filter(None, [profile]), *settings]
+    return f"{name} ({', '.join(details)})" if details else name
 
 
 def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn ``{"passages": "3"}`` into typed values for `cls`; values that are no strings stay as they are.
+    """Convert settings such as ``{"passages": "3"}`` to the types of the parameters of `cls`.
+
+    Args:
+        cls: The class that declares the parameters.
+        settings: The settings by name. Strings are parsed; other values are returned unchanged.
+
+    Returns:
+        The typed values by name.
 
     Raises:
-        UnknownName: a key that is no parameter of `cls`.
-        ParameterError: a value that can't be read as the parameter's type.
+        UnknownName: A key is not a parameter of `cls`.
+        ParameterError: A string can't be parsed as the parameter's type.
     """
     hints = get_type_hints(cls)
     typed = {}
@@ -120,17 +136,17 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
 
 
 def name_of(cls: type[Any]) -> str:
-    """The name users know a method by: ``ClosedBook`` is ``closed_book``."""
+    """Return the name of a method's class in snake case: ``ClosedBook`` is ``closed_book``."""
     return getattr(cls, "known_as", "") or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 def search_parameter(cls: type[Any]) -> SearchParameter | None:
-    """The parameter that decides how often a method searches, if there is one."""
+    """Return the parameter that controls how often a method searches, or None."""
     return cast("SearchParameter | None", getattr(cls, "calibrated", None))
 
 
 def parameter_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
-    """The field of one parameter.
+    """Return the dataclass field of a parameter.
 
     Raises:
         UnknownName: `cls` has no such parameter.
@@ -143,12 +159,12 @@ def parameter_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
 
 
 def parameter_range(field: dataclasses.Field[Any]) -> tuple[float, float]:
-    """Least and greatest value of a parameter, both allowed."""
+    """Return the least and the greatest value allowed for a parameter."""
     return field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
 
 
 def describe_type(hint: Any) -> str:
-    """The type as a user would write it: ``int``, ``one of a, b``, ``float or none``."""
+    """Return a type as text for users: ``int``, ``one of a, b``, ``float or none``."""
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
     if len(_choices(hint)) > 1:
@@ -159,9 +175,9 @@ def describe_type(hint: Any) -> str:
 
 
 def described(docstring: str | None, section: str) -> dict[str, str]:
-    """The entries of a section of a docstring, such as "Args", by name, each as one line: help texts."""
-    told = inspect.cleandoc(docstring or "").partition(f"\n\n{section}:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", told, re.MULTILINE)
+    """Return the entries of a docstring's section, such as "Args", by name, each on one line."""
+    body = inspect.cleandoc(docstring or "").partition(f"\n\n{section}:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", body, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}
 
 
@@ -170,7 +186,7 @@ def _owner(cls: type[Any]) -> str:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """The types that a value may have."""
+    """Return the alternatives of a union, or the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 

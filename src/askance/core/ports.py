@@ -1,4 +1,7 @@
-"""The ports: what a method may ask of the world. All else is an adapter of one of these, or a wrapper."""
+"""The ports: the interfaces through which a method reaches models, retrievers and encoders.
+
+Everything else is an adapter that implements a port, or a wrapper around one.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,137 +32,167 @@ from askance.core.types import (
 
 @runtime_checkable
 class Model(Protocol):
-    """A language model. `signals` and `capabilities` are declared, and checked before a run starts."""
+    """A language model.
+
+    It declares its `signals` and `capabilities`, which are checked before a run starts.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the model, as traces and reports show it."""
+
     @property
     def fingerprint(self) -> str:
-        """What tells its answers from those of any other model; empty where nothing does."""
+        """An identifier that no model with different answers shares; empty if there is none."""
 
     @property
     def precision(self) -> str:
-        """What its numbers are computed in, such as "float32"; empty where nobody tells."""
+        """The floating-point format the model computes in, such as "float32"; empty if unknown."""
 
     @property
-    def signals(self) -> frozenset[Signal]: ...
+    def signals(self) -> frozenset[Signal]:
+        """The signals that the model can return with each token."""
+
     @property
-    def capabilities(self) -> frozenset[Capability]: ...
+    def capabilities(self) -> frozenset[Capability]:
+        """The kinds of calls that the model supports."""
+
     @property
-    def context_tokens(self) -> int: ...
+    def context_tokens(self) -> int:
+        """The size of the context window in tokens, for prompt and generated text together."""
+
     @property
     def counts_exactly(self) -> bool:
-        """Whether `count` gives the number of tokens, or only an upper bound of it."""
+        """True if `count` returns the exact number of tokens, false if it returns an upper bound."""
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        """Write as many continuations of the prompt as are asked for.
+        """Generate `request.n` continuations of the prompt.
 
         Raises:
-            PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.
+            PromptTooLong: The prompt and `max_tokens` together do not fit into `context_tokens`.
         """
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        """The log-probability of each option directly after `prompt`."""
+        """Return the log-probability of each option directly after `prompt`, in the order of `options`."""
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        """The last layer's attention over `text` alone, in one forward pass."""
+        """Return the last layer's attention over `text` alone, from one forward pass.
+
+        Args:
+            text: The text or its token ids.
+            bos: True to put the beginning-of-sequence token before the text.
+        """
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        """Ids of `text` in the middle of a text or, with `at_start`, at the start of one; no BOS, no EOS.
+        """Return the token ids of `text`, without BOS and EOS.
 
-        A string is plain text: control tokens are never among its ids. Trusted spans may yield them.
+        Args:
+            text: The text. A string never yields control tokens; trusted spans may.
+            at_start: True if the text starts a sequence, false if it continues one.
         """
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        """The text of `ids` in the middle of a text or, with `at_start`, at the start of one.
+        """Return the text of token ids.
 
-        The two differ where a tokenizer puts a space in front of a text and takes it off again.
+        Args:
+            ids: The token ids.
+            at_start: True if the ids start a sequence, false if they continue one. The results differ for
+                tokenizers that add a space before a text and strip it again.
         """
 
     def count(self, prompt: Prompt) -> int:
-        """The prompt's length in tokens, chat template included; see `counts_exactly`."""
+        """Return the length of a prompt in tokens, chat template included; see `counts_exactly`."""
 
 
 @runtime_checkable
 class ShowsPieces(Protocol):
-    """A model that shows its vocabulary, which the readings of the authors' code compare as it is."""
+    """A model that exposes its vocabulary, whose raw strings the ports of the authors' code compare."""
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        """The vocabulary's own strings of `ids`, space markers and byte codes as they are."""
+        """Return the vocabulary's strings of token ids, with space markers and byte codes."""
 
 
 class Retriever(Protocol):
     """A searchable collection of passages."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the retriever, as traces and reports show it."""
+
     @property
     def fingerprint(self) -> str:
-        """What tells its hits from those of any other retriever; empty where nothing does."""
+        """An identifier that no retriever with different hits shares; empty if there is none."""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """At most `k` passages, best first; none for a query without a searchable word.
+        """Return the best passages for a query, best first.
 
-        Passages whose ids are in `exclude` are passed over, as if they were not there.
+        Args:
+            query: The query; one without a searchable word finds nothing.
+            k: The maximum number of passages.
+            exclude: The ids of passages to ignore, as if the collection did not contain them.
         """
 
 
 class Reranker(Protocol):
-    """Says how relevant passages are to a query, more exactly than what found them."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def fingerprint(self) -> str:
-        """What tells its scores from those of any other reranker; empty where nothing does."""
-        ...
-
-    async def score(self, query: str, passages: Sequence[Passage]) -> Sequence[float]:
-        """A number for each passage; the higher, the more relevant."""
-        ...
-
-
-class Encoder(Protocol):
-    """Turns texts into vectors of length 1."""
+    """A model that scores how relevant passages are to a query, more accurately than the first search."""
 
     @property
     def name(self) -> str:
-        """Its specification, where it was loaded by one."""
+        """The name of the reranker, as traces and reports show it."""
 
     @property
     def fingerprint(self) -> str:
-        """What tells its vectors from those of any other encoder."""
+        """An identifier that no reranker with different scores shares; empty if there is none."""
+
+    async def score(self, query: str, passages: Sequence[Passage]) -> Sequence[float]:
+        """Return a relevance score for each passage, in the order of `passages`; higher is more relevant."""
+
+
+class Encoder(Protocol):
+    """A model that embeds texts as vectors of length 1."""
+
+    @property
+    def name(self) -> str:
+        """The specification from which the encoder was loaded, if there is one."""
+
+    @property
+    def fingerprint(self) -> str:
+        """An identifier that no encoder with different vectors shares."""
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
-        """Shape [len(texts), dimensions], also for no texts.
+        """Return the vectors of texts, of shape [len(texts), dimensions].
 
         Args:
-            kind: some encoders read what is searched for, and what is found, otherwise than texts that are
-                compared with each other.
+            texts: The texts; an empty sequence yields an array of shape [0, dimensions].
+            kind: The use of the vectors. Some encoders embed queries and passages differently from texts
+                that are compared with each other.
         """
 
 
 class Entailment(Protocol):
-    """Judges whether a text bears out a claim."""
+    """A model that decides whether a text entails a claim."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the model, as reports show it."""
 
     async def entails(self, premise: str, claim: str) -> bool:
-        """Whether whoever believes `premise` must believe `claim`."""
+        """Return whether `claim` follows from `premise`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a method asks of its surroundings, checked before anything runs.
+    """The requirements of a method, which are checked before anything runs.
 
     Attributes:
-        signals, capabilities: of the model that answers.
-        one_of: it must have all the capabilities of at least one of these sets, too, if there are any.
-        attention: the last layer's attention, of the model that answers or of one in the role attend.
-        retriever: something to search.
-        roles: further roles that are asked where a model is given for them.
-        encoder: something that turns texts into vectors.
+        signals: The signals that the answering model must return.
+        capabilities: The capabilities that the answering model must have.
+        one_of: Sets of capabilities, of which the answering model must have at least one completely.
+        attention: True if the method needs the last layer's attention, from the answering model or from one
+            in the role "attend".
+        retriever: True if the method searches.
+        roles: Optional roles, which the method uses if a model is given for them.
+        encoder: True if the method compares texts by their vectors.
     """
 
     signals: frozenset[Signal] = frozenset()
@@ -172,19 +205,29 @@ class Needs:
 
     @property
     def asked_roles(self) -> frozenset[Role]:
-        """The roles that may be asked."""
+        """All roles whose model the method may call."""
         always: frozenset[Role] = frozenset(("answer", "attend") if self.attention else ("answer",))
         return self.roles | always
 
     @property
     def choice(self) -> str:
-        """`one_of` in words."""
+        """The alternatives of `one_of` as text for messages."""
         return " or ".join(" with ".join(sorted(each)) for each in self.one_of)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a method has at hand while it answers one question. All of it is recorded."""
+    """The models, retriever and trace that a method uses to answer one question.
+
+    The models and the retriever record every call in the trace.
+
+    Attributes:
+        models: The models by role.
+        retriever: The collection to search.
+        trace: The trace, in which the method records its decisions.
+        seed: The seed of the run.
+        encoder: The encoder, for methods that need one.
+    """
 
     models: Mapping[Role, Model]
     retriever: Retriever
@@ -194,34 +237,37 @@ class Run:
 
     @property
     def model(self) -> Model:
-        """The model that answers."""
+        """The model in the role "answer"."""
         return self.models["answer"]
 
 
 @runtime_checkable
 class Method(Protocol):
-    """An algorithm for ONE question. A frozen dataclass whose fields are its parameters."""
+    """An algorithm that answers one question: a frozen dataclass whose fields are its parameters."""
 
     @property
-    def needs(self) -> Needs: ...
+    def needs(self) -> Needs:
+        """The method's requirements, given its parameters."""
 
-    async def answer(self, question: Question, run: Run) -> Answer: ...
+    async def answer(self, question: Question, run: Run) -> Answer:
+        """Answer a question with the models and the retriever of `run`."""
 
 
 @runtime_checkable
 class ChecksModels(Protocol):
-    """A method whose demands depend on more than what models declare, such as the tokens they know."""
+    """A method with requirements that models do not declare, such as tokens in their vocabulary."""
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
-        """Looks at the models before anything runs.
+        """Check the models before anything runs.
 
         Raises:
-            MissingAbility: one lacks what the method, set as it is, asks of it; says what would do.
+            MissingAbility: A model lacks something that the method needs with these parameters. The message
+                says what would work.
         """
 
 
 class WrappedModel:
-    """A `Model` over another one: what a wrapper does not change is the other's own."""
+    """A `Model` around another model. Subclasses override the calls they change and inherit the rest."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -234,7 +280,7 @@ class WrappedModel:
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """What the other gives by now: a server may turn out to refuse a signal while it is asked."""
+        """The current signals of the wrapped model, which shrink when a server refuses one."""
         return self._model.signals
 
     @property
@@ -252,7 +298,7 @@ class WrappedModel:
 
 
 class WrappedRetriever:
-    """A `Retriever` over another one."""
+    """A `Retriever` around another retriever. Subclasses override what they change."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever, self.name = retriever, retriever.name

@@ -1,6 +1,6 @@
-"""Files of records: JSON Lines, a JSON array, or a table; and the fields of a record.
+"""Files of records (JSON Lines, a JSON array or a table), and typed access to the fields of a record.
 
-Each field is read as what it should be, or named with its flaw.
+A field that does not have the expected type raises an error that names the field and the problem.
 """
 
 import csv
@@ -16,9 +16,9 @@ from askance.core.errors import DatasetError, InputError
 T = TypeVar("T")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Convert = Callable[["Field", int], Iterable[T]]
-"""Makes examples, or whatever they hold, of a record and its place in the file, from 1; may raise `Flaw`."""
+"""Converts a record, given its number in the file from 1, to any number of values; may raise `Flaw`."""
 Rows = Iterator[tuple[str, Any]]
-"""The rows of a file, each with its place in it, such as "line 3"."""
+"""The rows of a file, each with its location there, such as "line 3"."""
 RowsOf = Callable[[Path], Rows]
 
 _ABSENT: Any = object()
@@ -31,22 +31,25 @@ _QUOTING = (
 
 
 class Flaw(ValueError):
-    """What is wrong with a record: the field, the problem and, where it helps, the value."""
+    """A flaw in a record; the message names the field, the problem and, if it helps, the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value of a record, or the record itself; every method raises `Flaw` for what it is not.
+    """A value in a record, or the record itself.
+
+    Every method raises `Flaw` if the value does not have the expected form.
 
     Attributes:
-        path: leads there from the record, such as ``questions.0.answer``; empty for the record itself.
+        value: The value.
+        path: The path from the record to the value, such as ``questions.0.answer``; empty for the record.
     """
 
     value: Any
     path: str = ""
 
     def __getitem__(self, key: str | int) -> "Field":
-        """The value of a field of an object, or at a place of a list, which must be there."""
+        """Return a field of an object, or an element of a list, which may be absent until it is read."""
         path = f"{self.path}.{key}" if self.path else str(key)
         if isinstance(key, str):
             return Field(self.object().get(key, _ABSENT), path)
@@ -54,35 +57,35 @@ class Field:
         return Field(values[key] if key < len(values) else _ABSENT, path)
 
     def get(self, key: str, default: Any) -> "Field":
-        """The value of a field that may be left out or null, or else `default`."""
-        found = self[key]
-        return found if found.is_given else Field(default, found.path)
+        """Return a field of an object, or `default` if it is missing or null."""
+        field = self[key]
+        return field if field.is_given else Field(default, field.path)
 
     def first(self, *keys: str) -> "Field":
-        """The first of these fields that is there."""
+        """Return the first of these fields that is given."""
         return next((self[key] for key in keys if self[key].is_given), self[keys[0]])
 
     @property
     def is_given(self) -> bool:
-        """Whether it is there and not null."""
+        """True if the value is present and not null."""
         return self.value is not _ABSENT and self.value is not None
 
     def object(self) -> dict[str, Any]:
-        """An object's fields."""
+        """Return the value as an object."""
         return self._as(dict, "an object")
 
     def each(self) -> list["Field"]:
-        """The values of a list."""
-        return [self[number] for number in range(len(self._as(list, "a list")))]
+        """Return the elements of a list."""
+        return [self[index] for index in range(len(self._as(list, "a list")))]
 
     def filled(self) -> list["Field"]:
-        """The values of a list that has some."""
-        if values := self.each():
-            return values
+        """Return the elements of a list that is not empty."""
+        if elements := self.each():
+            return elements
         raise self.flaw("is empty", found=True)
 
     def maybe_blank(self) -> str:
-        """Text that can be written as UTF-8."""
+        """Return a string that UTF-8 can encode; it may be blank."""
         text = self._as(str, "a string")
         try:
             text.encode()
@@ -92,14 +95,14 @@ class Field:
         return text
 
     def text(self) -> str:
-        """The same, and not blank."""
+        """Return a string that is not blank."""
         text = self.maybe_blank()
         if not text.strip():
             raise self.flaw("is empty", found=True)
         return text
 
     def id(self) -> str:
-        """The same as `text`; whole numbers become text."""
+        """Return a string that is not blank, or a whole number as a string."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return str(self.value)
         if self.is_given and not isinstance(self.value, str):
@@ -107,37 +110,37 @@ class Field:
         return self.text()
 
     def texts(self) -> list[str]:
-        """A list of texts that are not blank."""
-        return [each.text() for each in self.each()]
+        """Return a list of strings that are not blank."""
+        return [element.text() for element in self.each()]
 
     def maybe_blanks(self) -> list[str]:
-        """A list of texts."""
-        return [each.maybe_blank() for each in self.each()]
+        """Return a list of strings."""
+        return [element.maybe_blank() for element in self.each()]
 
     def integer(self) -> int:
-        """A whole number."""
+        """Return an integer."""
         return self._as(int, "an integer")
 
     def truth(self) -> bool:
-        """True or false."""
+        """Return a boolean."""
         return self._as(bool, "a boolean")
 
     def one_of(self, *choices: T) -> T:
-        """One of these texts."""
+        """Return a string that is one of these choices."""
         text = self.maybe_blank()
         if text not in choices:
             raise self.flaw(f"none of {', '.join(map(repr, choices))}", found=True)
         return choices[choices.index(text)]
 
     def parsed(self, problem: str = "is no JSON") -> "Field":
-        """What a text of JSON says."""
+        """Return the content of a string that holds JSON."""
         try:
             return Field(json.loads(self.maybe_blank()), self.path)
         except (ValueError, RecursionError) as error:
             raise self.flaw(f"{problem} ({error})", found=True) from error
 
     def flaw(self, problem: str, *, found: bool = False) -> Flaw:
-        """What is wrong with it, with the value itself if `found`."""
+        """Return an error about this field, with the value in its message if `found` is true."""
         where = f", field {self.path}: " if self.path else ": "
         value = ascii(self.value) if isinstance(self.value, str) else repr(self.value)
         shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
@@ -152,21 +155,25 @@ class Field:
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:
-    """Each text once, in the order of its first appearance."""
+    """Return each text once, in the order of first appearance."""
     return tuple(dict.fromkeys(texts))
 
 
 def converted(
     row: Any, number: int, convert: Convert[T], shape: str, place: str, error: type[InputError] = DatasetError
 ) -> Iterator[T]:
-    """What becomes of a row.
+    """Convert a row, and yield the values.
 
     Args:
-        shape: what a record looks like, for the message.
-        place: file and row, for the message.
+        row: The parsed row.
+        number: The number of the row in its file, from 1.
+        convert: The function that converts a record.
+        shape: A description of a valid record for the message.
+        place: The file and the row for the message.
+        error: The type of error to raise.
 
     Raises:
-        InputError: as `error`: a flawed row; names file, row, field and value.
+        InputError: The row has a flaw; the message names file, row, field and value. Raised as `error`.
     """
     try:
         yield from convert(Field(row), number)
@@ -176,13 +183,14 @@ def converted(
 
 
 def rows(path: Path, inside: str | None = None) -> Rows:
-    """The records of JSON Lines or of a JSON array, whichever the file turns out to be.
+    """Yield the records of a file, which is either JSON Lines or a JSON array.
 
     Args:
-        inside: the field that holds the array, where the file may also be one object around it.
+        path: The file.
+        inside: The field that holds the array, if the file may also be one object around it.
 
     Raises:
-        DatasetError: a file that can't be read, or is no JSON.
+        DatasetError: The file can't be read, or is not JSON.
     """
     with opened(path) as file:
         first = next((line for line in file if line.strip()), "").lstrip()
@@ -193,12 +201,12 @@ def rows(path: Path, inside: str | None = None) -> Rows:
     content = document(path)
     records = content if isinstance(content, list) else content.get(inside)
     if not isinstance(records, list):
-        raise DatasetError(f"{path}, field {inside}: no list of records there. Name the file as published.")
+        raise DatasetError(f"{path}, field {inside}: no list of records there. Use the file as published.")
     yield from ((f"record {number}", row) for number, row in enumerate(records, start=1))
 
 
 def lines(path: Path, error: type[InputError] = DatasetError) -> Iterator[tuple[str, str]]:
-    """The lines of a file that are not blank; errors as for `opened`."""
+    """Yield the lines of a file that are not blank, each with its location; see `opened` for errors."""
     with opened(path, error) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -206,22 +214,24 @@ def lines(path: Path, error: type[InputError] = DatasetError) -> Iterator[tuple[
 
 
 def rows_or_table(path: Path) -> Rows:
-    """The rows of a table, as its name tells, or of JSON; errors as for both."""
+    """Yield the rows of a file: a table if it is named .csv or .tsv, JSON otherwise."""
     return table_rows(path) if path.suffix.lower() in DELIMITERS else rows(path)
 
 
 def table_rows(path: Path, error: type[InputError] = DatasetError, needs: str = "") -> Rows:
-    """The cells of each row by the names of the header, with the line that the row ends on.
+    """Yield the rows of a table as cells by column name, each with the line on which it ends.
 
     Args:
-        needs: a column that has to be there, whatever the case of its letters.
+        path: The file, named .csv or .tsv.
+        error: The type of error to raise.
+        needs: The name of a required column, in lower case; the header may use any case.
 
     Raises:
-        InputError: as `error`: a file that can't be read, or is no table.
+        InputError: The file can't be read, or is not a valid table; raised as `error`.
     """
     delimiter = DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
-        raise error(f"{path} is neither .csv nor .tsv: name it by what stands between its cells.")
+        raise error(f"{path} is neither .csv nor .tsv: rename it after the delimiter of its cells.")
     with opened(path, error, newline="") as file:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         filled = filter(None, reader)
@@ -243,7 +253,7 @@ def table_rows(path: Path, error: type[InputError] = DatasetError, needs: str = 
 
 
 def document(path: Path) -> Any:
-    """The one JSON value that a file is; errors as for `rows`."""
+    """Return the single JSON value in a file; see `rows` for errors."""
     with opened(path) as file:
         return _parsed(file.read(), str(path))
 
@@ -252,7 +262,16 @@ def document(path: Path) -> Any:
 def opened(
     path: Path, kind: type[InputError] = DatasetError, *, newline: str | None = None
 ) -> Iterator[TextIO]:
-    """A file of text, with its troubles as errors of a kind of ours; `newline` as for `open`."""
+    """Open a text file in UTF-8.
+
+    Args:
+        path: The file.
+        kind: The type of error to raise.
+        newline: The handling of line breaks, as for `open`.
+
+    Raises:
+        InputError: The file can't be read, or is not UTF-8; raised as `kind`.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             yield file
@@ -263,7 +282,7 @@ def opened(
 
 
 def _opens_object(first: str, inside: str) -> bool:
-    """Whether a first line belongs to one object around all records, rather than being a record."""
+    """Return whether a file's first line starts one object around all records, rather than a record."""
     try:
         row = json.loads(first)
     except (ValueError, RecursionError):
@@ -281,10 +300,10 @@ def _parsed(content: str, place: str) -> Any:
             "JSON array nor JSON Lines, with each record on one line: fetch or write it again."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{place}: JSON that can't be read ({error}): write it plainer.") from error
+        raise DatasetError(f"{place}: JSON that can't be read ({error}): simplify it.") from error
 
 
 def read_records(path: Path, shape: str, *, convert: Convert[T], rows_of: RowsOf = rows) -> Iterator[T]:
-    """What becomes of the records of a file, one by one; errors as for `rows_of` and `converted`."""
+    """Convert the records of a file, and yield the values; see `rows_of` and `converted` for errors."""
     for number, (place, row) in enumerate(rows_of(path), start=1):
         yield from converted(row, number, convert, shape, f"{path}, {place}")

@@ -1,6 +1,4 @@
-"""JSON that every reader takes: the standard has no infinity, and UTF-8 no halves of characters, which Python
-writes all the same.
-"""
+"""Strict JSON, which every parser accepts: without the infinities and lone surrogates that Python writes."""
 
 import dataclasses
 import json
@@ -9,23 +7,23 @@ import re
 from typing import Any
 
 _COMMANDS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What JSON takes as it is, and a terminal for a command, the end of a line, or another direction."""
+"""Characters that JSON allows unescaped, but that a terminal takes for a command, a line break or a change of
+direction."""
 
 
 def json_line(record: Any) -> str:
-    """One line of JSON; a dataclass is an object of its fields.
+    """Return a record as one line of JSON; a dataclass becomes an object with its fields.
 
-    Numbers that are not finite are the texts ``Infinity``, ``-Infinity`` and ``NaN``. Control characters are
-    escaped, so that the line is safe to show.
-
-    A lone surrogate, half of a character, becomes U+FFFD: an escape of it is JSON that strict readers refuse.
+    Numbers that are not finite become the strings ``Infinity``, ``-Infinity`` and ``NaN``. Control characters
+    are escaped, so the line is safe to print. A lone surrogate becomes U+FFFD, since strict parsers refuse
+    its escape.
     """
     line = whole_characters(json.dumps(_strict(record), ensure_ascii=False, allow_nan=False))
     return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def whole_characters(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which nothing takes that wants UTF-8."""
+    """Return a text with U+FFFD in place of lone surrogates, which UTF-8 can't encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -35,7 +33,7 @@ def whole_characters(text: str) -> str:
 
 def _strict(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        # One walk: dataclasses.asdict would copy all of it first.
+        # One pass: dataclasses.asdict would copy the whole record first.
         return {field.name: _strict(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {key: _strict(item) for key, item in value.items()}

@@ -1,9 +1,9 @@
-"""The ledger of token budgets: how many tokens may be spent, how many were, and which are lent.
+"""Token budgets: how many tokens may be spent, how many have been, and how many are lent to parts.
 
-`middleware.session` keeps one for the budget of a question; all tokens read and written count against it.
+`middleware.session` keeps a ledger for the budget of a question, on which all input and output tokens count.
 Methods keep one for L_max (Feng et al. 2025, AirRAG, arXiv 2501.10053, after Yue et al. 2024, IterDRAG,
-arXiv 2410.04343): the most input tokens of all calls together; output, the retriever and encoders don't
-count.
+arXiv 2410.04343), the most input tokens of all calls together. Output tokens, the retriever and encoders do
+not count on L_max.
 """
 
 from bisect import bisect_left
@@ -16,22 +16,28 @@ from askance.core.types import Attention, GenerateRequest, Generation, Key, Prom
 
 
 class NoRoom(Exception):
-    """A call does not fit, and was not made; its text says why. Who made it looks for a shorter way."""
+    """A call does not fit the budget or the context window and was not made; the message says why.
+
+    The caller looks for a shorter prompt.
+    """
 
 
 @dataclass(slots=True)
 class TokenLedger:
-    """Tokens that may be spent, of which parts can be lent; what is spent of a part is spent of the whole.
+    """A token budget, parts of which can be lent to other ledgers.
+
+    Tokens that a part spends are also spent from the whole. The last three attributes are counted in the
+    whole alone.
 
     Attributes:
-        most: that may be spent; None is no limit.
-        lender: the ledger that this one is a part of.
-        num_spent: until now, by its parts, too.
-        set_aside: what is lent and not spent yet, and what is kept for later.
-        was_short: some call did not fit.
-        num_calls: made until now; counted in the whole, as the next two are.
-        num_output: tokens written until now, where these do not count as spent.
-        is_upper_bound: some prompt was counted by a model that only bounds its tokens from above.
+        most: The maximum number of tokens to spend; None means no limit.
+        lender: The ledger that this one is a part of.
+        num_spent: The number of tokens spent so far, by parts too.
+        set_aside: The number of tokens that are lent but not yet spent, or reserved for later.
+        was_short: True if some call did not fit.
+        num_calls: The number of calls so far.
+        num_output: The number of output tokens so far, where these do not count as spent.
+        is_upper_bound: True if some model could only give an upper bound of a prompt's length.
     """
 
     most: int | None = None
@@ -45,49 +51,55 @@ class TokenLedger:
 
     @property
     def left(self) -> int | None:
-        """What is neither spent nor set aside; None without a limit."""
+        """The number of tokens that are neither spent nor set aside; None without a limit."""
         return None if self.most is None else self.most - self.num_spent - self.set_aside
 
     def fits(self, num_tokens: int) -> bool:
-        """Whether so many tokens are left."""
+        """Return whether `num_tokens` tokens are left."""
         return self.left is None or num_tokens <= self.left
 
     def lend(self, most: int | None) -> "TokenLedger":
-        """A part of so many tokens."""
+        """Lend `most` tokens to a new ledger and return it."""
         self.set_aside += most or 0
         return TokenLedger(most, self)
 
     def share(self, num_sharing: int) -> "TokenLedger":
-        """An equal part of what is left, for one of so many that are still to come."""
+        """Lend an equal share of the tokens left to the next of `num_sharing` remaining parts."""
         return self.lend(None if self.left is None else max(0, self.left) // num_sharing)
 
     def part(self, num_tokens: int) -> "TokenLedger":
-        """So many tokens, or none where they would be more than a quarter of what is left."""
+        """Lend `num_tokens` tokens, or none if they exceed a quarter of the tokens left."""
         return self.lend(None if self.left is None else num_tokens if 4 * num_tokens <= self.left else 0)
 
     def close(self) -> None:
-        """Give back what was not spent of what was lent."""
+        """Return the unspent tokens of this part to its lender."""
         if self.left is not None and self.lender is not None:
             self.lender.set_aside -= self.left
             self.most = self.num_spent
 
     @property
     def root(self) -> "TokenLedger":
-        """The whole that this is a part of."""
+        """The ledger at the top, from which all parts borrow."""
         return self.lender.root if self.lender else self
 
     def spend(self, num_tokens: int) -> None:
-        """Count tokens, here and in all that this is a part of."""
+        """Record tokens as spent, here and in every ledger above."""
         self.num_spent += num_tokens
         if self.lender is not None:
             self.lender.set_aside -= 0 if self.most is None else num_tokens
             self.lender.spend(num_tokens)
 
     def read(self, model: Model, prompt: Prompt | None, max_tokens: int, *, further: int = 0) -> None:
-        """Spend what a call reads: its prompt and `further` tokens; it may write `max_tokens`.
+        """Record a call and spend its input tokens.
+
+        Args:
+            model: The model to call.
+            prompt: The prompt, if the call has one.
+            max_tokens: The maximum number of output tokens.
+            further: The number of input tokens besides the prompt.
 
         Raises:
-            NoRoom: there is not as much left, or not in the model's window.
+            NoRoom: The input exceeds the tokens left, or the call exceeds the model's context window.
         """
         num_prompt = 0 if prompt is None else model.count(prompt)
         num_tokens, window = num_prompt + further, model.context_tokens
@@ -99,7 +111,7 @@ class TokenLedger:
             )
         if num_prompt + max_tokens > window:
             raise NoRoom(
-                f"the next prompt has {num_prompt:,} tokens, {max_tokens:,} more were asked for, and "
+                f"the next prompt has {num_prompt:,} tokens, {max_tokens:,} more were requested, and "
                 f"{model.name} has a context window of {window:,}"
             )
         self.root.num_calls += 1
@@ -107,7 +119,7 @@ class TokenLedger:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """What was spent, for the trace: L_max is about what was read, the paper's L_total about all."""
+        """The counts for the trace: input tokens, which L_max limits, and all tokens, the paper's L_total."""
         spent = {
             "input tokens": float(self.num_spent),
             "tokens": float(self.num_spent + self.num_output),
@@ -123,10 +135,12 @@ class TokenLedger:
 
 
 class BudgetedModel(WrappedModel):
-    """A model whose calls spend of a ledger what they read. Raises NoRoom like it.
+    """A model whose calls spend their input tokens from a ledger.
 
     Args:
-        scope: goes in front of the keys, so that two methods never share the randomness of a call.
+        model: The model to call.
+        ledger: The ledger; calls that do not fit raise its `NoRoom`.
+        scope: A prefix of all keys, so that two methods never share the randomness of a call.
     """
 
     def __init__(self, model: Model, ledger: TokenLedger, *, scope: Key = ()) -> None:
@@ -134,13 +148,13 @@ class BudgetedModel(WrappedModel):
         self._ledger, self._scope = ledger, scope
 
     def allows(self, num_tokens: int) -> bool:
-        """Whether so many input tokens are left."""
+        """Return whether `num_tokens` input tokens are left."""
         return self._ledger.fits(num_tokens) and _allows(self._model, num_tokens)
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         self._ledger.read(self._model, request.prompt, request.sampling.max_tokens)
         generations = await self._model.generate(replace(request, key=(*self._scope, *request.key)))
-        self._ledger.root.num_output += sum(each.generated_tokens for each in generations)
+        self._ledger.root.num_output += sum(generation.generated_tokens for generation in generations)
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
@@ -155,7 +169,7 @@ class BudgetedModel(WrappedModel):
 
 
 def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) -> bool:
-    """Whether a call fits the model's window and, where there is an L_max, leaves `keep` tokens of it."""
+    """Return whether a call fits the model's context window and leaves `keep` tokens of its budget."""
     num_tokens = model.count(prompt)
     return num_tokens + max_tokens <= model.context_tokens and _allows(model, num_tokens + keep)
 
@@ -165,8 +179,11 @@ def _allows(model: Model, num_tokens: int) -> bool:
 
 
 def most_that_fit(most: int, fits: Callable[[int], bool]) -> int | None:
-    """The greatest number up to `most` that fits, where what is less than one that fits does, too."""
+    """Return the greatest number from 0 to `most` for which `fits` is true, found by bisection, or None.
+
+    If a number fits, every smaller one must fit as well.
+    """
     if fits(most):
         return most
-    number = bisect_left(range(most), True, key=lambda each: not fits(each))
-    return number - 1 if number else None
+    first_misfit = bisect_left(range(most), True, key=lambda number: not fits(number))
+    return first_misfit - 1 if first_misfit else None

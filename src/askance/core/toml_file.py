@@ -1,4 +1,4 @@
-"""TOML files that a user wrote, read with an error that says what is wrong with one."""
+"""TOML files written by users, read with errors that name the problem."""
 
 import tomllib
 from pathlib import Path
@@ -8,15 +8,16 @@ from askance.core.errors import InputError
 
 
 def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> tuple[dict[str, Any], str]:
-    """What a file holds, and its text.
+    """Return the content of a TOML file, parsed and as text.
 
     Args:
-        what: it is, such as "the configuration", for messages.
-        error: is raised.
-        remedy: where the file can't be read.
+        path: The file.
+        what: The name of the file in messages, such as "the configuration".
+        error: The type of error to raise.
+        remedy: The advice to give if the file can't be read.
 
     Raises:
-        InputError: as `error`; it can't be read, is not UTF-8 or not TOML.
+        InputError: The file can't be read, is not UTF-8 or not TOML; raised as `error`.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

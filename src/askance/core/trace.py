@@ -1,8 +1,8 @@
-"""The trace of one question: typed events in the order they happened, and nothing else.
+"""The trace of one question: its typed events, in the order in which they happened.
 
-Wrappers in `middleware.session` add the calls; a method itself only says what it decided (`decide`), what it
-will not take back (`commit`) and what it still may (`draft`). Viewers, costs and metrics read the trace
-alone. Each event holds the numbers behind what happened; `docs/trace.md` lists them.
+The wrappers in `middleware.session` record the calls. A method itself only records its decisions (`decide`),
+its final text (`commit`) and its provisional text (`draft`). Viewers, costs and metrics read nothing but the
+trace. `docs/trace.md` lists the events and their fields.
 """
 
 import time
@@ -16,18 +16,18 @@ from askance.core.types import Answer, Hit, Key, Role, Usage
 
 SCHEMA_VERSION = 1
 UPPER_BOUND = "upper bound"
-"""Key in `Decided.numbers` of a budget whose counts of tokens are upper bounds."""
+"""The key in `Decided.numbers` that marks token counts of a budget as upper bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What every event has.
+    """The base class of all events.
 
     Attributes:
-        id: its place in the trace, from 0.
-        parent: the event that caused it, such as the decision behind a search.
-        at_seconds: when it was complete, since the question was asked.
-        seconds: how long it took.
+        id: The event's position in the trace, from 0.
+        parent: The id of the event that caused it, such as the decision to search.
+        at_seconds: The time from the question to the end of the event.
+        seconds: The duration of the event.
     """
 
     type: ClassVar[str]
@@ -39,14 +39,20 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Event):
-    """The question, and everything needed to ask it again.
+    """The question, with everything needed to repeat it.
 
     Attributes:
-        method: with all its parameters.
-        title: the method with its profile and the parameters that are not at their defaults.
-        precisions: what the numbers of the models are computed in, by role, where that is known.
-        options: the answers to choose from, if there are any.
-        config: what the engine was made of, as `EngineConfig.stored` tells it; empty where nobody told.
+        question_id: The id of the question.
+        text: The question itself.
+        method: The repr of the method, which holds all its parameters.
+        title: The method's name with its profile and the parameters that differ from their defaults.
+        models: The names of the models by role.
+        retriever: The name of the retriever; empty if there is none.
+        seed: The seed of the run.
+        started_at: The start time in ISO 8601, in UTC.
+        precisions: The floating-point format of each model by role, where it is known.
+        options: The options of a multiple-choice question.
+        config: The engine's configuration, as `EngineConfig.stored` returns it; empty if it is unknown.
     """
 
     type: ClassVar[str] = "question"
@@ -65,7 +71,7 @@ class Asked(Event):
 
 @dataclass(frozen=True, slots=True)
 class TracedToken:
-    """A generated token with the signals that were asked for; attention rows are left out for size."""
+    """A generated token with the signals that were requested, except attention rows, which are too large."""
 
     text: str
     logprob: float | None = None
@@ -78,8 +84,16 @@ class Generated(Event):
     """One generation of a model.
 
     Attributes:
-        tokens: those kept.
-        is_upper_bound: `prompt_tokens` is an upper bound, since nothing told the exact number.
+        role: The role of the model.
+        key: The name of the call inside the question.
+        prompt: The prompt as readable text.
+        text: The text that was kept.
+        finish: The reason why the generation ended; see `Generation.finish`.
+        tokens: The tokens that were kept.
+        prompt_tokens: The length of the prompt in tokens.
+        generated_tokens: The number of tokens computed, kept or not.
+        reused_tokens: The number of prompt tokens that came from a cache.
+        is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
     """
 
     type: ClassVar[str] = "generate"
@@ -97,7 +111,7 @@ class Generated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredOptions(Event):
-    """Log-probabilities of options after a prompt; for `is_upper_bound` see `Generated`."""
+    """The log-probabilities (nats) of options after a prompt; for `is_upper_bound` see `Generated`."""
 
     type: ClassVar[str] = "score"
     role: Role
@@ -110,7 +124,7 @@ class ScoredOptions(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attended(Event):
-    """One extra forward pass for its attention."""
+    """One forward pass that was made for its attention."""
 
     type: ClassVar[str] = "attend"
     role: Role
@@ -119,7 +133,7 @@ class Attended(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched(Event):
-    """One search and what it found."""
+    """One search for at most `k` passages, and its hits."""
 
     type: ClassVar[str] = "search"
     query: str
@@ -129,7 +143,7 @@ class Searched(Event):
 
 @dataclass(frozen=True, slots=True)
 class WordSignal:
-    """A word of a draft and the number a decision read from it; `is_hit` when that made it doubtful."""
+    """A word of a draft with its value; `is_hit` marks a word that the method found too uncertain."""
 
     text: str
     value: float
@@ -138,17 +152,17 @@ class WordSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided(Event):
-    """A decision and the numbers behind it.
+    """A decision with the numbers that led to it.
 
     Attributes:
-        name: what was decided, such as "retrieve".
-        outcome: what was chosen, such as "search" or "keep".
-        why: the reason in one sentence.
-        signal: what `words` carry, with its unit, such as "token probability".
-        threshold: what the numbers were held against.
-        words: the text that was judged, word by word.
-        query: the query that was built, if the outcome is a search.
-        numbers: further named values.
+        name: The kind of decision, such as "retrieve".
+        outcome: The choice that was made, such as "search" or "keep".
+        why: The reason, in one sentence.
+        signal: The quantity in `words`, with its unit, such as "token probability".
+        threshold: The threshold that the values are compared with.
+        words: The text under decision, word by word.
+        query: The query, if the outcome is a search.
+        numbers: Further values by name.
     """
 
     type: ClassVar[str] = "decide"
@@ -164,16 +178,16 @@ class Decided(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expanded(Event):
-    """A step that a search over answers tried from a place in its tree.
+    """A node that a tree search over answers expanded.
 
     Attributes:
-        node: its place: the numbers of the steps that lead to it, from 1, joined by dots behind "0".
-        action: what kind of step, such as "retrieve".
-        text: what it adds to the answer, or what it found out.
-        passage: it was taken with.
-        numbers: scores and the like, by name.
-        distributions: probabilities by group and name.
-        rejected: why it was not gone on from; empty if nothing speaks against it.
+        node: The path to the node: "0", followed by the child numbers from 1, joined by dots.
+        action: The kind of step, such as "retrieve".
+        text: The text that the step adds to the answer, or its intermediate result.
+        passage: The passage that the step used.
+        numbers: Scores and other values by name.
+        distributions: Probabilities by group and name.
+        rejected: The reason why the search did not continue from the node; empty if there is none.
     """
 
     type: ClassVar[str] = "expand"
@@ -188,13 +202,14 @@ class Expanded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted(Event):
-    """What a call met and went on from.
+    """A problem that a call ran into and recovered from.
 
     Attributes:
-        name: "retry" where a server was asked again; "top_k" where it does not take what was to be asked for,
-            "refused" where it refuses a parameter, "window" where a prompt may have been cut; "method" where
-            another one answers than the default.
-        place: which call.
+        name: "retry" if a server was called again, "top_k" if a server may have ignored top-k sampling,
+            "refused" if it refuses a parameter, "window" if it may have truncated a prompt, "method" if
+            another method than the default one answers.
+        text: The problem, in a sentence.
+        place: The call that ran into it.
     """
 
     type: ClassVar[str] = "note"
@@ -205,7 +220,7 @@ class Noted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Event):
-    """Text of the answer that will not be taken back."""
+    """Text of the answer that is final."""
 
     type: ClassVar[str] = "commit"
     text: str
@@ -213,7 +228,7 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafted(Event):
-    """Text that may still be taken back. Goes to listeners only: the trace keeps the whole `Generated`."""
+    """Text that may still change. Only listeners receive it: the trace keeps the whole `Generated`."""
 
     type: ClassVar[str] = "draft"
     text: str
@@ -221,7 +236,7 @@ class Drafted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncited(Event):
-    """A sentence of the answer that cites nothing, or not what the model named, and why."""
+    """A sentence of the answer that cites no passage, or not the one the model named, with the reason."""
 
     type: ClassVar[str] = "uncited"
     text: str
@@ -230,7 +245,7 @@ class Uncited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(Event):
-    """The answer and what it cost."""
+    """The answer and its cost."""
 
     type: ClassVar[str] = "answer"
     answer: Answer
@@ -239,7 +254,13 @@ class Answered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """An error; `place` says which call broke."""
+    """An error.
+
+    Attributes:
+        error: The name of the exception's class.
+        message: The message of the exception.
+        place: The call that failed.
+    """
 
     type: ClassVar[str] = "error"
     error: str
@@ -269,9 +290,13 @@ _cause: ContextVar["tuple[list[AnyEvent], int] | None"] = ContextVar("askance_tr
 
 
 class Trace:
-    """Collects the events of one question and passes each to a listener as it happens.
+    """The events of one question, each of which also goes to a listener as it happens.
 
-    Used from one event loop; the cause set by `because` follows tasks, so parallel branches keep their own.
+    A trace belongs to one event loop. The parent set by `because` follows tasks, so concurrent branches do
+    not mix theirs up.
+
+    Args:
+        listener: A callback that receives every event.
     """
 
     def __init__(self, listener: Listener | None = None) -> None:
@@ -280,25 +305,25 @@ class Trace:
         self._started = time.perf_counter()
 
     def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
-        """Append one event of type `kind`, filling in id, parent and time."""
+        """Append an event of type `kind`, fill in its id, parent and time, and return it."""
         event = self._make(kind, seconds=seconds, **fields)
         self.events.append(event)
-        self._tell(event)
+        self._notify(event)
         return event
 
-    def decide(self, name: str, outcome: str, why: str, **numbers: Any) -> Decided:
-        """Record a decision; `numbers` are the further fields of `Decided`."""
-        event: Decided = self.add(Decided, name=name, outcome=outcome, why=why, **numbers)
+    def decide(self, name: str, outcome: str, why: str, **fields: Any) -> Decided:
+        """Record a decision and return its event; `fields` are the other fields of `Decided`."""
+        event: Decided = self.add(Decided, name=name, outcome=outcome, why=why, **fields)
         return event
 
-    def expand(self, node: str, action: str, text: str, **found: Any) -> Expanded:
-        """Record a step of a search; `found` are the further fields of `Expanded`."""
-        event: Expanded = self.add(Expanded, node=node, action=action, text=text, **found)
+    def expand(self, node: str, action: str, text: str, **fields: Any) -> Expanded:
+        """Record a node of a tree search and return its event; `fields` are the others of `Expanded`."""
+        event: Expanded = self.add(Expanded, node=node, action=action, text=text, **fields)
         return event
 
     @contextmanager
     def because(self, decision: Event) -> Iterator[None]:
-        """Name `decision` as the parent of the events inside."""
+        """Set `decision` as the parent of all events recorded inside the `with` block."""
         token = _cause.set((self.events, decision.id))
         try:
             yield
@@ -306,7 +331,7 @@ class Trace:
             _cause.reset(token)
 
     def commit(self, text: str) -> None:
-        """Mark text of the answer as final. Pieces that follow each other are kept as one event."""
+        """Record text of the answer as final. Consecutive pieces are stored as one event."""
         if not text:
             return
         piece: Committed = self._make(Committed, text=text)
@@ -316,31 +341,32 @@ class Trace:
             self.events[-1] = replace(piece, text=last.text + text)
         else:
             self.events.append(piece)
-        self._tell(piece)
+        self._notify(piece)
 
     def draft(self, text: str) -> None:
-        """Show text that may still be taken back."""
-        self._tell(self._make(Drafted, text=text))
+        """Send text that may still change to the listener."""
+        self._notify(self._make(Drafted, text=text))
 
     @property
     def decisions(self) -> tuple[Decided, ...]:
-        """What the method decided, in order."""
+        """The method's decisions, in order."""
         return tuple(event for event in self.events if isinstance(event, Decided))
 
     @property
     def committed(self) -> str:
-        """All text committed so far."""
+        """The text committed so far."""
         return "".join(event.text for event in self.events if isinstance(event, Committed))
 
     def aside(self) -> "Trace":
-        """This trace for a method that works for another: its events are kept, its text is no answer.
+        """Return a view of this trace for a method that another method runs.
 
-        `committed` is what that method has committed.
+        The view records events here, but keeps the inner method's text out of the answer. Its `committed` is
+        the text that the inner method has committed.
         """
         return _Aside(self)
 
     def usage(self) -> Usage:
-        """What all recorded calls cost, and the seconds since the question was asked."""
+        """Return the cost of all calls recorded so far, with the seconds since the question was asked."""
         calls = [e for e in self.events if isinstance(e, Generated | ScoredOptions | Attended)]
         generated = [e for e in calls if isinstance(e, Generated)]
         counted = [e for e in calls if isinstance(e, Generated | ScoredOptions)]
@@ -356,21 +382,20 @@ class Trace:
     def _make(self, kind: type[Any], **fields: Any) -> Any:
         at_seconds = time.perf_counter() - self._started
         events, cause = _cause.get() or (self.events, None)
-        parent = (
-            cause if events is self.events else None
-        )  # one question may be asked while another is answered
+        # A method may ask one question while it answers another: a cause belongs to its own trace.
+        parent = cause if events is self.events else None
         return kind(id=len(self.events), parent=parent, at_seconds=at_seconds, **fields)
 
-    def _tell(self, event: AnyEvent) -> None:
+    def _notify(self, event: AnyEvent) -> None:
         if self._listener is not None:
             self._listener(event)
 
 
 class _Aside(Trace):
-    """A trace without drafts, and whose commits are its own."""
+    """A view of a trace that ignores drafts and keeps its own committed text."""
 
-    def __init__(self, of: Trace) -> None:
-        self.events, self._listener, self._started = of.events, of._listener, of._started
+    def __init__(self, trace: Trace) -> None:
+        self.events, self._listener, self._started = trace.events, trace._listener, trace._started
         self._text = ""
 
     @property

@@ -1,7 +1,7 @@
-"""Records that cross the ports: prompts, tokens with their signals, passages, questions, answers.
+"""Records that cross the ports: prompts, tokens with their signals, passages, questions and answers.
 
-All are frozen and slotted. Units: counts are tokens unless the name says otherwise; probabilities are
-plain (0 to 1), `logprob` and `entropy` are in nats; offsets are characters; times are seconds.
+Every record is frozen and slotted. Units: counts are tokens unless the name says otherwise, probabilities run
+from 0 to 1, `logprob` and `entropy` are in nats, offsets are characters and times are seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,23 +12,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 TokenIds = tuple[int, ...]
+"""Token ids of one model's vocabulary."""
 Key = tuple[str | int, ...]
-"""Names one call inside a question, such as ``("draft", 2)``. Randomness and caching depend on it, never on
-the order in which calls happen to run."""
+"""The name of one call inside a question, such as ``("draft", 2)``. Randomness and caching depend on the
+key, never on the order in which calls happen to run."""
 
 Role = Literal["answer", "attend", "critic", "reward", "judge"]
+"""The job a model does: it writes the answer, provides attention, grades passages and segments (Self-RAG),
+scores reasoning paths (AirRAG) or judges finished answers."""
 Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention"]
+"""A value that a model can return with every generated token; see `Want`."""
 Capability = Literal["raw", "chat", "continuation", "score", "attend"]
+"""A kind of call that a model supports: `Raw` prompts, `Chat` prompts, a `continuation` in a chat,
+`Model.score` or `Model.attend`."""
 Task = Literal["open", "yes_no", "choice"]
+"""The form of a short answer: free text, yes or no, or one of the question's options."""
 TextKind = Literal["text", "query", "passage"]
+"""What a vector is for: comparing texts with each other, or searching passages by query."""
 OnText = Callable[[str], None]
-"""Receives generated text as it appears, only as far as no stop string can take it back."""
+"""A callback that receives generated text as it appears, up to where no stop string can remove it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of prompt text. Untrusted text (passages, questions, documents, what a model wrote) can never
-    yield control tokens or chat markup, whatever it contains.
+    """A piece of prompt text, which is either trusted or untrusted.
+
+    Untrusted text (passages, questions, documents, generated text) never yields control tokens or chat
+    markup, no matter what it contains.
     """
 
     text: str
@@ -36,21 +46,27 @@ class Span:
 
 
 def untrusted(text: str) -> Span:
-    """Text that did not come from askance itself."""
+    """Return a span of text that did not come from askance itself."""
     return Span(text, trusted=False)
 
 
 def as_spans(text: str | Sequence[Span]) -> Sequence[Span]:
-    """Spans as they are; a string is untrusted text."""
+    """Return spans unchanged, and a string as one untrusted span."""
     return (untrusted(text),) if isinstance(text, str) else text
 
 
 Part = Span | TokenIds
+"""A piece of a prompt: text, or token ids that the model generated earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A prompt the model simply goes on from. `continuation` follows `parts` without a gap."""
+    """A prompt without a chat format, which the model continues.
+
+    Attributes:
+        parts: The pieces of the prompt, in order.
+        continuation: The text generated so far. It follows `parts` without a gap.
+    """
 
     parts: tuple[Part, ...]
     continuation: tuple[Part, ...] = ()
@@ -66,7 +82,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A prompt in the model's own chat format. `continuation` begins the assistant's next turn."""
+    """A prompt in the model's own chat format.
+
+    Attributes:
+        turns: The turns so far, oldest first.
+        continuation: The beginning of the assistant's next turn, which the model continues.
+    """
 
     turns: tuple[Turn, ...]
     continuation: tuple[Part, ...] = ()
@@ -77,10 +98,17 @@ Prompt = Raw | Chat
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to choose tokens. Temperature 0 is greedy; `top_k` 0 keeps the whole vocabulary.
+    """The sampling parameters of a generation.
 
-    There is no seed here: randomness is a function of the call's `Key` alone, into which the runtime puts the
-    run's seed and the question's id.
+    There is no seed: randomness is a function of the call's `Key`, to which the session adds the run's seed
+    and the question's id.
+
+    Attributes:
+        max_tokens: The maximum number of new tokens.
+        temperature: The softmax temperature; 0 is greedy decoding.
+        top_p: The probability mass that nucleus sampling keeps.
+        top_k: The number of most probable tokens to sample from; 0 keeps the whole vocabulary.
+        stop: The strings that end the generation. They are not part of its text.
     """
 
     max_tokens: int
@@ -92,10 +120,14 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The signals to return with each token. All come from raw logits, before temperature and masks.
+    """The signals to return with each token, all computed from raw logits, before temperature and masks.
 
-    `token_probs` names single tokens whose exact probability is wanted at every position. `attention` is the
-    last layer's, as the mean or maximum over heads, or per head.
+    Attributes:
+        logprob: The log-probability of the token itself.
+        top_logprobs: The number of most probable tokens to return at each position.
+        entropy: The entropy of the whole distribution.
+        token_probs: Texts of single tokens whose exact probability is returned at each position.
+        attention: The attention of the last layer: the mean or maximum over heads, or each head's own.
     """
 
     logprob: bool = False
@@ -107,16 +139,21 @@ class Want:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Token:
-    """One generated token; `start` and `end` are offsets into the generated text.
+    """One generated token with its signals.
 
     A token that completes no character (the first byte of an emoji) has an empty text.
 
     Attributes:
-        top: the most probable (token text, logprob) pairs, best first, when `top_logprobs` was wanted.
-        probs: the probabilities of `Want.token_probs`, in that order.
-        attention: the row of this token over all positions up to itself, prompt included: shape
-            [prompt_tokens + i + 1] or, per head, [heads, prompt_tokens + i + 1]. It exists only once the
-            token has been fed back, so never for the last one.
+        id: The token's id in the model's vocabulary.
+        text: The characters that the token adds.
+        start, end: The offsets of the token in the generated text.
+        logprob: The log-probability in nats, if `Want.logprob` is set.
+        entropy: The entropy of the distribution in nats, if `Want.entropy` is set.
+        top: The most probable (token text, logprob) pairs, best first, if `Want.top_logprobs` is set.
+        probs: The probabilities of `Want.token_probs`, in that order.
+        attention: The token's attention row over all positions up to itself, prompt included. Its shape is
+            [prompt_tokens + i + 1] or, per head, [heads, prompt_tokens + i + 1]. The row exists only once the
+            token has been fed back, so the last token never has one.
     """
 
     id: int
@@ -132,25 +169,43 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The verdict of an `StopCondition`: keep this many tokens, for this reason, and generate no more."""
+    """The decision of a `StopCondition` to end a generation.
+
+    Attributes:
+        keep_tokens: The number of tokens to keep, counted from the first.
+        reason: The reason, which becomes `Generation.finish`.
+    """
 
     keep_tokens: int
     reason: str
 
 
 class StopCondition(Protocol):
-    """A pure predicate over the tokens so far, evaluated after each one. A frozen dataclass: its repr is its
-    cache key. Adapters that can't stop in flight apply it afterwards, token by token, with the same meaning.
+    """A pure predicate over the tokens generated so far, which is evaluated after each token.
+
+    It is a frozen dataclass, because its repr is part of the cache key. Adapters that can't stop a generation
+    in flight apply it afterwards, token by token, with the same result.
     """
 
-    def __call__(self, tokens: Sequence[Token]) -> Cut | None: ...
+    def __call__(self, tokens: Sequence[Token]) -> Cut | None:
+        """Return where to cut, or None to continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """What a model is asked to write: `n` texts, the first of which `watch` sees as it appears.
+    """A request for one or more generations from the same prompt.
 
-    The same `key` gives the same texts; other keys, and the texts of one request, are independent.
+    The same `key` always yields the same texts. Requests with different keys are independent, and so are the
+    texts of one request.
+
+    Attributes:
+        prompt: The prompt to continue.
+        sampling: The sampling parameters.
+        want: The signals to return with each token.
+        until: A condition that ends the generation early.
+        n: The number of generations.
+        key: The name of the call inside its question.
+        watch: A callback that receives the first generation's text as it appears.
     """
 
     prompt: Prompt
@@ -164,18 +219,19 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Generation:
-    """What a model wrote.
+    """One generated text with its tokens.
 
     Attributes:
-        text: the text kept, exactly.
-        tokens: the tokens kept. When a stop string begins inside a token, that token's `text` and `end` are
-            clipped, so that the texts of `tokens` always join to `text`.
-        dropped: tokens computed but not kept: those after a cut, those of a stop string, the end token. Their
-            signals are there too.
-        finish: "end" (the model ended), "length", "stop", or the reason of a `Cut`.
-        prompt_ids: the prompt as the model saw it; empty where the model does not tell.
-        prompt_tokens, reused_tokens: length of the prompt, and how much of it came from a cache.
-        is_upper_bound: `prompt_tokens` is an upper bound, since nothing told the exact number.
+        text: The text that was kept, exactly.
+        tokens: The tokens that were kept. If a stop string starts inside a token, that token's `text` and
+            `end` are clipped, so the texts of `tokens` always join to `text`.
+        dropped: The tokens that were computed but not kept, with their signals: those after a cut, those of a
+            stop string and the end token.
+        finish: "end" (the model ended its text), "length", "stop" or the reason of a `Cut`.
+        prompt_ids: The token ids of the prompt; empty if the model does not report them.
+        prompt_tokens: The length of the prompt in tokens.
+        reused_tokens: The number of prompt tokens that came from a cache.
+        is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
     """
 
     text: str
@@ -189,13 +245,18 @@ class Generation:
 
     @property
     def generated_tokens(self) -> int:
-        """All tokens computed, kept or not: what the generation cost."""
+        """The number of tokens computed, kept or not, which is what the generation cost."""
         return len(self.tokens) + len(self.dropped)
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The log-probability (nats) of one option after a prompt, summed over its tokens."""
+    """The score of one option after a prompt.
+
+    Attributes:
+        logprob: The log-probability in nats, summed over the option's tokens.
+        num_tokens: The length of the option in tokens.
+    """
 
     logprob: float
     num_tokens: int
@@ -203,7 +264,13 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
-    """The last layer's attention of one forward pass: `weights[head, query, key]`, rows summing to 1."""
+    """The last layer's attention in one forward pass.
+
+    Attributes:
+        ids: The ids of the N tokens.
+        texts: The texts of the N tokens.
+        weights: The attention weights, of shape [heads, N queries, N keys]. Each row sums to 1.
+    """
 
     ids: TokenIds
     texts: tuple[str, ...]
@@ -212,7 +279,15 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a document: `start` and `end` are character offsets in the document's text."""
+    """A piece of a document, which a retriever can find.
+
+    Attributes:
+        id: The passage's id, unique in its index.
+        title: The title of the document.
+        text: The text of the passage.
+        source: The file that the document comes from.
+        start, end: The offsets of the passage in the document's text.
+    """
 
     id: str
     title: str
@@ -223,7 +298,7 @@ class Passage:
 
     @property
     def titled_text(self) -> str:
-        """What encoders and rerankers read of it: its title and its text."""
+        """The title and the text together, as encoders and rerankers read the passage."""
         return f"{self.title} {self.text}".strip()
 
 
@@ -249,12 +324,14 @@ class Question:
     """A question to answer.
 
     Attributes:
-        task: "open", "yes_no" or "choice"; decides how the short answer is read out of the text.
-        options: the choices, when there are any.
-        demos: few-shot examples to use in place of the method's own.
-        history: earlier questions of the same conversation with their answers, oldest first.
-        genre: what kind of text answers it, where its data set tells: "ambiguous" is a question that can be
-            meant in several ways, whose answer covers all of them.
+        id: The question's id. Together with the run's seed it determines all randomness.
+        text: The question itself.
+        task: "open", "yes_no" or "choice", which determines how the short answer is extracted from the text.
+        options: The options of a multiple-choice question.
+        demos: Few-shot examples that replace the method's own.
+        history: Earlier questions of the same conversation with their answers, oldest first.
+        genre: The kind of text that answers the question, if its data set says so. An "ambiguous" question
+            can be read in several ways, and its answer covers all of them.
     """
 
     id: str
@@ -268,7 +345,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Passage `number` (as printed) supports `answer text[start:end]`."""
+    """A statement that a passage supports the text `answer.text[start:end]`.
+
+    Attributes:
+        number: The number under which the passage is printed, from 1.
+        passage: The supporting passage.
+        start, end: The offsets of the supported text in the answer.
+    """
 
     number: int
     passage: Passage
@@ -278,7 +361,13 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`text` is everything the method committed to; `short` is the bare answer read out of it, or empty."""
+    """The answer to a question.
+
+    Attributes:
+        text: Everything that the method committed to.
+        short: The short answer extracted from the text; empty if there is none.
+        citations: The passages that support parts of the text.
+    """
 
     text: str
     short: str = ""
@@ -287,11 +376,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What answering cost.
+    """The cost of answering a question.
 
     Attributes:
-        generated_tokens: of all generations, dropped tokens included.
-        is_upper_bound: `prompt_tokens` is an upper bound: the exact number of some prompt is not known.
+        prompt_tokens: The number of prompt tokens of all calls, those reused from a cache included.
+        generated_tokens: The number of tokens of all generations, dropped tokens included.
+        reused_tokens: The number of prompt tokens that came from a cache.
+        searches: The number of searches.
+        seconds: The time since the question was asked.
+        is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact length of some
+            prompt is unknown.
     """
 
     prompt_tokens: int = 0
@@ -303,5 +397,5 @@ class Usage:
 
     @property
     def computed_tokens(self) -> int:
-        """Tokens that went through a model: those of prompts that no cache had, and those generated."""
+        """The number of tokens that went through a model: uncached prompt tokens and generated tokens."""
         return self.prompt_tokens - self.reused_tokens + self.generated_tokens

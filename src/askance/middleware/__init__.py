@@ -1,1 +1,1 @@
-"""Wrappers of a port that are that port themselves: budget and trace, cache, retry."""
+"""Wrappers that implement the port they wrap: budget and trace, cache, retry."""

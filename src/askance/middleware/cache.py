@@ -1,9 +1,9 @@
-"""Answers of models and retrievers, kept in a file by what was asked.
+"""A cache of model outputs and search results in a file, keyed by the request.
 
-A call that asks what was answered before, of the same model by the same version of askance, gets that answer:
-what counts is the model's fingerprint, the prompt, sampling, signals, `until`, and the key, as far as
-anything is drawn. Calls that ask the same at the same time are both answered by the model. The file is
-SQLite's, so several processes can use it at once.
+A repeated request to the same model from the same version of askance returns the stored output. A request is
+identified by the model's fingerprint, the prompt, the sampling parameters, the signals, `until` and, if
+anything is sampled, the key. Two identical requests at the same time both go to the model. The file is an
+SQLite database, so several processes can use it at once.
 """
 
 import base64
@@ -39,9 +39,9 @@ from askance.core.version import VERSION
 T = TypeVar("T")
 
 _FORMAT = 3
-"""Raised when what is kept looks otherwise; older answers are then not found any more."""
+"""The version of the stored format. Incrementing it makes older entries unreachable."""
 _APPLICATION = 0x61736B63
-"""Marks the file as ours: "askc" in ASCII."""
+"""The SQLite application id that marks the file as ours: "askc" in ASCII."""
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 PRAGMA application_id = {_APPLICATION};
@@ -57,12 +57,16 @@ _SHARE_KEPT = 0.9
 
 
 class CacheStore:
-    """A file of answers. The least recently used ones go when there are more than `max_bytes` of them.
+    """The cache's file, from which the least recently used entries are removed beyond `max_bytes`.
 
-    `close` gives the file back; without it, that is done when nobody has the store any more.
+    `close` closes the file; without it, the file is closed when the store is garbage-collected.
+
+    Args:
+        path: The file, which is created if necessary.
+        max_bytes: The maximum size of all entries together, compressed, in bytes.
 
     Raises:
-        InputError: the file can't be made, read or written, or is no such file.
+        InputError: The file can't be created, read or written, or is not a cache.
     """
 
     def __init__(self, path: Path, max_bytes: int = 2 * 10**9) -> None:
@@ -77,7 +81,7 @@ class CacheStore:
             self._database.execute("PRAGMA synchronous = NORMAL")
 
     def find(self, id: bytes) -> Any:
-        """What is kept under an id; None if nothing is."""
+        """Return the entry with an id, or None."""
         with self._explained():
             query = f"SELECT content, used_at FROM answers_{_FORMAT} WHERE id = ?"
             row = self._database.execute(query, (id,)).fetchone()
@@ -86,34 +90,34 @@ class CacheStore:
             if time.time() - row[1] > _TOUCH_SECONDS:
                 touch = f"UPDATE answers_{_FORMAT} SET used_at = ? WHERE id = ?"
                 self._database.execute(touch, (time.time(), id))
-            return json.loads(zlib.decompress(row[0]), object_hook=_read)
+            return json.loads(zlib.decompress(row[0]), object_hook=_from_json)
 
     def keep(self, id: bytes, content: Any) -> None:
-        """Keep what `json` can write, and records and arrays of numbers in it."""
-        packed = zlib.compress(json.dumps(content, default=_plain).encode(), level=1)
+        """Store an entry made of JSON values, records and arrays of numbers."""
+        packed = zlib.compress(json.dumps(content, default=_to_json).encode(), level=1)
         with self._explained():
             insert = f"INSERT OR REPLACE INTO answers_{_FORMAT} VALUES (?, ?, ?)"
             self._database.execute(insert, (id, packed, time.time()))
             self._num_puts += 1
             if self._num_puts % _PUTS_A_CHECK == 1:
-                self._forget()
+                self._evict()
 
     @property
     def num_bytes(self) -> int:
-        """Of all answers."""
+        """The size of all entries together, compressed, in bytes."""
         total = self._database.execute(f"SELECT sum(length(content)) FROM answers_{_FORMAT}").fetchone()[0]
         return int(total or 0)
 
     def _check_is_ours(self) -> None:
-        """Another program's database must not get our tables."""
-        # In this order: another process may be making the file, tables and mark in one step.
+        """Refuse another program's database, which must not get our tables."""
+        # The order matters: another process may be creating tables and application id in one step.
         num_tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        mark = self._database.execute("PRAGMA application_id").fetchone()[0]
-        if num_tables and mark != _APPLICATION:
+        application = self._database.execute("PRAGMA application_id").fetchone()[0]
+        if num_tables and application != _APPLICATION:
             raise InputError(f"the cache {self.path} is the database of another program: name another file.")
 
-    def _forget(self) -> None:
-        """Forget the least recently used answers in one statement, which leaves nothing half done."""
+    def _evict(self) -> None:
+        """Remove the least recently used entries in one statement, which is atomic."""
         if self.num_bytes > self._max_bytes:
             sum_of_newer = "sum(length(content)) OVER (ORDER BY used_at DESC)"
             oldest = f"SELECT id FROM (SELECT id, {sum_of_newer} AS sum FROM answers_{_FORMAT}) WHERE sum > ?"
@@ -131,100 +135,100 @@ class CacheStore:
             ) from error
 
 
-def id_of(*asked: Any) -> bytes:
-    """What tells one call from another: records are told apart by their repr."""
-    return blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def request_id(*request: Any) -> bytes:
+    """Return an id of 16 bytes for a request, made from the repr of its values."""
+    return blake2b(repr(request).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class CachedModel(WrappedModel):
-    """A model that is not asked what it has answered.
+    """A model whose outputs are cached.
 
     Raises:
-        InputError: nothing tells the model's answers from those of others.
+        InputError: The model has no fingerprint.
     """
 
     def __init__(self, model: Model, store: CacheStore) -> None:
         super().__init__(model)
-        self._store, self._whose = store, _whose(model.name, model.fingerprint)
+        self._store, self._source = store, _source(model.name, model.fingerprint)
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        asked = (request.prompt, request.sampling, request.want, request.until, request.n)
-        drawn = request.key if request.sampling.temperature > 0 else ()
-        id = id_of("generate", self._whose, *asked, drawn)
-        found: list[Generation] | None = self._store.find(id)
-        if found is None:
+        settings = (request.prompt, request.sampling, request.want, request.until, request.n)
+        key = request.key if request.sampling.temperature > 0 else ()
+        id = request_id("generate", self._source, *settings, key)
+        cached: list[Generation] | None = self._store.find(id)
+        if cached is None:
             generations = await self._model.generate(request)
             self._store.keep(id, generations)
             return generations
-        if request.watch is not None and found[0].text:
-            request.watch(found[0].text)
-        # All of the prompt was known: nothing had to be computed.
-        return tuple(replace(each, reused_tokens=each.prompt_tokens) for each in found)
+        if request.watch is not None and cached[0].text:
+            request.watch(cached[0].text)
+        # The whole prompt counts as reused: nothing was computed.
+        return tuple(replace(generation, reused_tokens=generation.prompt_tokens) for generation in cached)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        id = id_of("score", self._whose, prompt, tuple(options))
-        return await _kept(self._store, id, lambda: self._model.score(prompt, options))
+        id = request_id("score", self._source, prompt, tuple(options))
+        return await _cached(self._store, id, lambda: self._model.score(prompt, options))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        id = id_of("attend", self._whose, text, bos)
-        return await _kept(self._store, id, lambda: self._model.attend(text, bos=bos))
+        id = request_id("attend", self._source, text, bos)
+        return await _cached(self._store, id, lambda: self._model.attend(text, bos=bos))
 
 
 class CachedRetriever(WrappedRetriever):
-    """A retriever that is not asked what it has found.
+    """A retriever whose results are cached.
 
     Raises:
-        InputError: nothing tells the retriever's hits from those of others.
+        InputError: The retriever has no fingerprint.
     """
 
     def __init__(self, retriever: Retriever, store: CacheStore) -> None:
         super().__init__(retriever)
-        self._store, self._whose = store, _whose(retriever.name, retriever.fingerprint)
+        self._store, self._source = store, _source(retriever.name, retriever.fingerprint)
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        id = id_of("search", self._whose, query, k, sorted(exclude))
-        return await _kept(self._store, id, lambda: self._retriever.search(query, k, exclude=exclude))
+        id = request_id("search", self._source, query, k, sorted(exclude))
+        return await _cached(self._store, id, lambda: self._retriever.search(query, k, exclude=exclude))
 
 
-async def _kept(store: CacheStore, id: bytes, call: Callable[[], Awaitable[T]]) -> T:
-    """What is kept under an id; if nothing is, what the call gives, which is then kept."""
-    found = store.find(id)
-    if found is not None:
-        return cast(T, _frozen(found))
-    answer = await call()
-    store.keep(id, answer)
-    return answer
+async def _cached(store: CacheStore, id: bytes, call: Callable[[], Awaitable[T]]) -> T:
+    """Return the entry with an id or, if there is none, the result of `call`, which is then stored."""
+    entry = store.find(id)
+    if entry is not None:
+        return cast(T, _frozen(entry))
+    result = await call()
+    store.keep(id, result)
+    return result
 
 
-def _whose(name: str, fingerprint: str) -> str:
+def _source(name: str, fingerprint: str) -> str:
     if not fingerprint:
         raise InputError(
-            f"what {name!r} gives can't be kept in a cache, since nothing tells it from what others of that "
-            "name give: do without the cache."
+            f"the results of {name!r} can't be cached, since no fingerprint distinguishes it from others of "
+            "that name: leave out the cache."
         )
     return f"askance {VERSION}, {fingerprint}"
 
 
-def _plain(record: Any) -> dict[str, Any]:
-    """A record, or an array in base 64, as an object of JSON."""
+def _to_json(record: Any) -> dict[str, Any]:
+    """Return a record, or an array in base 64, as a JSON object."""
     if isinstance(record, np.ndarray):
         numbers = np.ascontiguousarray(record, dtype="<f4").tobytes()
         return {"array": base64.b64encode(numbers).decode(), "shape": record.shape}
     return {
         "record": type(record).__name__,
-        **{each.name: getattr(record, each.name) for each in fields(record)},
+        **{field.name: getattr(record, field.name) for field in fields(record)},
     }
 
 
-def _read(plain: dict[str, Any]) -> Any:
-    """The record or array that `_plain` made an object of; any other object as it is."""
-    if "array" in plain:
-        numbers = np.frombuffer(base64.b64decode(plain["array"]), dtype="<f4")
-        return numbers.reshape(plain["shape"]).astype(np.float32)
-    kind = _RECORDS.get(plain.pop("record", ""))
-    return plain if kind is None else kind(**{name: _frozen(value) for name, value in plain.items()})
+def _from_json(item: dict[str, Any]) -> Any:
+    """Return the record or array that `_to_json` converted; any other object stays unchanged."""
+    if "array" in item:
+        numbers = np.frombuffer(base64.b64decode(item["array"]), dtype="<f4")
+        return numbers.reshape(item["shape"]).astype(np.float32)
+    kind = _RECORDS.get(item.pop("record", ""))
+    return item if kind is None else kind(**{name: _frozen(value) for name, value in item.items()})
 
 
 def _frozen(value: Any) -> Any:
-    """Lists as tuples, which all records have."""
+    """Return lists as tuples, which is what records contain."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Calls that are made again when it may help: when a server was busy or out of reach, and then only."""
+"""Retries of calls that failed because a server was busy or unreachable, and of no others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,12 +16,12 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and how long between.
+    """The number of attempts and the waits between them, which double every time.
 
     Attributes:
-        attempts: 1 or more, the first one included.
-        first_seconds: before the second one; each further wait is twice as long.
-        most_seconds: of one wait, also where a server asks for more.
+        attempts: The maximum number of attempts, the first one included; at least 1.
+        first_seconds: The wait before the second attempt.
+        most_seconds: The longest wait, even if a server asks for more.
     """
 
     attempts: int = 4
@@ -29,12 +29,21 @@ class RetryPolicy:
     most_seconds: float = 30.0
 
     def wait_seconds(self, attempt: int, asked_for: float | None) -> float:
-        """Before the attempt after this one, counted from 1."""
-        wanted = self.first_seconds * 2 ** (attempt - 1) if asked_for is None else asked_for
-        return min(wanted, self.most_seconds)
+        """Return the wait after an attempt.
+
+        Args:
+            attempt: The number of the attempt, from 1.
+            asked_for: The wait that the server asks for, if it does.
+        """
+        seconds = self.first_seconds * 2 ** (attempt - 1) if asked_for is None else asked_for
+        return min(seconds, self.most_seconds)
 
     async def keep_trying(self, call: Callable[[], Awaitable[T]], sleep: Sleep = asyncio.sleep) -> T:
-        """What `call` gives; what it raises, if that is not worth another attempt or was the last one."""
+        """Return the result of `call`, which is repeated while it raises `ModelUnavailable`.
+
+        Raises:
+            ModelUnavailable: The last attempt failed as well.
+        """
         for attempt in range(1, self.attempts + 1):
             try:
                 return await call()
@@ -52,32 +61,32 @@ class RetryPolicy:
 
 
 class RetryingModel(WrappedModel):
-    """A model that is asked again while it is unavailable."""
+    """A model whose calls are retried while it is unavailable."""
 
-    def __init__(self, model: Model, patience: RetryPolicy = RetryPolicy()) -> None:
+    def __init__(self, model: Model, policy: RetryPolicy = RetryPolicy()) -> None:
         super().__init__(model)
-        self._patience = patience
+        self._policy = policy
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        watch, told = request.watch, 0
+        watch, num_sent = request.watch, 0
 
         async def attempt() -> tuple[Generation, ...]:
-            seen = 0
+            num_received = 0
 
-            def onward(text: str) -> None:
-                """Tell what was not told in an attempt that broke."""
-                nonlocal seen, told
-                seen += len(text)
-                if watch is not None and seen > told:
-                    new, told = seen - told, seen
-                    watch(text[-new:])
+            def forward(text: str) -> None:
+                """Pass on only text that no earlier attempt has passed on."""
+                nonlocal num_received, num_sent
+                num_received += len(text)
+                if watch is not None and num_received > num_sent:
+                    num_new, num_sent = num_received - num_sent, num_received
+                    watch(text[-num_new:])
 
-            return await self._model.generate(replace(request, watch=watch and onward))
+            return await self._model.generate(replace(request, watch=watch and forward))
 
-        return await self._patience.keep_trying(attempt)
+        return await self._policy.keep_trying(attempt)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        return await self._patience.keep_trying(lambda: self._model.score(prompt, options))
+        return await self._policy.keep_trying(lambda: self._model.score(prompt, options))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        return await self._patience.keep_trying(lambda: self._model.attend(text, bos=bos))
+        return await self._policy.keep_trying(lambda: self._model.attend(text, bos=bos))

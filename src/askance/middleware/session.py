@@ -1,6 +1,6 @@
-"""The session of one question: what it may cost, and wrappers that write its calls into the trace.
+"""The session of one question: its budget, and wrappers that record its calls in the trace.
 
-A method is given nothing but these wrappers. What goes beyond a limit is refused, not shortened.
+A method only sees these wrappers. A call that exceeds a limit is refused, not shortened.
 """
 
 import asyncio
@@ -38,26 +38,28 @@ from askance.core.types import (
 
 @dataclass(frozen=True, slots=True)
 class Budget(Parameters):
-    """The most that one question may cost; None is no limit."""
+    """The limits on the cost of one question; None means no limit."""
 
     owner: ClassVar[str] = "the budget"
 
     tokens: int | None = parameter(
-        None, "Tokens of prompts, reused or not, and generated ones, of all models together.", at_least=1
+        None, "Prompt tokens, reused or not, and generated tokens of all models together.", at_least=1
     )
-    calls: int | None = parameter(None, "Calls of models and of the retriever.", at_least=1)
+    calls: int | None = parameter(None, "Calls to models and the retriever.", at_least=1)
     seconds: float | None = parameter(None, "Seconds since the first call.", at_least=0.001)
 
 
 class Session:
-    """The calls of one question: each is held against the budget, made, and traced.
+    """The calls of one question, each of which is checked against the budget, made and traced.
 
     Args:
-        scope: goes in front of the keys of calls, such as (seed, question id).
+        trace: The trace to record the calls in.
+        scope: A prefix of the keys of calls, such as (seed, question id).
+        budget: The limits on the cost of the question.
 
     Attributes:
-        ledger: of calls and, where tokens are limited, of tokens. What a call may write is lent to it, so
-            that calls made side by side do not spend the same tokens.
+        ledger: The number of calls so far and, if tokens are limited, of tokens. The tokens that a call may
+            generate are lent to it, so that concurrent calls do not spend the same tokens.
     """
 
     def __init__(self, trace: Trace, scope: Key = (), budget: Budget = Budget()) -> None:
@@ -69,76 +71,82 @@ class Session:
     async def call(
         self, place: str, kind: type[AskanceError], count: Callable[[], int] = lambda: 0
     ) -> AsyncIterator[Callable[[], float]]:
-        """One call with a prompt of as many tokens as `count` says: what it notes, how it fails, is traced.
+        """Make one call inside the block, and trace its notes and its failure.
 
-        Gives what tells the seconds since it began.
+        Args:
+            place: The name of the call in the trace.
+            kind: The type of error to raise in place of an error that is not askance's own.
+            count: A function that returns the number of prompt tokens.
+
+        Yields:
+            A function that returns the seconds since the call started.
 
         Raises:
-            LimitReached: it can't be made, or the time is over while it is made.
-            AskanceError: of `kind`, in place of an error that is not ours.
+            LimitReached: The call does not fit the budget, or the time is up during the call.
+            AskanceError: The call failed; raised as `kind`.
         """
 
         def take_note(name: str, text: str) -> None:
-            before = (event for event in self.trace.events if isinstance(event, Noted))
-            # What is so for all calls, which a retry is not, is noted once.
-            if name == "retry" or all((event.name, event.text) != (name, text) for event in before):
+            earlier = (event for event in self.trace.events if isinstance(event, Noted))
+            # Every note but a retry concerns all calls, so it is recorded once.
+            if name == "retry" or all((event.name, event.text) != (name, text) for event in earlier):
                 self.trace.add(Noted, name=name, text=text, place=place)
 
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             with noted(take_note):
-                self._begin(count())
+                self._spend(count())
                 left = self._seconds_left
                 async with asyncio.timeout(None if left == math.inf else left):
-                    yield lambda: time.perf_counter() - began
+                    yield lambda: time.perf_counter() - started
         except INTERRUPTIONS:
             raise
         except BaseException as error:  # the panic of an extension is no Exception
-            # A time-out of the call itself is no limit of ours.
+            # A time-out of the call itself is not the budget's.
             is_late = isinstance(error, TimeoutError) and self._seconds_left <= 0
-            told = self.reached("seconds", "and the time is over") if is_late else error
-            self.trace.add(Failed, error=type(told).__name__, message=str(told), place=place)
+            reported = self.limit_reached("seconds", "and the time is up") if is_late else error
+            self.trace.add(Failed, error=type(reported).__name__, message=str(reported), place=place)
             if isinstance(error, AskanceError):
                 raise
             if is_late:
-                raise told from error
+                raise reported from error
             raise machine_failure(error) or kind(f"{place}: {type(error).__name__}: {error}") from error
 
     def room(self, max_tokens: int, n: int) -> int:
-        """How many tokens each of `n` texts may have, which want `max_tokens`.
+        """Return the maximum number of tokens that each of `n` texts may have, at most `max_tokens`.
 
         Raises:
-            LimitReached: none.
+            LimitReached: No token is left.
         """
         left = self.ledger.left
         room = max_tokens if left is None else min(max_tokens, left // n)
         if room < 1:
-            raise self.reached("tokens", "and none is left to write with")
+            raise self.limit_reached("tokens", "and none is left to generate")
         return room
 
-    def reached(self, name: str, why: str) -> LimitReached:
-        """The error of a limit of the budget, by its name."""
+    def limit_reached(self, name: str, why: str) -> LimitReached:
+        """Return the error for a limit of the budget, given the limit's name and the reason."""
         most = f"{getattr(self.budget, name):,}".removesuffix(".0")
         return LimitReached(f"a question has {most} {name}, {why}: allow more (--budget {name}=N).")
 
-    def _begin(self, num_tokens: int) -> None:
+    def _spend(self, num_tokens: int) -> None:
         budget, ledger = self.budget, self.ledger
         if budget.seconds is not None and self._ends == math.inf:
             self._ends = time.monotonic() + budget.seconds
         if self._seconds_left <= 0:
-            raise self.reached("seconds", "and the time is over")
+            raise self.limit_reached("seconds", "and the time is up")
         if budget.calls is not None and ledger.num_calls >= budget.calls:
-            raise self.reached("calls", "and all are made")
-        if not ledger.fits(num_tokens + 1):  # and one to write
+            raise self.limit_reached("calls", "and all are made")
+        if not ledger.fits(num_tokens + 1):  # at least one token has to be generated
             num_used = ledger.num_spent + ledger.set_aside
             why = f"{num_used:,} are used, and the next prompt has {num_tokens:,}"
-            raise self.reached("tokens", why)
+            raise self.limit_reached("tokens", why)
         ledger.num_calls += 1
         ledger.spend(num_tokens)
 
     @property
     def _seconds_left(self) -> float:
-        """Infinite where there is no limit, and before the first call."""
+        """The time left, which is infinite without a limit and before the first call."""
         return self._ends - time.monotonic()
 
 
@@ -158,13 +166,13 @@ class SessionModel(WrappedModel):
             limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
             lent = session.ledger.lend(n * room)
             try:
-                asked = replace(request, sampling=limited, key=key, watch=watch)
-                generations = await self._model.generate(asked)
+                scoped = replace(request, sampling=limited, key=key, watch=watch)
+                generations = await self._model.generate(scoped)
                 lent.spend(sum(generation.generated_tokens for generation in generations))
             finally:
                 lent.close()
-            if room < sampling.max_tokens and any(each.finish == "length" for each in generations):
-                raise session.reached("tokens", "and all are used")
+            if room < sampling.max_tokens and any(text.finish == "length" for text in generations):
+                raise session.limit_reached("tokens", "and all are used")
         if watch is not None and watch.error is not None:
             raise watch.error
         seconds_each, shown = seconds() / n, prompt_text(request.prompt, self._model)
@@ -197,11 +205,11 @@ class SessionModel(WrappedModel):
         return attention
 
     def _num_tokens(self, *given: Prompt | str | TokenIds) -> int:
-        """Counted only where it matters: counting tokenises all of it."""
+        """Return the total number of tokens, or 0 without a token limit, since counting is slow."""
         if self._session.budget.tokens is None:
             return 0
-        texts = (self.tokenize(each) if isinstance(each, str) else each for each in given)
-        return sum(len(each) if isinstance(each, tuple) else self.count(each) for each in texts)
+        inputs = (self.tokenize(item) if isinstance(item, str) else item for item in given)
+        return sum(len(item) if isinstance(item, tuple) else self.count(item) for item in inputs)
 
     def _record(self, generation: Generation, shown: str, key: Key, seconds: float) -> None:
         self._session.trace.add(
@@ -221,7 +229,7 @@ class SessionModel(WrappedModel):
 
 
 class _Guarded:
-    """A watcher whose failure is kept apart from the model's."""
+    """A text callback whose failure is kept apart from the model's."""
 
     def __init__(self, watch: OnText) -> None:
         self.error: Exception | None = None
@@ -230,7 +238,7 @@ class _Guarded:
     def __call__(self, text: str) -> None:
         try:
             self._watch(text)
-        except Exception as error:  # the listener's own, raised again once the model is done
+        except Exception as error:  # raised again once the model is done
             self.error = self.error or error
 
 
@@ -249,7 +257,7 @@ class SessionRetriever(WrappedRetriever):
 
 
 def prompt_text(prompt: Prompt, model: Model) -> str:
-    """The prompt as a person reads it. Chat turns are headed by their role; token ids are decoded."""
+    """Return a prompt as readable text, with roles as headings of chat turns and decoded token ids."""
     if isinstance(prompt, Chat):
         turns = [f"<{turn.role}>\n{_parts_text(turn.parts, model)}\n" for turn in prompt.turns]
         return "".join(turns) + "<assistant>\n" + _parts_text(prompt.continuation, model)

@@ -171,13 +171,13 @@ class Answering:
         that depend on the data set; here it is read as for every method. Ours: a window without room for
         this is recorded, and what there is is read.
         """
-        text = before_invention(self.text.strip(), least_at=1)
+        text = before_invention(self.text.strip(), least_index=1)
         if self.elicit_tokens and AUTHORS_MARKER not in text:
             begun = f"{text}{self.wording.elicitation}".lstrip()
             why = f"the text does not hold {AUTHORS_MARKER!r}"
             if decide_to_elicit(self.run, self._prompt(f" {begun} "), self.elicit_tokens, why):
                 more = await self.write(f" {begun} ", self.elicit_tokens, ("elicit",))
-                text = f"{begun} {before_invention(more.text, least_at=0)}"
+                text = f"{begun} {before_invention(more.text, least_index=0)}"
         stated = text[max(0, text.find(AUTHORS_MARKER)) :]
         said = plain_of(self._said(stated), self.question, self.run.trace)
         return short_answer(said.text, self.question)

@@ -1,13 +1,13 @@
-"""Files that hold what they have acknowledged, whatever happens to the process or the disk.
+"""Durable files, which keep every acknowledged write through a crash of the process or the machine.
 
-A file is there whole or not at all (`write_atomically`), or it only grows (`AppendOnlyFile`), and one
-process at a time writes to a folder (`locked_folder`). Lines of records, traces and judgements carry a
-checksum of all else that is in them:
+A file is either replaced as a whole (`write_atomically`) or only appended to (`AppendOnlyFile`), and one
+process at a time writes to a folder (`locked_folder`). Lines of records, traces and judgements contain a
+checksum of the rest of the line:
 
     {"checksum": "1f0c93ab5d7e2a44", "number": 1, "id": "q1", …}
 
-A wrong bit is found wherever the line is read. Lines that were written before there were checksums are known
-by what they begin with, which no single wrong bit makes of a line that has one.
+Every reader detects a flipped bit. Lines from before checksums were introduced are recognised by their
+beginning, which no single flipped bit can give to a line with a checksum.
 """
 
 import hashlib
@@ -21,17 +21,19 @@ _CHECKSUM = re.compile(rb'\{"checksum": "([0-9a-f]{16})", ')
 
 
 def write_atomically(path: Path, text: str, *, temporary: Path | None = None) -> None:
-    """Replace the file `path` by `text` in one step: a reader finds the old or the new one, never a part.
+    """Replace the content of a file in one step, so that readers see the old or the new content.
 
     Args:
-        temporary: the name it is written under first, in the same folder; made up if not given.
+        path: The file.
+        text: The new content.
+        temporary: The name to write to first, in the same folder; by default a hidden file.
 
     Raises:
-        OSError: it can't be written; the old file is as it was.
+        OSError: The file can't be written; the old file is unchanged.
     """
     incoming = temporary or path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        # Half a character has no place in UTF-8: better an escape than to lose all else with it.
+        # UTF-8 can't encode lone surrogates: an escape is better than losing the whole text.
         with incoming.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
@@ -43,7 +45,7 @@ def write_atomically(path: Path, text: str, *, temporary: Path | None = None) ->
 
 
 def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
+    """Flush a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -53,20 +55,25 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
-    """Hold the lock of a folder, which is made if need be; it goes with the process, also after a kill.
+    """Hold the lock of a folder, which is created if necessary.
 
-    Folders made for it are removed again if nothing but the lock is in them in the end.
+    The lock ends with the process, even if it is killed. Folders that were created for the lock are removed
+    again if they contain nothing else in the end.
+
+    Args:
+        folder: The folder to lock.
+        lock_name: The name of the lock file in it.
 
     Raises:
-        BlockingIOError: another process holds it.
-        OSError: the folder or the lock can't be made.
+        BlockingIOError: Another process holds the lock.
+        OSError: The folder or the lock can't be created.
     """
     from filelock import FileLock, Timeout
 
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    created = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for each in made:
-        sync(each.parent)
+    for new_folder in created:
+        sync(new_folder.parent)
     path = folder / lock_name
     try:
         held = FileLock(path, blocking=False).acquire()
@@ -76,22 +83,23 @@ def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # By now the folder may have been moved, and others may keep something in those above it.
+            # The folder may have been moved by now, and its parents may contain other files.
             with suppress(OSError):
-                if [each.name for each in folder.iterdir()] == [lock_name]:
+                if [entry.name for entry in folder.iterdir()] == [lock_name]:
                     path.unlink()
-                    for each in made:
-                        each.rmdir()
+                    for new_folder in created:
+                        new_folder.rmdir()
 
 
 class AppendOnlyFile:
-    """Bytes at the end of a file, all of them or none.
+    """A file to which bytes are appended atomically.
 
     Args:
-        size_bytes: cut the file to this length first; what lies behind it was never acknowledged.
+        path: The file, which is created if necessary.
+        size_bytes: The length to truncate the file to first; later bytes were never acknowledged.
 
     Raises:
-        OSError: it can't be opened for writing.
+        OSError: The file can't be opened for writing.
     """
 
     def __init__(self, path: Path, size_bytes: int | None = None) -> None:
@@ -99,85 +107,86 @@ class AppendOnlyFile:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
         self._size = os.fstat(self._descriptor).st_size
         if size_bytes is not None and size_bytes < self._size:
-            self._cut(size_bytes)
+            self._truncate(size_bytes)
         if is_new:
             sync(path.parent)
 
     def append(self, chunks: Sequence[bytes]) -> int:
-        """Write all chunks and wait until the disk has them; gives the offset of the first.
+        """Append all chunks, wait until they are on disk, and return the offset of the first, in bytes.
 
         Raises:
-            OSError: the disk is full or broken; the file is as it was before.
+            OSError: The disk is full or broken; the file is unchanged.
         """
         start, content = self._size, memoryview(b"".join(chunks))
         try:
-            at = start
+            offset = start
             while content:
-                written = os.pwrite(self._descriptor, content, at)
-                at, content = at + written, content[written:]
+                num_written = os.pwrite(self._descriptor, content, offset)
+                offset, content = offset + num_written, content[num_written:]
             os.fsync(self._descriptor)
         except OSError:
-            self._cut(start)
+            self._truncate(start)
             raise
-        self._size = at
+        self._size = offset
         return start
 
     def close(self) -> None:
-        """Nothing can be appended any more."""
+        """Close the file."""
         os.close(self._descriptor)
 
-    def _cut(self, size_bytes: int) -> None:
+    def _truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)
         os.fsync(self._descriptor)
         self._size = size_bytes
 
 
 def whole_lines(content: bytes) -> bytes:
-    """`content` up to its last line break: a line without one was being written when its writer stopped."""
+    """Return `content` up to its last line break, without a line whose writer was interrupted."""
     return content[: content.rfind(b"\n") + 1]
 
 
 def checksum(content: bytes) -> str:
-    """16 hexadecimal digits that stand for some bytes."""
+    """Return the checksum of some bytes as 16 hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def sealed(text: bytes) -> bytes:
-    """The JSON object `text` with the checksum of what follows as its first field."""
+    """Return the JSON object `text` with a checksum of the other fields as its first field."""
     rest = text[1:]
     return b'{"checksum": "' + checksum(rest).encode() + b'", ' + rest
 
 
 def unsealed(text: bytes, *, old: bytes | tuple[bytes, ...]) -> bytes:
-    """What `sealed` was given.
+    """Check the checksum of a JSON object and return the object without it, as `sealed` received it.
 
     Args:
-        old: what a text begins with that was written before there were checksums; it is given as it is.
+        text: The sealed object.
+        old: The possible beginnings of objects from before checksums, which are returned unchanged.
 
     Raises:
-        ValueError: the text is damaged; the message says what is wrong with it.
+        ValueError: The text is damaged; the message names the problem.
     """
     if text.startswith(old):
         return text
-    found = _CHECKSUM.match(text)
-    if found is None:
+    match = _CHECKSUM.match(text)
+    if match is None:
         raise ValueError("it does not begin with a checksum")
-    rest = text[found.end() :]
-    if checksum(rest).encode() != found[1]:
-        raise ValueError("its checksum is not that of its content")
+    rest = text[match.end() :]
+    if checksum(rest).encode() != match[1]:
+        raise ValueError("its checksum does not match its content")
     return b"{" + rest
 
 
 def _is_sealed(text: bytes) -> bool:
-    found = _CHECKSUM.match(text)
-    return found is not None and checksum(text[found.end() :]).encode() == found[1]
+    match = _CHECKSUM.match(text)
+    return match is not None and checksum(text[match.end() :]).encode() == match[1]
 
 
 class DamagedLine(ValueError):
-    """A line that is not what was written; the message says what is wrong with it.
+    """A damaged line; the message names the problem.
 
     Attributes:
-        number: the line's, from 1.
+        number: The number of the line, from 1.
     """
 
     def __init__(self, number: int, problem: str) -> None:
@@ -186,20 +195,27 @@ class DamagedLine(ValueError):
 
 
 def unsealed_lines(content: bytes, *, old: bytes | tuple[bytes, ...]) -> tuple[list[bytes], int]:
-    """What `sealed` was given for each whole line of a file that only grows, and how many bytes these have.
+    """Check the lines of an append-only file and return them without their checksums.
 
-    A line without its line break was being written when its writer stopped, and is left out.
+    A last line without a line break is left out, since its writer was interrupted.
+
+    Args:
+        content: The content of the file.
+        old: See `unsealed`.
+
+    Returns:
+        The lines, and their total length in the file in bytes.
 
     Raises:
-        DamagedLine: a line, or its line break, is damaged.
+        DamagedLine: A line or its line break is damaged.
     """
     whole = whole_lines(content)
-    lines, opened = whole.split(b"\n")[:-1], []
+    lines, objects = whole.split(b"\n")[:-1], []
     for number, line in enumerate(lines, start=1):
         try:
-            opened.append(unsealed(line, old=old))
+            objects.append(unsealed(line, old=old))
         except ValueError as error:
             raise DamagedLine(number, str(error)) from error
     if _is_sealed(content[len(whole) : -1]):
         raise DamagedLine(len(lines) + 1, "its line break is damaged")
-    return opened, len(whole)
+    return objects, len(whole)

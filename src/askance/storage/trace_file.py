@@ -1,6 +1,6 @@
-"""Traces on disk: JSON Lines, a header with the schema version first, then one event a line.
+"""Trace files: JSON Lines with a header, which holds the schema version, and one event per line.
 
-Each line carries its checksum (see `checksum`).
+Each line contains a checksum (see `durable_files.checksum`).
 """
 
 import dataclasses
@@ -22,23 +22,23 @@ _HEADER = re.compile(r'\{("checksum": "[0-9a-f]{16}", )?"type": "header"')
 
 
 def event_record(event: AnyEvent) -> dict[str, Any]:
-    """An event as a record for `json_line`, its type first."""
+    """Return an event as a record for `json_line`, with its type as the first field."""
     fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
     return {"type": event.type, **fields}
 
 
 def trace_text(trace: Trace) -> str:
-    """A trace as it stands in a file."""
+    """Return the content of a trace's file."""
     header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
     lines = [sealed(json_line(record).encode()) for record in (header, *map(event_record, trace.events))]
     return b"\n".join([*lines, b""]).decode()
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write a whole trace, or nothing: to a temporary name, synced, renamed.
+    """Write a trace to a file atomically.
 
     Raises:
-        InputError: the place can't be written to.
+        InputError: The file can't be written.
     """
     try:
         write_atomically(path, trace_text(trace))
@@ -47,10 +47,10 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `InputError` now, rather than after the work, if `path` can't become a file."""
+    """Raise `InputError` if `path` can't become a file, before any work is done."""
     if path.is_dir():
         raise InputError(f"can't write {path}: it is a folder. Name a file.")
-    if path.exists() and not path.is_file():  # a file would take the place of the device
+    if path.exists() and not path.is_file():  # an atomic write would replace the device
         raise InputError(f"can't write {path}: it is a device or a pipe. Name a file.")
     if not path.parent.is_dir():
         raise InputError(f"can't write {path}: the folder {path.parent} does not exist; make it first.")
@@ -59,10 +59,11 @@ def check_writable(path: Path) -> None:
 
 
 def read_trace(path: Path) -> tuple[AnyEvent, ...]:
-    """The events of a trace file.
+    """Return the events of a trace file.
 
     Raises:
-        TraceFileError: missing, not a trace, from a newer version, or damaged; names the line.
+        TraceFileError: The file is missing, not a trace, from another version, or damaged. The message names
+            the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -76,8 +77,8 @@ def read_trace(path: Path) -> tuple[AnyEvent, ...]:
 
 
 def parse_trace(text: str, place: str) -> tuple[AnyEvent, ...]:
-    """The events of a trace that was read from `place`; see `read_trace`."""
-    # Only a line feed ends a line: texts may hold the other line breaks of Unicode.
+    """Return the events of a trace that was read from `place`; see `read_trace`."""
+    # Only a line feed ends a line: texts may contain Unicode's other line breaks.
     lines = text.removesuffix("\n").split("\n")
     if not _HEADER.match(lines[0]):
         raise TraceFileError(
@@ -115,14 +116,14 @@ def _event(source: str, number: int, record: dict[str, Any]) -> AnyEvent:
         event: AnyEvent = adapter.validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise TraceFileError(f"{source}, line {number}, field {place}: {first['msg']}.") from error
+        field = ".".join(map(str, first["loc"]))
+        raise TraceFileError(f"{source}, line {number}, field {field}: {first['msg']}.") from error
     return event
 
 
 @cache
 def _adapters() -> dict[str, Any]:
-    """By event type; made once, since making one takes longer than using it."""
+    """Return the pydantic adapters by event type, cached because building one is slow."""
     from pydantic import TypeAdapter
 
     return {name: TypeAdapter(kind) for name, kind in _TYPES.items()}

@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from askance.ask import models_told
+from askance.ask import describe_models
 from askance.core import trace
 from askance.core.types import Passage, Question, Usage
 from askance.methods.common.finishing import quotable
 from askance.terminal.legend import ACTIONS, Legend
-from askance.text.markers import Plain, plain
+from askance.text.markers import UnmarkedText, without_markers
 from askance.text.printable import printable_record
 
 STRONG, WEAK, SURE, PROVISIONAL, QUERY, LEGEND = "bold red", "yellow", "green", "dim", "cyan", "dim italic"
@@ -81,7 +81,7 @@ def spending_line(numbers: Mapping[str, float]) -> str:
 
 def setting_block(event: trace.Asked) -> RenderableType:
     """The method, the models and what is searched."""
-    models = models_told(event.models, event.precisions)
+    models = describe_models(event.models, event.precisions)
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
     return Text(f"{setting}\n", style=PROVISIONAL)
 
@@ -185,11 +185,11 @@ _BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
 }
 
 
-def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> Plain:
+def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> UnmarkedText:
     """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
     asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
-    return plain(text, lambda: quotable(question, before))
+    return without_markers(text, lambda: quotable(question, before))
 
 
 def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:

@@ -1,6 +1,6 @@
-"""Where sentences end, what answer a text states and where that ends, and answers in a form to compare.
+"""Sentence boundaries, the short answer that a text states, and answers normalised for comparison.
 
-Sentence boundaries are those of `sentencex`: initials, abbreviations and decimals do not end a sentence.
+Sentence boundaries come from `sentencex`: initials, abbreviations and decimals do not end a sentence.
 """
 
 import re
@@ -14,15 +14,15 @@ from askance.core.types import Cut, Question, Token
 from askance.text.options import named_option
 
 _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
-"""White space outside ASCII, in which sentencex cuts characters apart and panics, and halves of characters,
-which it does not take."""
+"""White space outside ASCII, on which sentencex splits characters and panics, and lone surrogates, which it
+refuses."""
 _PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n")
 
 
 def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
-    """The sentences of `text` as character offsets (start, end), without the white space around them."""
+    """Return the sentences of `text` as character offsets (start, end), without surrounding white space."""
     spans = []
-    for begin, end in pairwise((0, *_ends(text))):
+    for begin, end in pairwise((0, *_boundaries(text))):
         piece = text[begin:end]
         if piece.strip():
             start = begin + len(piece) - len(piece.lstrip())
@@ -30,11 +30,11 @@ def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(spans)
 
 
-def _ends(text: str) -> list[int]:
-    """Where the pieces of `text` end, by sentencex; by `_PLAIN_BOUNDARY` where that fails."""
+def _boundaries(text: str) -> list[int]:
+    """Return the end offsets of sentences by sentencex, or by `_PLAIN_BOUNDARY` if sentencex fails."""
     from sentencex import get_sentence_boundaries
 
-    # Each unsafe character is replaced by one character, so that all offsets stay what they are.
+    # Each unsafe character is replaced by one character, so that all offsets stay the same.
     safe = _UNSAFE.sub(lambda unsafe: " " if unsafe[0].isspace() else "\ufffd", text)
     try:
         with panics_as(ValueError):
@@ -42,19 +42,22 @@ def _ends(text: str) -> list[int]:
     except ValueError:
         ends = []
     holds_all = ends[-1:] == [len(text)] and ends == sorted(ends)
-    return ends if holds_all else [*(each.end() for each in _PLAIN_BOUNDARY.finditer(text)), len(text)]
+    return ends if holds_all else [*(match.end() for match in _PLAIN_BOUNDARY.finditer(text)), len(text)]
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """The sentences of `text`, stripped."""
+    """Return the sentences of `text`, stripped."""
     return tuple(text[start:end] for start, end in sentence_spans(text))
 
 
 def first_sentence_end(text: str, min_chars: int = 0) -> int | None:
-    """The offset behind the first sentence, or None while no other has begun with a letter or digit.
+    """Return the end offset of the first sentence, or None until the next sentence has a letter or digit.
 
-    Waiting for the next sentence's beginning is what tells "D.C." inside a sentence from its end. A sentence
-    that ends before `min_chars` is joined to the next.
+    Only the start of the next sentence distinguishes "D.C." inside a sentence from the end of one.
+
+    Args:
+        text: The text so far.
+        min_chars: The least end offset; a sentence that ends earlier is joined to the next one.
     """
     spans = sentence_spans(text)
     for (_, end), (next_start, next_end) in pairwise(spans):
@@ -65,9 +68,10 @@ def first_sentence_end(text: str, min_chars: int = 0) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class SentenceEnd:
-    """Ends a generation with its first complete sentence. The cut falls on the next token boundary.
+    """A stop condition that ends a generation after its first complete sentence, at a token boundary.
 
-    `min_chars`: no cut before this many characters from the start of the generation.
+    Attributes:
+        min_chars: The least number of characters before the cut.
     """
 
     min_chars: int = 5
@@ -82,8 +86,9 @@ class SentenceEnd:
 
 @dataclass(frozen=True, slots=True)
 class SentenceFollowed:
-    """Ends a generation like `SentenceEnd`, one token later: the attention to a sentence's last token is
-    known once the token after it has been fed.
+    """A stop condition that ends a generation one token after `SentenceEnd` does.
+
+    The attention row of a sentence's last token exists only once the next token has been generated.
     """
 
     def __call__(self, tokens: Sequence[Token]) -> Cut | None:
@@ -95,24 +100,25 @@ _ENDS = ".,;:!?…"
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
 _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 AUTHORS_MARKER = "the answer is"
-"""What states an answer in the authors' code, in these letters."""
-_BEHIND_THE_ANSWER = ("Question:", "#10000000", "Note:")
+"""The marker before a short answer in the authors' code, which matches case."""
+_AFTER_THE_ANSWER = ("Question:", "#10000000", "Note:")
 _END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>|<｜[^｜]*｜>)+$")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def short_answer(text: str, question: Question) -> str:
-    """The answer after the first "the answer is" that says one, to the end of its sentence, or nothing.
+    """Return the short answer after the first "the answer is" that states one, or an empty string.
 
-    The final full stop and quotation marks go. A yes-or-no question gives "yes" or "no"; a choice gives the
-    option that is named first, as it is written among the options (`text.options`).
+    The answer extends to the end of its sentence, without the final full stop and quotation marks. For a
+    yes-or-no question it is "yes" or "no". For a choice it is the option named first, as the options spell it
+    (`text.options`).
     """
     marker = _MARKER.search(text)
     stated = text[marker.end() :] if marker else ""
     if question.task == "yes_no":
-        found = _YES_NO.search(stated or text)
-        return _POLARITY[found.group().lower()] if found else ""
+        match = _YES_NO.search(stated or text)
+        return _POLARITY[match.group().lower()] if match else ""
     if question.task == "choice":
         return named_option(stated or text, question.options)
     start, end = _statement(text) or (0, 0)
@@ -120,52 +126,52 @@ def short_answer(text: str, question: Question) -> str:
 
 
 def answer_end(text: str) -> int:
-    """Where the answer that `text` states ends, with its sentence or line; if it states none, its length."""
+    """Return the end offset of the answer that `text` states, or the length of `text` if it states none."""
     stated = _statement(text)
     return stated[1] if stated else len(text)
 
 
 def _statement(text: str) -> tuple[int, int] | None:
-    """What follows the first "the answer is" that says something, to the end of its sentence or line."""
+    """Return the span from the first "the answer is" with content to the end of its sentence or line."""
     ends = [end for _, end in sentence_spans(text)]
     for marker in _MARKER.finditer(text):
         start = marker.end()
         sentence_end = next((end for end in ends if end > start), len(text))
         line = text[start:sentence_end].split("\n", 1)[0]
-        if says(line):
+        if has_content(line):
             return start, start + len(line)
     return None
 
 
-def says(text: str) -> bool:
-    """Whether `text` says anything: white space, control characters and the ends of sentences do not."""
-    return any(each.isprintable() and not each.isspace() and each not in _ENDS for each in text)
+def has_content(text: str) -> bool:
+    """Return whether `text` has a character besides white space, control characters and end punctuation."""
+    return any(char.isprintable() and not char.isspace() and char not in _ENDS for char in text)
 
 
 def has_answer(text: str) -> bool:
-    """Whether `text` states its answer, in any letter case."""
-    return any(map(says, _MARKER.split(text)[1:]))
+    """Return whether `text` states its answer, ignoring case."""
+    return any(map(has_content, _MARKER.split(text)[1:]))
 
 
 def is_yes_or_no(text: str) -> bool:
-    """Whether `text` holds a yes or no, as an answer to a yes-or-no question would."""
+    """Return whether `text` contains a yes or no, as an answer to a yes-or-no question would."""
     return _YES_NO.search(text) is not None
 
 
-def statement_of(sentence: str) -> tuple[str, str]:
-    """What `sentence` says before "the answer is", and what behind; all of it before where it states none."""
+def split_statement(sentence: str) -> tuple[str, str]:
+    """Split a sentence at "the answer is"; without it, the second part is empty."""
     marker = _MARKER.search(sentence)
     return (sentence, "") if marker is None else (sentence[: marker.start()], sentence[marker.end() :])
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorsReading:
-    """What the DRAGIN authors read differently from one dataset to another.
+    """The rules by which the DRAGIN authors extract short answers, which differ between datasets.
 
     Attributes:
-        whole_text: a text that states no answer is the answer, rather than an empty one.
-        strips_newline: a final line break goes, too.
-        is_yes_no: what is stated is "yes" where it begins so, and "no" whatever else it is.
+        whole_text: True if a text without "the answer is" is the answer as a whole, rather than no answer.
+        strips_newline: True if a final line break is removed.
+        is_yes_no: True if an answer that starts with "yes" counts as "yes", and any other as "no".
     """
 
     whole_text: bool = False
@@ -181,35 +187,41 @@ AUTHORS_READINGS: Mapping[str, AuthorsReading] = {
 }
 
 
-def authors_statement(text: str, prompt: str, elicited: str) -> str:
-    """`text` with what a model wrote when it was made to state its answer, where the authors read both.
+def authors_statement(text: str, prompt: str, statement: str) -> str:
+    """Return an answer together with its separately generated short answer, if the authors read both.
 
-    That is where `text`, as far as it invents no further question, does not hold "the answer is", and
-    `prompt`, which `elicited` goes on from, ends in it.
+    They do so if `text`, up to the first invented question, does not contain "the answer is", and the prompt
+    for the short answer ends with these words.
+
+    Args:
+        text: The text of the answer.
+        prompt: The prompt that asked for the short answer.
+        statement: The text that continues this prompt.
     """
-    kept = before_invention(text.strip(), least_at=1)
-    at = prompt.rfind(AUTHORS_MARKER)
-    if AUTHORS_MARKER in kept or at < 0 or prompt[at:].strip() != AUTHORS_MARKER:
+    kept = before_invention(text.strip(), least_index=1)
+    index = prompt.rfind(AUTHORS_MARKER)
+    if AUTHORS_MARKER in kept or index < 0 or prompt[index:].strip() != AUTHORS_MARKER:
         return text
-    return before_invention(f"{kept} {AUTHORS_MARKER} {elicited.strip()}", least_at=0)
+    return before_invention(f"{kept} {AUTHORS_MARKER} {statement.strip()}", least_index=0)
 
 
 def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) -> str:
-    """The answer as the DRAGIN authors' evaluation reads it (Su et al. 2024, their code).
+    """Return the short answer as the DRAGIN authors' evaluation extracts it (Su et al. 2024, their code).
 
-    The text ends before the first sign of an invented further question. The answer is all that follows the
-    first "the answer is" and one more character, less end tokens and one full stop; it may run over several
-    sentences. Of a yes-or-no question that is "yes" where it begins with "yes", else "no"; where nothing was
-    stated, it stays empty.
+    The text is cut at the first sign of an invented question. The answer is everything after the first "the
+    answer is" and one more character, without end tokens and one full stop. It may span several sentences.
+    The answer to a yes-or-no question is "yes" if it starts with "yes", otherwise "no". A text that states
+    nothing yields an empty answer.
 
-    Deviations: the end tokens of every model family are known, not those of Llama 2 alone. The code makes a
-    model that stated no answer write 20 more tokens; here nothing is generated (see `authors_statement`).
+    Deviations: the end tokens of every model family are known, not only those of Llama 2. The authors' code
+    lets a model that stated no answer generate 20 more tokens; this function generates nothing (see
+    `authors_statement`).
     """
-    text = before_invention(text.strip(), least_at=1).strip()
-    _, marker, behind = text.partition(AUTHORS_MARKER)
+    text = before_invention(text.strip(), least_index=1).strip()
+    _, marker, after = text.partition(AUTHORS_MARKER)
     if not marker:
         return text if reading.whole_text else ""
-    stated = _END_TOKENS.sub("", behind[1:])
+    stated = _END_TOKENS.sub("", after[1:])
     if reading.strips_newline:
         stated = stated.removesuffix("\n")
     stated = stated.removesuffix(".")
@@ -218,17 +230,18 @@ def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) 
     return stated
 
 
-def before_invention(text: str, *, least_at: int) -> str:
-    """`text` without the questions and notes that a model invents; what begins before `least_at` stays."""
-    ends = [at for at in map(text.find, _BEHIND_THE_ANSWER) if at >= least_at]
+def before_invention(text: str, *, least_index: int) -> str:
+    """Return `text` up to the first question or note that a model invents at or after `least_index`."""
+    ends = [index for index in map(text.find, _AFTER_THE_ANSWER) if index >= least_index]
     return text[: min(ends, default=len(text))]
 
 
 def normalise_answer(text: str) -> str:
-    """`text` in lower case, without ASCII punctuation, articles and superfluous white space.
+    """Return `text` in lower case, without ASCII punctuation, articles and superfluous white space.
 
-    In this order, so that "A.B." becomes "ab" and "U.S.A" "usa". The common form of SQuAD (Rajpurkar et al.
-    2016), HotpotQA and DRAGIN; an answer made of articles and punctuation becomes empty.
+    The steps are applied in this order, so "A.B." becomes "ab" and "U.S.A" becomes "usa". This is the common
+    normalisation of SQuAD (Rajpurkar et al. 2016), HotpotQA and DRAGIN. An answer that consists of articles
+    and punctuation becomes empty.
 
     >>> normalise_answer("The  Beatles'  song!")
     'beatles song'
@@ -237,16 +250,19 @@ def normalise_answer(text: str) -> str:
 
 
 def awaits_answer(text: str) -> bool:
-    """Whether `text` breaks off right where its answer would follow."""
+    """Return whether `text` ends right after "the answer is"."""
     marker = _MARKER.search(text)
     return marker is not None and not text[marker.end() :].strip()
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """Ends a generation with the sentence that states the answer. The cut falls on the next token boundary.
+    """A stop condition that ends a generation after the sentence that states the answer.
 
-    `before`: the text that the generation goes on from; the statement may have begun in it.
+    The cut falls on the next token boundary.
+
+    Attributes:
+        before: The text that the generation continues, in which the statement may have started.
     """
 
     before: str = ""

@@ -1,10 +1,10 @@
-"""What a method wants to know of a language: sentences, words with content, named entities.
+"""Linguistic analysis for methods: sentences, content words and named entities.
 
-`Linguistics` is the seam; `OWN` needs no model. Its named entities go by their spelling: capitals, digits,
-months, number words and quotes. It knows no names, so it takes what is written like one. It takes too much
-where a sentence begins with a common noun ("Water is wet") or a language capitalises all nouns. It finds no
-names in scripts without capitals or in text that is all capitals; numbers, and titles in quotes (“” «» 《》
-「」), are still found.
+`Linguistics` is the interface; `OWN` is an implementation that needs no model. `OWN` recognises named
+entities by their spelling: capitals, digits, months, number words and quotes. It has no list of names, so it
+returns false positives if a sentence starts with a common noun ("Water is wet") or a language capitalises all
+nouns. In scripts without capitals and in text that is all capitals it finds no names, only numbers and titles
+in quotes (“” «» 《》 「」).
 """
 
 import re
@@ -18,15 +18,15 @@ from askance.core.types import Token
 from askance.text.answers import sentence_spans, sentences
 
 WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
-"""Letters and digits, with inner hyphens, apostrophes and points."""
+"""A word: letters and digits, with inner hyphens, apostrophes and points."""
 
 _ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
 FUNCTION_WORDS = frozenset(_ENGLISH["function_words"].split())
-"""English words that carry no content of their own."""
+"""English words without content."""
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The distinct words that carry content, in lower case, without possessive endings."""
+    """Return the distinct content words of a text, in lower case and without possessive endings."""
     return frozenset(map(_stem, WORD.findall(text))) - FUNCTION_WORDS
 
 
@@ -36,9 +36,10 @@ def _stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TokenWord:
-    """A white-space-delimited word of generated text and the tokens that write it: `tokens[first:last]`.
+    """A white-space-delimited word of generated text, which spans the tokens `tokens[first:last]`.
 
-    A token that crosses a word boundary belongs to both words; one without text, to the word it begins.
+    A token that crosses a word boundary belongs to both words. A token without text belongs to the word it
+    starts.
     """
 
     text: str
@@ -49,17 +50,17 @@ class TokenWord:
 
 
 def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
-    """Group tokens into words by their character offsets, whatever the tokenizer's space marker."""
-    text, found = "".join(token.text for token in tokens), []
+    """Group tokens into words by their character offsets, independently of the tokenizer's space marker."""
+    text, words = "".join(token.text for token in tokens), []
     for match in re.finditer(r"\S+", text):
-        start, end = (tokens[0].start + at for at in match.span())
+        start, end = (tokens[0].start + offset for offset in match.span())
         inside = [
-            at
-            for at, token in enumerate(tokens)
+            index
+            for index, token in enumerate(tokens)
             if token.start < end and (token.end > start or token.start == start)
         ]
-        found.append(TokenWord(match[0], start, end, inside[0], inside[-1] + 1))
-    return tuple(found)
+        words.append(TokenWord(match[0], start, end, inside[0], inside[-1] + 1))
+    return tuple(words)
 
 
 Spans = Sequence[tuple[int, int]]
@@ -95,18 +96,18 @@ _QUOTED = re.compile(r"[“\"]([^“”\"]{1,80})[”\"]|«([^«»]{1,80})»|《
 
 
 def entity_spans(text: str) -> Spans:
-    """The named entities of `text` as character offsets (start, end), in order, not overlapping.
+    """Return the named entities of `text` as character offsets (start, end), in order, not overlapping.
 
-    Quoted titles, dates, names (runs of words with a capital, with inner "of", "de", "von" …, initials and a
-    number behind: "Apollo 11") and numbers, in this order where they overlap. A sentence's first word counts
-    as a name unless it is a function word or one that often opens a sentence.
+    Entities are quoted titles, dates, names and numbers, in this order of precedence. A name is a run of
+    words with capitals, possibly with "of", "de" or "von" inside, initials and a number at the end ("Apollo
+    11"). The first word of a sentence counts as a name unless it is a function word or a common opener.
     """
     taken: list[tuple[int, int]] = []
     for start, end in sentence_spans(text):
-        found: list[tuple[int, int]] = []
-        for find in (_quoted, partial(_alone, _DATE), _names, partial(_alone, _NUMBER)):
-            found += [span for span in find(text[start:end], found) if not _overlaps(found, span)]
-        taken += [(start + a, start + b) for a, b in found]
+        spans: list[tuple[int, int]] = []
+        for find in (_quoted, partial(_standalone, _DATE), _names, partial(_standalone, _NUMBER)):
+            spans += [span for span in find(text[start:end], spans) if not _overlaps(spans, span)]
+        taken += [(start + a, start + b) for a, b in spans]
     return tuple(sorted(taken))
 
 
@@ -115,7 +116,7 @@ def _overlaps(taken: Sequence[tuple[int, int]], span: tuple[int, int]) -> bool:
 
 
 def _quoted(text: str, taken: Spans) -> Spans:
-    """What stands in quotes and is written like a title: no content word begins in lower case."""
+    """Return the spans in quotes that are written like titles: no content word starts in lower case."""
     found = []
     for match in _QUOTED.finditer(text):
         words = _SPELLED_WORD.findall(match[match.lastindex or 0])
@@ -125,8 +126,8 @@ def _quoted(text: str, taken: Spans) -> Spans:
     return found
 
 
-def _alone(pattern: re.Pattern[str], text: str, taken: Spans) -> Spans:
-    """Matches that are no part of a longer word; letters without capitals write no spaces between words."""
+def _standalone(pattern: re.Pattern[str], text: str, taken: Spans) -> Spans:
+    """Return matches that are not part of a longer word; scripts without capitals need no spaces around."""
     spans = [match.span() for match in pattern.finditer(text)]
     return [
         span for span in spans if not (_is_letter(text[: span[0]][-1:]) or _is_letter(text[span[1] :][:1]))
@@ -142,22 +143,22 @@ def _names(text: str, taken: Spans) -> Spans:
     for word in _SPELLED_WORD.finditer(text) if any(map(str.islower, text)) else ():
         if _overlaps(taken, word.span()):
             continue
-        if runs and runs[-1] and _goes_on(text, runs[-1][-1], word):
+        if runs and runs[-1] and _continues_name(text, runs[-1][-1], word):
             runs[-1].append(word)
         else:
             runs.append([word] if _has_capital(word[0]) else [])
     for run in runs:
-        while run and _opens(text, run[0]):
+        while run and _is_no_name(text, run[0]):
             run = run[1:]
         while run and not _has_capital(run[-1][0]) and not (run[-1][0].isdigit() and len(run) > 1):
             run = run[:-1]
         if run and not (len(run) == 1 and re.split("['’]", run[0][0])[0] == "I"):
-            found.append((run[0].start(), _end(text, run[-1])))
+            found.append((run[0].start(), _name_end(text, run[-1])))
     return found
 
 
-def _goes_on(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
-    """Whether a name may go on: over a space or "&", over the point of an initial, not over "'s"."""
+def _continues_name(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
+    """Return whether a name continues: across a space, "&" or the point of an initial, not across "'s"."""
     between, last = text[before.end() : word.start()], before[0]
     numbered = word[0].isdigit() and len(word[0]) < 5 and _has_capital(last)
     belongs = _has_capital(word[0]) or word[0] in _CONNECTORS or numbered
@@ -169,23 +170,23 @@ def _goes_on(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
     return between.strip(" \u00a0") in ("", "&") and between != ""
 
 
-def _opens(text: str, word: re.Match[str]) -> bool:
-    """Whether a run's first word has its capital, or stands there, for another reason than being a name."""
+def _is_no_name(text: str, word: re.Match[str]) -> bool:
+    """Return whether a run's first word has no capital, or has one only because it opens a sentence."""
     if not _has_capital(word[0]):
         return True
     before = text[: word.start()].rstrip()
-    begins = not before or not (before[-1].isalnum() or before[-1] in ",%)&'’")
+    is_start = not before or not (before[-1].isalnum() or before[-1] in ",%)&'’")
     bare = re.split("['’]", word[0].lower())[0]
-    known = bare in FUNCTION_WORDS or bare in _OPENERS or word[0].lower().endswith(("n't", "n’t"))
-    return begins and known and not (len(word[0]) > 1 and word[0].isupper())
+    is_opener = bare in FUNCTION_WORDS or bare in _OPENERS or word[0].lower().endswith(("n't", "n’t"))
+    return is_start and is_opener and not (len(word[0]) > 1 and word[0].isupper())
 
 
 def _has_capital(word: str) -> bool:
     return any(character.isupper() or character.istitle() for character in word)
 
 
-def _end(text: str, word: re.Match[str]) -> int:
-    """The end of a name: without a possessive, with the point of "D.C."."""
+def _name_end(text: str, word: re.Match[str]) -> int:
+    """Return the end offset of a name, without a possessive ending, with the last point of "D.C."."""
     if word[0].endswith(("'s", "’s")):
         return word.end() - 2
     return word.end() + ("." in word[0] and text[word.end() : word.end() + 1] == ".")
@@ -197,13 +198,15 @@ def _content_spans(text: str) -> Spans:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Linguistics:
-    """How to read a text. Name two that differ differently: the name is what a trace and a cache key show.
+    """A set of functions that analyse text.
 
     Attributes:
-        sentences: the sentences of a text, stripped, without empty ones.
-        content_spans: what carries content in a text (nouns, adjectives, verbs, numbers), as character
-            offsets (start, end), in order, not overlapping.
-        entities: the named entities of a text in the same form; numbers and dates count.
+        name: A unique name, which appears in traces and cache keys.
+        sentences: A function that returns the sentences of a text, stripped, without empty ones.
+        content_spans: A function that returns the spans of nouns, adjectives, verbs and numbers in a text,
+            as character offsets (start, end), in order, not overlapping.
+        entities: A function that returns the named entities of a text in the same form, with numbers and
+            dates.
     """
 
     name: str
@@ -215,27 +218,27 @@ class Linguistics:
         return self.name
 
     def real_words(self, text: str) -> frozenset[str]:
-        """The surface forms in a text that carry content."""
+        """Return the distinct content words of a text as they are spelled there."""
         return frozenset(text[start:end] for start, end in self.content_spans(text))
 
     def content_words(self, text: str) -> Spans:
-        """The places of whole words with content.
+        """Return the spans of whole words with content.
 
-        `content_spans` may cut a word where we don't ("father-in-law", "Bonn's"), and we where it does not
-        ("4,250"). Words that share a character are one word here, with content if a part of it has some.
+        `content_spans` and `WORD` may split words differently ("father-in-law", "Bonn's", "4,250"). Words
+        that share a character are merged into one, which has content if any of its parts does.
         """
-        found: list[tuple[int, int, bool]] = []
-        ours = ((*word.span(), False) for word in WORD.finditer(text))
-        for start, end, has_content in sorted([*ours, *((*span, True) for span in self.content_spans(text))]):
-            if found and start < found[-1][1]:
-                begin, stop, had_content = found.pop()
+        words: list[tuple[int, int, bool]] = []
+        plain = ((*word.span(), False) for word in WORD.finditer(text))
+        for start, end, has_content in sorted(
+            [*plain, *((*span, True) for span in self.content_spans(text))]
+        ):
+            if words and start < words[-1][1]:
+                begin, stop, had_content = words.pop()
                 start, end, has_content = begin, max(stop, end), had_content or has_content
-            found.append((start, end, has_content))
-        return tuple((start, end) for start, end, has_content in found if has_content)
+            words.append((start, end, has_content))
+        return tuple((start, end) for start, end, has_content in words if has_content)
 
 
 OWN = Linguistics("own", sentences, _content_spans)
-"""Sentences by sentencex; content words are all but the function words; entities by their spelling.
-
-Needs no download.
-"""
+"""The built-in linguistics, which need no download: sentences by sentencex, content words by a list of
+function words, and entities by their spelling."""

@@ -1,7 +1,7 @@
-"""Which of a question's options a text names.
+"""Finding the option that a text names, for multiple-choice questions.
 
-Options are plain ("Paris", "true"), or all of them lettered: "A: iron", "B: gold". A lettered one may be
-named by all of it, by its text, or by its letter.
+Options are either plain ("Paris", "true") or all lettered ("A: iron", "B: gold"). A text may name a lettered
+option in full, by its text or by its letter.
 """
 
 import re
@@ -12,42 +12,42 @@ _VERDICTS = {"true": "supports", "false": "refutes"}
 
 
 def named_option(text: str, options: Sequence[str]) -> str:
-    """The option that `text` names first, as it is written in `options`; empty if it names none.
+    """Return the option that `text` names first, as `options` spells it, or an empty string.
 
-    Texts of options count as whole words in any letter case, the longer of two that begin at the same place.
-    A letter has to stand alone: at the beginning as in "b", "(B)", "B.", "B:", and elsewhere as a capital.
-    "A" before another word is the article. Where true and false are the options, SUPPORTS and REFUTES, the
-    words of FEVER, are other names of them.
+    The text of an option matches whole words and ignores case; of two matches at the same offset, the longer
+    one wins. A letter must stand alone: at the start of the text as in "b", "(B)", "B." or "B:", elsewhere as
+    a capital. "A" before another word is the article. If the options are true and false, FEVER's labels
+    SUPPORTS and REFUTES also name them.
 
     >>> named_option("(B) is best", ["A: iron", "B: gold"]), named_option("A dog", ["A: cat", "B: dog"])
     ('B: gold', 'B: dog')
     """
     letters = lettered(options)
     has_verdicts = {option.lower() for option in options} == set(_VERDICTS)
-    found = []
+    matches = []
     for option in options:
         names = [option, _VERDICTS[option.lower()]] if has_verdicts else [option]
         patterns = [_whole_words(name) for name in names]
         if letters:
-            letter, told = letters[option]
+            letter, option_text = letters[option]
             no_article = r"(?!\s+\w)" if letter == "A" else ""
             alone = rf"\A\s*\(?{letter}(?:[).:](?=\s|\Z)|\s*\Z)"
-            patterns += [_whole_words(told), re.compile(alone, re.IGNORECASE)]
+            patterns += [_whole_words(option_text), re.compile(alone, re.IGNORECASE)]
             patterns.append(re.compile(rf"(?<![\w.'’-]){letter}(?![\w'’-]|\.\w){no_article}"))
-        places = (pattern.search(text) for pattern in patterns)
-        found += [(place.start(), -len(place.group()), option) for place in places if place]
-    return min(found, default=(0, 0, ""))[2]
+        found = (pattern.search(text) for pattern in patterns)
+        matches += [(match.start(), -len(match.group()), option) for match in found if match]
+    return min(matches, default=(0, 0, ""))[2]
 
 
 def lettered(options: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """Letter and text of each option; nothing unless all have a letter, each another one.
+    """Return the letter and the text of each option; empty unless all options have different letters.
 
     >>> lettered(["A: iron", "B: gold"])
     {'A: iron': ('A', 'iron'), 'B: gold': ('B', 'gold')}
     """
-    parted = {option: found.groups() for option in options if (found := _LETTERED.fullmatch(option))}
-    is_lettered = len(parted) == len(options) == len({letter for letter, _ in parted.values()})
-    return {option: (letter, text) for option, (letter, text) in parted.items()} if is_lettered else {}
+    split = {option: match.groups() for option in options if (match := _LETTERED.fullmatch(option))}
+    is_lettered = len(split) == len(options) == len({letter for letter, _ in split.values()})
+    return {option: (letter, text) for option, (letter, text) in split.items()} if is_lettered else {}
 
 
 def _whole_words(name: str) -> re.Pattern[str]:

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to show: nothing in it can command a terminal."""
+"""Untrusted text made safe to print: nothing in it can control a terminal."""
 
 import dataclasses
 import unicodedata
@@ -6,20 +6,18 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Embeddings, overrides and isolates of writing direction reorder what follows them, up to the end of a line
-or beyond. Languages that are written from right to left are shown so without them.
+"""Embeddings, overrides and isolates of writing direction, which reorder the text that follows. Languages
+written from right to left display correctly without them.
 """
 
 
 def printable(text: str) -> str:
-    """`text` with "�" for control characters, further line breaks and what reorders a line; line breaks stay,
-    tabs become spaces.
-    """
+    """Return `text` with "�" in place of control and direction characters, but with its line breaks."""
     return "".join(map(_shown, text)) if not text.isprintable() else text
 
 
 def printable_record(record: T) -> T:
-    """A copy of a record with every text in it, however deep, keys included, made printable."""
+    """Return a copy of a record in which every string at any depth, keys included, is printable."""
     cleaned: T = _cleaned(record)
     return cleaned
 

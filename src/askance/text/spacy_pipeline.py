@@ -1,4 +1,4 @@
-"""Linguistics by name: our own, or those of a spaCy pipeline (sentences, parts of speech, named entities)."""
+"""Linguistics by name: the built-in ones, or a spaCy pipeline for sentences, parts of speech and entities."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,26 +8,29 @@ from askance.core.errors import InputError, MissingExtra, ModelSpecError, Parame
 from askance.text.linguistics import OWN, Linguistics, Spans
 
 REAL_WORD_TAGS = frozenset({"NOUN", "ADJ", "VERB", "PROPN", "NUM"})
-"""Universal parts of speech of the words that carry content, as in the DRAGIN authors' code."""
+"""The universal part-of-speech tags of content words, as in the DRAGIN authors' code."""
 
 _MARKERS = {
     "SENT_START": ("sentences", "a parser, senter or sentencizer"),
     "POS": ("parts of speech", "a tagger with attribute_ruler, or a morphologizer"),
     "ENT_IOB": ("named entities", "an ner or entity_ruler"),
 }
-"""What spaCy calls an annotation: what it is, and the component that makes it."""
+"""The annotations of spaCy by name, each with its description and the component that adds it."""
 _PROBE = "Anna saw Bonn. It rained."
 
 
 def load_spacy(name: str) -> Linguistics:
-    """The linguistics of a spaCy pipeline: a package such as ``en_core_web_sm``, or a folder.
+    """Load a spaCy pipeline as linguistics.
 
-    Real words are the surface forms tagged NOUN, ADJ, VERB, PROPN or NUM. Sentences are needed at once; a
-    pipeline without a tagger or entities can be loaded, and raises InputError when it is asked for them.
+    Content words are those tagged NOUN, ADJ, VERB, PROPN or NUM. A pipeline must find sentences. One without
+    a tagger or an entity recogniser loads, but raises `InputError` when a method uses the missing annotation.
+
+    Args:
+        name: The name of a package, such as ``en_core_web_sm``, or a folder.
 
     Raises:
         MissingExtra: spaCy is not installed.
-        ModelSpecError: no such pipeline, one that can't be read, or one that finds no sentences.
+        ModelSpecError: The pipeline does not exist, can't be read, or finds no sentences.
     """
     spec = f"spacy:{name}"
     if not name:
@@ -39,24 +42,24 @@ def load_spacy(name: str) -> Linguistics:
     try:
         import spacy
 
-        read: Any = spacy.load(str(Path(name).expanduser()))
-        probe = read(_PROBE)
-    except Exception as error:  # loaders of files that may hold anything raise anything
+        pipeline: Any = spacy.load(str(Path(name).expanduser()))
+        probe = pipeline(_PROBE)
+    except Exception as error:  # a pipeline's files may raise any exception
         remedy = f"python -m spacy download {name}" if name.isidentifier() else "check the path"
         raise ModelSpecError(f"linguistics {spec!r} can't be loaded: {remedy}. {error}") from error
 
     def annotated(text: str, mark: str, error: type[InputError] = InputError) -> Any:
         if probe.has_annotation(mark):
-            return read(text)
+            return pipeline(text)
         what, component = _MARKERS[mark]
-        there = ", ".join(read.pipe_names) or "nothing"
+        components = ", ".join(pipeline.pipe_names) or "nothing"
         raise error(
-            f"linguistics {spec!r} finds no {what}: the pipeline holds {there}. Name one with "
+            f"linguistics {spec!r} finds no {what}: the pipeline holds {components}. Name one with "
             f"{component}, such as spacy:en_core_web_sm, or use linguistics=own."
         )
 
     def sentences(text: str) -> tuple[str, ...]:
-        stripped = (sentence.text.strip() for sentence in read(text).sents)
+        stripped = (sentence.text.strip() for sentence in pipeline(text).sents)
         return tuple(filter(None, stripped))
 
     def content_spans(text: str) -> Spans:
@@ -64,19 +67,23 @@ def load_spacy(name: str) -> Linguistics:
         return tuple((token.idx, token.idx + len(token)) for token in real)
 
     def entities(text: str) -> Spans:
-        return tuple((each.start_char, each.end_char) for each in annotated(text, "ENT_IOB").ents)
+        return tuple((entity.start_char, entity.end_char) for entity in annotated(text, "ENT_IOB").ents)
 
     annotated("", "SENT_START", ModelSpecError)
-    return Linguistics(f"{spec} {read.meta['version']}", sentences, content_spans, entities)
+    return Linguistics(f"{spec} {pipeline.meta['version']}", sentences, content_spans, entities)
 
 
 def load_linguistics(spec: str) -> Linguistics:
-    """The linguistics that `spec` names: ``own``, or ``spacy:PIPELINE`` with a package or a folder.
+    """Load linguistics by specification.
+
+    Args:
+        spec: ``own``, or ``spacy:PIPELINE`` with the name of a package or a folder.
 
     Raises:
-        UnknownName: no such kind of linguistics.
-        ModelSpecError: the pipeline can't be found or loaded.
-        MissingExtra: spaCy is missing; names the pip line.
+        UnknownName: The kind of linguistics is unknown.
+        ParameterError: ``own`` is given a name.
+        ModelSpecError: The pipeline can't be found or loaded.
+        MissingExtra: spaCy is not installed; the message names the pip command.
     """
     kind, _, name = spec.partition(":")
     if kind == "spacy":

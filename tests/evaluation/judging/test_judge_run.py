@@ -179,7 +179,7 @@ def test_a_second_process_and_damage_are_told(run):
     path.write_text(whole.replace("askance-judgements", "x"))
     with pytest.raises(
         RunFolderError,
-        match=r"line 1: its checksum is not that of its content. The file is damaged: move it away",
+        match=r"line 1: its checksum does not match its content. The file is damaged: move it away",
     ):
         citations(run, ScriptedEntailment())
 

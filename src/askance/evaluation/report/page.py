@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from askance.ask import models_told
+from askance.ask import describe_models
 from askance.core.version import VERSION
 from askance.evaluation.report import charts, published, tables
 from askance.evaluation.statistics.paired_runs import Comparisons
@@ -46,7 +46,7 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
         tables=tables,
         charts=charts,
         published=published,
-        models_told=models_told,
+        describe_models=describe_models,
         searches_of=_searches_of,
         reported=reported,
         made_on=made_on,

@@ -37,8 +37,8 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, cast
 
-from askance.config import OTHER_NAMES, SETTINGS, EngineConfig
-from askance.config_sources import Given, Sourced, given_as, merged
+from askance.config import ALIASES, SETTINGS, EngineConfig
+from askance.config_sources import SourcedConfig, SourcedValue, given_as, merged
 from askance.core.errors import (
     AskanceError,
     GridError,
@@ -64,7 +64,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 _WHICH = ("limit", "sample", "ids")
 _OF_CELL = (*_WHICH, "reading", "metrics")
 """Keys of a grid that are no settings of an engine, but of what is asked."""
-_OF_ENGINE = {*SETTINGS, *OTHER_NAMES} - {"models", "model"}
+_OF_ENGINE = {*SETTINGS, *ALIASES} - {"models", "model"}
 _KEYS: dict[str, Collection[str]] = {
     "datasets": {"questions", *_WHICH, "reading", *_OF_ENGINE},
     "models": ROLES,
@@ -130,7 +130,7 @@ class Grid:
         return f"{self.place}, line {self.lines[keys]}" if keys in self.lines else self.place
 
     def cells(
-        self, base: Iterable[Iterable[Given]] = (), flags: Iterable[Given] = ()
+        self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
     ) -> dict[str, Experiment]:
         """All cells by ``DATASET/MODEL/METHOD``; those of one model follow each other.
 
@@ -150,7 +150,7 @@ class Grid:
                 ]
                 of_dataset = self._given(("datasets", dataset), self.datasets[dataset])
                 sourced = merged([*below, self._given((), self.common), of_dataset, of_cell, above])
-                with sourced.told(SETTINGS):
+                with sourced.naming_origins(SETTINGS):
                     cells[name] = self._cell(_without_unused(sourced), self.datasets[dataset])
         return cells
 
@@ -161,14 +161,14 @@ class Grid:
         given = [keys for keys in ((*table, setting) for table in tables) if keys in self.lines]
         return self._origin(given[0]) if given else ""
 
-    def _roles(self, model: str) -> Iterator[Given]:
+    def _roles(self, model: str) -> Iterator[SourcedValue]:
         for role, spec in self.models[model].items():
             yield from given_as({"models": {role: spec}}, self._origin(("models", model, role)))
 
-    def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[Given]:
+    def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[SourcedValue]:
         """The settings of an engine that stand in a table, each with its line."""
         for key, value in table.items():
-            if key in SETTINGS or key in OTHER_NAMES:
+            if key in SETTINGS or key in ALIASES:
                 for names, each in _values_in(value):
                     given = {key: {".".join(names): each} if names else each}
                     yield from given_as(given, self._origin((*keys, key, *names)))
@@ -181,7 +181,7 @@ class Grid:
         return Experiment(**config.settings, dataset=asked["questions"], **own)
 
 
-def _without_unused(sourced: Sourced) -> EngineConfig:
+def _without_unused(sourced: SourcedConfig) -> EngineConfig:
     """Without a way to search where nothing is searched, and without an encoder, models and prompts that the
     method has no use for: others of the grid may.
     """

@@ -211,7 +211,7 @@ def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
             if len(member) < record.trace_bytes:
                 raise _bad_trace(folder, record, "it ends before that trace does")
             if record.trace_checksum and checksum(member) != record.trace_checksum:
-                raise _bad_trace(folder, record, "its checksum is not that of its content")
+                raise _bad_trace(folder, record, "its checksum does not match its content")
             yield member
 
 

@@ -20,7 +20,7 @@ from askance.methods.common.members import answer_of
 from askance.methods.common.searching import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
-from askance.text.markers import plain
+from askance.text.markers import without_markers
 
 RA_TOKENS = 256
 """Set aside for what an answer adds to the last call: the most that it may be long."""
@@ -197,7 +197,9 @@ class Acting:
             self.allowance.was_short = True
             raise NoRoom
         found = await self.prompts.model.generate(asked)
-        told = [plain(each.text, lambda: quotable(question, events[:before])).text for each in found]
+        told = [
+            without_markers(each.text, lambda: quotable(question, events[:before])).text for each in found
+        ]
         return [text for text in told if any(map(str.isalnum, text))]
 
     def _sampling(self, action: str) -> Sampling:

@@ -9,9 +9,18 @@ from askance.core.ports import Run
 from askance.core.token_ledger import has_room
 from askance.core.trace import Decided, Event, Searched, Trace, Uncited
 from askance.core.types import Answer, Chat, Citation, Passage, Prompt, Question
-from askance.text.answers import says, short_answer
-from askance.text.markers import Plain, plain
-from askance.text.support import Asked, Finding, Mark, Shown, best_support, citations_of, claim_of, findings
+from askance.text.answers import has_content, short_answer
+from askance.text.markers import UnmarkedText, without_markers
+from askance.text.support import (
+    ModelMarker,
+    PromptPassages,
+    QuestionOffsets,
+    SentenceSupport,
+    best_support,
+    citations_of,
+    claim_of,
+    sentence_support,
+)
 
 
 class PlainTrace(Trace):
@@ -24,7 +33,7 @@ class PlainTrace(Trace):
     def __init__(self, of: Trace, question: Question) -> None:
         self.events, self._listener, self._started = of.events, of._listener, of._started
         self._of = of
-        self.written = Plain(lambda: quotable(question, of.events))
+        self.written = UnmarkedText(lambda: quotable(question, of.events))
         self._draft, self._draft_since = self.written, -1
 
     @property
@@ -48,10 +57,10 @@ class PlainTrace(Trace):
             self._of.draft(piece)
 
 
-def settled(trace: Trace) -> Plain:
+def settled(trace: Trace) -> UnmarkedText:
     """All that was committed to a trace, where nothing follows for now."""
     if not isinstance(trace, PlainTrace):
-        return Plain(lambda: ("",), trace.committed)
+        return UnmarkedText(lambda: ("",), trace.committed)
     trace.settle()
     return trace.written
 
@@ -68,9 +77,9 @@ def quotable(question: Question, events: Iterable[Event]) -> Sequence[str]:
     return ("\n".join((question.text, *question.options)), *found)
 
 
-def plain_of(text: str, question: Question, trace: Trace) -> Plain:
+def plain_of(text: str, question: Question, trace: Trace) -> UnmarkedText:
     """What a model wrote, and which markers stand in it."""
-    return plain(text, lambda: quotable(question, trace.events))
+    return without_markers(text, lambda: quotable(question, trace.events))
 
 
 Evidence = tuple[str, Sequence[Passage]]
@@ -78,7 +87,12 @@ Evidence = tuple[str, Sequence[Passage]]
 
 
 def cited(
-    trace: Trace, written: Plain, shown: Shown, short: str, asked: Asked, stated: str = ""
+    trace: Trace,
+    written: UnmarkedText,
+    shown: PromptPassages,
+    short: str,
+    asked: QuestionOffsets,
+    stated: str = "",
 ) -> tuple[Citation, ...]:
     """The citations of `written.text`; the trace says of each sentence why it cites nothing, if it might.
 
@@ -91,13 +105,13 @@ def cited(
     marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
     shown = [(written.offset(at), hits) for at, hits in shown]
     text = stated or written.text
-    found = findings(text, shown, asked, short, marks)
+    found = sentence_support(text, shown, asked, short, marks)
     _tell(trace, text, found)
     return citations_of(found)
 
 
 def cited_as_written(
-    question: Question, trace: Trace, text: str, shown: Shown, short: str
+    question: Question, trace: Trace, text: str, shown: PromptPassages, short: str
 ) -> tuple[Citation, ...]:
     """The citations of a text that keeps the markers that the model wrote."""
     written = plain_of(text, question, trace)
@@ -119,9 +133,9 @@ def whole_cited(trace: Trace, text: str, evidence: Sequence[Evidence]) -> tuple[
     for asked, passages in evidence:
         best, why = best_support(claim_of(f"The answer is {text}", asked), passages)
         if best:
-            return citations_of([Finding(0, len(text), (best,))])
+            return citations_of([SentenceSupport(0, len(text), (best,))])
         reasons += [why] if why else []
-    _tell(trace, text, [Finding(0, len(text), (), "; ".join(dict.fromkeys(reasons)))])
+    _tell(trace, text, [SentenceSupport(0, len(text), (), "; ".join(dict.fromkeys(reasons)))])
     return ()
 
 
@@ -135,31 +149,31 @@ def checked(
             stay then.
     """
     written = plain_of(text, question, trace)
-    found = list[Finding]()
+    found = list[SentenceSupport]()
     for each in citations:
         start, end = written.offset(each.start), written.offset(each.end)
         said, objection = written.text[start:end], ""
-        if not (judged and says(said)):
+        if not (judged and has_content(said)):
             objection = claim_of(said, question.text).objection(each.passage)
         why = f"it was written with a passage, but {objection}" if objection else ""
-        found.append(Finding(start, end, () if why else (each.passage,), why))
+        found.append(SentenceSupport(start, end, () if why else (each.passage,), why))
     _tell(trace, written.text, found)
     return written.text, citations_of(found)
 
 
-def _mark(end: int, at: int, numbers: Sequence[int], shown: Shown) -> Mark:
+def _mark(end: int, at: int, numbers: Sequence[int], shown: PromptPassages) -> ModelMarker:
     hits = next((hits for offset, hits in reversed(shown) if offset < end), ())
     passages = tuple(hits[number - 1].passage for number in numbers if number <= len(hits))
-    return Mark(at, passages, tuple(number for number in numbers if number > len(hits)))
+    return ModelMarker(at, passages, tuple(number for number in numbers if number > len(hits)))
 
 
-def _tell(trace: Trace, text: str, found: Sequence[Finding]) -> None:
+def _tell(trace: Trace, text: str, found: Sequence[SentenceSupport]) -> None:
     for each in found:
         if each.why:
             trace.add(Uncited, text=text[each.start : each.end], why=each.why)
 
 
-def as_answer(question: Question, run: Run, shown: Shown) -> Answer:
+def as_answer(question: Question, run: Run, shown: PromptPassages) -> Answer:
     """The answer that was committed, as it stands, without markers.
 
     Args:

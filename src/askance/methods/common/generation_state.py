@@ -23,7 +23,7 @@ from askance.methods.common.finishing import as_answer, decide_to_elicit, plain_
 from askance.methods.common.prompts import OWN, STOPS, Layout, PromptTemplate, answer_prompt, layout_needs
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
-from askance.text.markers import Plain
+from askance.text.markers import UnmarkedText
 
 _SHORTEST_ANSWER = 3
 """Characters: " no." is a sentence, a lone full stop is not."""
@@ -179,7 +179,7 @@ class GenerationState:
             tokens.append(token if is_said else replace(token, text=said[place], logprob=None, entropy=None))
         return replace(written, tokens=tuple(tokens))
 
-    def plain(self, further: str = "") -> Plain:
+    def plain(self, further: str = "") -> UnmarkedText:
         """The text with `further` behind it, and the markers in it."""
         return plain_of(self.text + further, self.question, self.run.trace)
 

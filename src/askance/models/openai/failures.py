@@ -76,7 +76,7 @@ class Failures:
             error = body.decode(errors="replace")
         told, code, parameter = self._read(error)
         if status in (400, 413, 422, 500) and _tells_of_window(f"{code} {told}"):
-            return PromptTooLong.told(self._name, told)
+            return PromptTooLong.from_server(self._name, told)
         meant = _NO_MONEY if "insufficient_quota" in code else status
         remedy = _REMEDIES.get(meant, "See the log of the server." if status >= 500 else _OPTIONS)
         message = f"{self.place} answered {status}{f': {told}' if told else ''}. {remedy}"
@@ -94,7 +94,7 @@ class Failures:
         """An error that the server told in the middle of an answer."""
         told, code, _ = self._read(error)
         if _tells_of_window(f"{code} {told}"):
-            return PromptTooLong.told(self._name, told)
+            return PromptTooLong.from_server(self._name, told)
         is_busy = _BUSY_EVENTS.search(f"{code} {told}") or {*map(str, _BUSY)}.intersection(code.split())
         kind = ModelUnavailable if is_busy else ModelFailure
         return kind(f"{self.place} broke off its answer: {told or 'it does not say why'}.")

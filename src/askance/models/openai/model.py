@@ -125,7 +125,7 @@ class OpenaiModel:
             try:
                 return await self._write_once(body, request)
             except RequestRefused as error:
-                refused = requests.refused_parameter(body, error.told)
+                refused = requests.refused_parameter(body, error.server_message)
                 if refused is None or refused in left_out:
                     raise
             left_out.add(refused)
@@ -187,14 +187,14 @@ class OpenaiModel:
         context = self.options.context
         if max_tokens >= context:
             told = f"{max_tokens} are to be written, and the window has {context}"
-            raise PromptTooLong.told(self.name, told)
+            raise PromptTooLong.from_server(self.name, told)
         guards = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
         if guards or requests.most_tokens(prompt) + max_tokens <= context:
             return
         counted = await asyncio.to_thread(self.count, prompt)
         if counted + max_tokens > context:
             told = f"it has {counted} tokens and {max_tokens} more were asked for; the window has {context}"
-            raise PromptTooLong.told(self.name, told)
+            raise PromptTooLong.from_server(self.name, told)
 
     def _check_abilities(self, request: GenerateRequest) -> None:
         prompt, sampling, want = request.prompt, request.sampling, request.want
