@@ -28,10 +28,9 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.common.prompts import PromptTemplate
-from askance.methods.common.searching import QueryMode
+from askance.methods.common.search import QueryMode
 from askance.models.bundled import PLAIN, torch_folder
 from askance.models.hf import load_hf
-from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
@@ -41,6 +40,7 @@ from askance.reproductions.baselines import (
     SingleAuthors,
 )
 from askance.reproductions.dragin import DraginAuthors, first_doubt, influence, read_words, scores, weigh
+from askance.reproductions.dragin_base import Answering, Doubt
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (

@@ -20,7 +20,7 @@ from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
 from askance.evaluation.metrics.answers import match
 from askance.reproductions.selfrag import BeamNode, children_of, kept_levels, supported_path
-from askance.reproductions.selfrag_reading import (
+from askance.reproductions.selfrag_outputs import (
     QueryContext,
     bare,
     kept_segments,

@@ -18,7 +18,7 @@ from askance.core.types import Answer, Passage, Question
 from askance.evaluation.metrics.answers import exact_match, f1, match
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Separator, Task, prompt_head
 from askance.methods.selfrag.tokens import KEEP_USING
-from askance.reproductions.selfrag_reading import asked_with, cited_text, closed_text, segment_text, spaced
+from askance.reproductions.selfrag_outputs import asked_with, cited_text, closed_text, segment_text, spaced
 from askance.text.answers import normalise_answer
 from benchmarks.selfrag_recorded import TASKS, Case, lettered_options, with_numbers
 

@@ -21,7 +21,7 @@ from askance.loaders import load_model as load_model
 from askance.loaders import load_models as load_models
 from askance.loaders import open_retriever as open_retriever
 from askance.methods.airrag.parameters import read_actions
-from askance.methods.common.members import by_member, members_of, of_member, read_members, with_settings
+from askance.methods.common.named_methods import by_member, members_of, of_member, read_members, with_settings
 from askance.models.registry import parse_spec
 from askance.presets import Preset, open_preset, own_preset
 from askance.prompts import open_airrag_wording, open_instructions, open_wording
@@ -51,7 +51,7 @@ READINGS = {
     "single_authors": "askance.reproductions.baselines:SingleAuthors",
     "fixed_length_authors": "askance.reproductions.baselines:FixedLengthAuthors",
     "fixed_sentence_authors": "askance.reproductions.baselines:FixedSentenceAuthors",
-    "dragin_paper": "askance.methods.dragin.paper_reading:DraginPaper",
+    "dragin_paper": "askance.methods.dragin.paper_profile:DraginPaper",
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }

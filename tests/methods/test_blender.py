@@ -24,7 +24,7 @@ from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import LITE, Actions
 from askance.methods.baselines import ClosedBook, Single
 from askance.methods.blender import OF_THE_PAPER, Blender
-from askance.methods.common.members import Members
+from askance.methods.common.named_methods import Members
 from askance.methods.common.prompts import PLAIN
 from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
@@ -33,7 +33,7 @@ from askance.models.scripted import ScriptedModel
 from askance.registry import make_method, with_preset
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, playing, run
-from tests.methods.test_bounded import num_read
+from tests.methods.test_token_limit import num_read
 from tests.tolerances import near
 
 CHOSEN = "It is the Delaware River"

@@ -13,13 +13,13 @@ from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.common.prompts import OWN as WORDING
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_reading import DraginPaper
+from askance.methods.dragin.paper_profile import DraginPaper
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import DraginAuthors
+from askance.reproductions.dragin_base import Answering, Doubt
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.methods.readings import dragin
+from tests.methods.profiles import dragin
 from tests.tolerances import near
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")

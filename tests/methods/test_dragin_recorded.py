@@ -15,7 +15,6 @@ from askance.core.ports import Run
 from askance.core.trace import Trace, WordSignal
 from askance.core.types import Question
 from askance.methods.common.prompts import OWN
-from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import (
     DraginAuthors,
     first_doubt,
@@ -24,6 +23,7 @@ from askance.reproductions.dragin import (
     scores,
     weigh,
 )
+from askance.reproductions.dragin_base import Answering, Doubt
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from tests.tolerances import assert_near

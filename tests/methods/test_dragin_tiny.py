@@ -21,7 +21,7 @@ from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Question
 from askance.methods.common.prompts import OWN
-from askance.reproductions.answering import Answering
+from askance.reproductions.dragin_base import Answering
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 

@@ -11,8 +11,8 @@ from askance.core.trace import Trace
 from askance.core.types import Generation, Passage, Question, Token
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.answering import Answering
 from askance.reproductions.baselines import FlareEntity
+from askance.reproductions.dragin_base import Answering
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import Linguistics

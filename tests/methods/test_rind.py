@@ -14,7 +14,6 @@ from askance.core.types import Question
 from askance.methods.common.prompts import OWN as WORDING
 from askance.methods.dragin.attention_map import token_texts
 from askance.models.scripted import ScriptedModel
-from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import (
     DraginAuthors,
     PieceWord,
@@ -27,6 +26,7 @@ from askance.reproductions.dragin import (
     space_marker,
     weigh,
 )
+from askance.reproductions.dragin_base import Answering, Doubt
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
 from tests.tolerances import assert_near

@@ -25,7 +25,7 @@ from askance.methods.selfrag.tokens import (
 from askance.models.scripted import Reply, ScriptedModel
 from askance.registry import make_method
 from askance.reproductions.selfrag import SelfragAuthors
-from askance.reproductions.selfrag_reading import inverted_share
+from askance.reproductions.selfrag_outputs import inverted_share
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting_code import (
     ARNO,

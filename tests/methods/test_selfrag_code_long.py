@@ -19,7 +19,7 @@ from askance.methods.selfrag.tokens import (
     ReflectionVocabulary,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.selfrag_reading import Read, cited_text, is_rewritten, segment
+from askance.reproductions.selfrag_outputs import Read, cited_text, is_rewritten, segment
 from tests.methods.reflecting_code import (
     ARNO,
     FOUND,

@@ -11,7 +11,7 @@ from askance.core.ports import Needs, Run
 from askance.core.types import Answer, Hit, Prompt, Question
 from askance.methods.common.generation_state import WritesAnswer
 from askance.methods.common.prompts import answer_prompt, layout_needs
-from askance.methods.common.searching import last_tokens, num_in_room, num_shown, search_as_fits, search_for
+from askance.methods.common.search import last_tokens, num_in_room, num_shown, search_as_fits, search_for
 from askance.text.answers import AnswerEnd, SentenceEnd
 
 

@@ -17,7 +17,7 @@ from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.state import PathState, each_once
 from askance.methods.baselines import Single
-from askance.methods.common.members import Members, answer_of, check_all, joined_needs
+from askance.methods.common.named_methods import Members, answer_of, check_all, joined_needs
 from askance.methods.common.token_limit import NotedRetriever
 from askance.methods.iterdrag import Iterdrag
 from askance.text.answers import normalise_answer

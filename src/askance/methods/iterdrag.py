@@ -24,7 +24,7 @@ from askance.core.types import (
     Span,
     untrusted,
 )
-from askance.methods.common.finishing import cited, plain_of, settled
+from askance.methods.common.answer_text import cited, plain_of, settled
 from askance.methods.common.prompts import EXAMPLES as WORKED
 from askance.methods.common.prompts import (
     Layout,
@@ -35,7 +35,7 @@ from askance.methods.common.prompts import (
     passage_text,
     question_spans,
 )
-from askance.methods.common.searching import num_in_room, num_shown, search_as_fits, search_for
+from askance.methods.common.search import num_in_room, num_shown, search_as_fits, search_for
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import normalise_answer, short_answer
 

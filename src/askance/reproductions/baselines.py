@@ -10,7 +10,7 @@ from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Model, Run
 from askance.core.trace import WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Want
-from askance.reproductions.answering import (
+from askance.reproductions.dragin_base import (
     Answering,
     AuthorsDrafts,
     AuthorsMethod,

@@ -14,9 +14,9 @@ from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Model, Needs, ShowsPieces
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
-from askance.methods.common.searching import QueryMode, TriggerMode, query_in_words
+from askance.methods.common.search import QueryMode, TriggerMode, query_in_words
 from askance.methods.dragin.attention_map import weightiest
-from askance.reproductions.answering import Answering, AuthorsDrafts, Doubt, joined
+from askance.reproductions.dragin_base import Answering, AuthorsDrafts, Doubt, joined
 
 _LLAMA2_NEWLINE_ID = 13
 _LLAMA2_END = "</s>"

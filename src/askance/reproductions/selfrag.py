@@ -17,8 +17,8 @@ from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens, search_share
-from askance.reproductions import selfrag_reading as reading
-from askance.reproductions.selfrag_reading import QueryContext, Read, Told
+from askance.reproductions import selfrag_outputs as outputs
+from askance.reproductions.selfrag_outputs import QueryContext, Read, Told
 
 _Candidate = tuple[float, str, Hit]
 """Score, text and passage of an answer."""
@@ -71,7 +71,7 @@ async def _short_form(asked: QueryContext) -> tuple[str, tuple[Citation, ...]]:
     """An answer for each passage, and the best of them; ties go to the better passage."""
     hits = await _found_by_draft(asked)
     if not hits:
-        return _told(reading.closed_text(await asked.write_alone())), ()
+        return _told(outputs.closed_text(await asked.write_alone())), ()
     written = await gather_or_cancel(
         asked.write(hit=hit, key=("passage", number)) for number, hit in enumerate(hits, start=1)
     )
@@ -95,20 +95,20 @@ async def _found_by_draft(asked: QueryContext) -> tuple[Hit, ...]:
         return await asked.found(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
     probs = first_distribution(draft, "retrieve")
     kind = f"share of {SEARCH} in logarithms"
-    return await asked.found_by_share(reading.inverted_share(probs), parameters.threshold, kind, probs)
+    return await asked.found_by_share(outputs.inverted_share(probs), parameters.threshold, kind, probs)
 
 
 def _candidate(asked: QueryContext, number: int, hit: Hit, written: Generation) -> _Candidate:
     judged = asked.judgements(written)
     numbers = asked.answer_scores(written, judged)
     text = asked.text(written)
-    asked.show(f"0.{number}", reading.closed_text(text).strip(), hit, numbers, judged)
-    return numbers["score"], reading.closed_text(text) if options_of(asked.question) else text, hit
+    asked.show(f"0.{number}", outputs.closed_text(text).strip(), hit, numbers, judged)
+    return numbers["score"], outputs.closed_text(text) if options_of(asked.question) else text, hit
 
 
 def _told(text: str) -> str:
     """An answer as it is given: less one sign that begins it, then less tokens."""
-    return reading.bare(reading.without_sign(text))
+    return outputs.bare(outputs.without_sign(text))
 
 
 def _greatest_sum(asked: QueryContext, candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -154,15 +154,15 @@ async def long_form(asked: QueryContext) -> tuple[str, tuple[Citation, ...]]:
     is_biography = asked.task == "biography"
     hits = await _found_by_probe(asked)
     if not hits:
-        text = reading.segment_text(_first_paragraph(await asked.write_alone()))
-        return (reading.spaced(text) if is_biography else text), ()
+        text = outputs.segment_text(_first_paragraph(await asked.write_alone()))
+        return (outputs.spaced(text) if is_biography else text), ()
     *_, deepest = await kept_levels(asked, hits)
     scores = {node.name: node.score for node in deepest}
     asked.run.trace.decide("choose", deepest[0].name, "the best of the deepest level", numbers=scores)
     paths = [supported_path(node, rejects=asked.parameters.reject_unsupported) for node in deepest]
     if is_biography:
-        return reading.spaced(reading.whole_text(paths[0])), ()
-    return reading.cited_text(paths[1] if len(paths) > 1 and not reading.whole_text(paths[0]) else paths[0])
+        return outputs.spaced(outputs.whole_text(paths[0])), ()
+    return outputs.cited_text(paths[1] if len(paths) > 1 and not outputs.whole_text(paths[0]) else paths[0])
 
 
 async def kept_levels(asked: QueryContext, hits: Sequence[Hit]) -> list[list[BeamNode]]:
@@ -217,11 +217,11 @@ async def children_of(asked: QueryContext, parent: BeamNode, hits: Sequence[Hit]
     children = list[BeamNode]()
     for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1):
         name, judged = f"{parent.name}.{number}", asked.judgements(each)
-        read = reading.segment(each, asked.shows_end(each), asked.vocabulary, asked.parameters.threshold)
+        read = outputs.segment(each, asked.shows_end(each), asked.vocabulary, asked.parameters.threshold)
         numbers = asked.segment_scores(each, judged)
         score = parent.score * numbers["score"]
         numbers |= {"score": score, "step": numbers["score"]}
-        asked.show(name, reading.segment_text(read.text).strip(), hit, numbers, judged)
+        asked.show(name, outputs.segment_text(read.text).strip(), hit, numbers, judged)
         overwritten = children[-1].read.behind if children else parent.read.behind
         children.append(BeamNode(name, read, (*parent.before, *overwritten), score, hit, parent))
     return children

@@ -12,7 +12,7 @@ from rich.tree import Tree
 from askance.ask import models_told
 from askance.core import trace
 from askance.core.types import Passage, Question, Usage
-from askance.methods.common.finishing import quotable
+from askance.methods.common.answer_text import quotable
 from askance.terminal.legend import ACTIONS, Legend
 from askance.text.markers import Plain, plain
 from askance.text.printable import printable_record

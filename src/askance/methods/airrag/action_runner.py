@@ -15,9 +15,9 @@ from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final, parse_queries
 from askance.methods.airrag.reward import PathJudge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
-from askance.methods.common.finishing import quotable
-from askance.methods.common.members import answer_of
-from askance.methods.common.searching import num_in_room, search_as_fits, search_for
+from askance.methods.common.answer_text import quotable
+from askance.methods.common.named_methods import answer_of
+from askance.methods.common.search import num_in_room, search_as_fits, search_for
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
 from askance.text.markers import plain

@@ -15,7 +15,7 @@ from askance.core.token_ledger import NoRoom, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, Prompts, is_refusal, parse_final
 from askance.methods.airrag.state import PathState, each_once, jaccard, words_of
-from askance.methods.common.finishing import plain_of
+from askance.methods.common.answer_text import plain_of
 from askance.methods.common.prompts import STOPS
 from askance.text.answers import normalise_answer
 

@@ -13,8 +13,8 @@ from askance.methods.airrag.mcts import Node, Tree
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
 from askance.methods.airrag.state import RA, PathState
 from askance.methods.airrag.tree_search import Searching
-from askance.methods.common.finishing import Evidence, whole_cited
-from askance.methods.common.members import check_all, joined_needs
+from askance.methods.common.answer_text import Evidence, whole_cited
+from askance.methods.common.named_methods import check_all, joined_needs
 from askance.text.answers import short_answer
 from askance.text.linguistics import content_words
 

@@ -14,7 +14,7 @@ from askance.methods.airrag.choosing import Verifier
 from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
-from askance.methods.common.members import HoldsMethods, Named
+from askance.methods.common.named_methods import HoldsMethods, Named
 from askance.methods.common.prompts import STOPS
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)

@@ -19,7 +19,7 @@ from askance.core.types import (
     StopCondition,
     Want,
 )
-from askance.methods.common.finishing import as_answer, decide_to_elicit, plain_of, settled
+from askance.methods.common.answer_text import as_answer, decide_to_elicit, plain_of, settled
 from askance.methods.common.prompts import OWN, STOPS, Layout, PromptTemplate, answer_prompt, layout_needs
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer

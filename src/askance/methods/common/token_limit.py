@@ -8,7 +8,7 @@ from askance.core.ports import Method, Retriever, Run, WrappedRetriever
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Hit, Question
-from askance.methods.common.finishing import PlainTrace, as_answer, num_written, settled
+from askance.methods.common.answer_text import PlainTrace, as_answer, num_written, settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,10 @@ from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, StopCondition, Token, Want
-from askance.methods.common.finishing import plain_of
+from askance.methods.common.answer_text import plain_of
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
-from askance.methods.common.searching import QueryMode, TriggerMode, last_tokens, query_in_words
+from askance.methods.common.search import QueryMode, TriggerMode, last_tokens, query_in_words
 from askance.methods.dragin.attention_map import AttentionMap, Heads, look_back, weightiest
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
 from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words

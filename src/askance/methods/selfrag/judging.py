@@ -33,7 +33,7 @@ from askance.core.types import (
     Want,
     untrusted,
 )
-from askance.methods.common.labels import label_shares
+from askance.methods.common.label_probabilities import label_shares
 from askance.methods.common.prompts import numbered, passage_text, question_spans
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.tokens import Distribution, Group

@@ -9,7 +9,7 @@ from askance.core.parameters import SearchParameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import Answer, Question, Role, Signal, Span
-from askance.methods.common.finishing import checked
+from askance.methods.common.answer_text import checked
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import tasks

@@ -1,6 +1,6 @@
 from askance.core.trace import Committed, Drafted, Trace
 from askance.core.types import Question
-from askance.methods.common.finishing import PlainTrace, num_written, settled
+from askance.methods.common.answer_text import PlainTrace, num_written, settled
 
 QUESTION = Question("q", "Who?")
 

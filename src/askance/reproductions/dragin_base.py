@@ -24,7 +24,7 @@ from askance.core.types import (
     Want,
     untrusted,
 )
-from askance.methods.common.finishing import cited_as_written, decide_to_elicit, plain_of
+from askance.methods.common.answer_text import cited_as_written, decide_to_elicit, plain_of
 from askance.methods.common.prompts import OWN, PromptTemplate, example_spans, numbered
 from askance.methods.common.token_limit import TokenLimited
 from askance.methods.dragin.attention_map import is_control

@@ -14,14 +14,14 @@ from askance.core.types import Passage, Question
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
 from askance.methods.dragin.attention_map import AttentionMap
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_reading import DraginPaper
+from askance.methods.dragin.paper_profile import DraginPaper
 from askance.models.scripted import Reply, ScriptedModel
 from askance.registry import load_linguistics, make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
 from askance.training.calibration.calibrate import calibrate
-from tests.methods.readings import dragin
+from tests.methods.profiles import dragin
 from tests.tolerances import near
 
 ASKED = Question("q", "Which river crosses Bremen?", options=("Weser", "Elbe"))
