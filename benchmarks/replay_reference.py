@@ -40,7 +40,7 @@ from askance.reproductions.baselines import (
     SingleAuthors,
 )
 from askance.reproductions.dragin import DraginAuthors, first_doubt, influence, read_words, scores, weigh
-from askance.reproductions.dragin_base import Answering, Doubt
+from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (
@@ -175,7 +175,7 @@ async def replay_rules(
 
 async def _replay_queries(
     question: Question,
-    doubt: Doubt,
+    doubt: Trigger,
     decided: Record,
     settings: Record,
     marker: str,
@@ -185,7 +185,7 @@ async def _replay_queries(
 ) -> None:
     ends = {inner.decode((id,)): id for id in inner._vocabulary.end_ids}
     run = Run({"answer": inner}, ScriptedRetriever([]), Trace())
-    so_far = Answering(question, run, PromptTemplate(), text=decided["text_before"], control=ends)
+    so_far = AuthorsState(question, run, PromptTemplate(), text=decided["text_before"], control=ends)
     for mode, query in decided["mode_queries"].items():
         method = DraginAuthors(
             query=cast(QueryMode, mode),

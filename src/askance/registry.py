@@ -21,7 +21,13 @@ from askance.loaders import load_model as load_model
 from askance.loaders import load_models as load_models
 from askance.loaders import open_retriever as open_retriever
 from askance.methods.airrag.parameters import read_actions
-from askance.methods.common.named_methods import by_member, members_of, of_member, read_members, with_settings
+from askance.methods.common.named_methods import (
+    member_settings,
+    members_by_name,
+    method_with_settings,
+    parse_members,
+    split_by_member,
+)
 from askance.models.registry import parse_spec
 from askance.presets import Preset, open_preset, own_preset
 from askance.prompts import open_airrag_wording, open_instructions, open_wording
@@ -66,7 +72,7 @@ RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "prompts": open_airrag_wording,
     "instructions": open_instructions,
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
-    "methods": lambda text: read_members(text, METHODS | READINGS, make_method),
+    "methods": lambda text: parse_members(text, METHODS | READINGS, make_method),
 }
 """Parameters that are records, by name, and what makes the record from a text."""
 
@@ -117,7 +123,7 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
             prompts of a file with an error.
     """
     plain = in_profile(plain_method(name), settings or {})
-    return with_settings(plain, read_settings(name, settings or {}), in_profile)
+    return method_with_settings(plain, read_settings(name, settings or {}), in_profile)
 
 
 def profiles_of(name: str) -> dict[str, type[Any]]:
@@ -166,10 +172,10 @@ def _settings(
     method: Any, settings: Mapping[str, Any], fill: Fill, *, is_member: bool = False
 ) -> dict[str, Any]:
     """The typed settings of a method and of its members, each of which `fill` adds to."""
-    own, of_members = by_member(settings)
+    own, of_members = split_by_member(settings)
     method = in_profile(method, own)
     filled = fill(method, _typed(method, own), is_member)
-    members = members_of(method, filled)
+    members = members_by_name(method, filled)
     for name, parameters in of_members.items():
         place = f"of method {name_of(type(method))}"
         first = f"{name}.{next(iter(parameters), '')}"
@@ -179,7 +185,7 @@ def _settings(
             if name not in members:
                 raise UnknownName("member", name, members, place=place)
     for name, member in (members or {}).items():
-        filled |= of_member(name, _settings(member, of_members.get(name, {}), fill, is_member=True))
+        filled |= member_settings(name, _settings(member, of_members.get(name, {}), fill, is_member=True))
     return filled
 
 
@@ -233,7 +239,7 @@ def with_preset(
     plain = plain_method(name)
     filled = _settings(plain, settings, fill)
     if preset is not None and chosen is not None and not known:
-        own, _ = by_member(filled)
+        own, _ = split_by_member(filled)
         chosen.parameters(type(in_profile(plain, own)), own)  # raises, and says what it knows
     return filled
 

@@ -23,7 +23,7 @@ from askance.reproductions.dragin import (
     scores,
     weigh,
 )
-from askance.reproductions.dragin_base import Answering, Doubt
+from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from tests.tolerances import assert_near
@@ -60,14 +60,14 @@ def test_words_decision_kept_prefix_and_hits(row, bundled):
 @pytest.mark.parametrize("row", DOUBTFUL, ids=range(len(DOUBTFUL)))
 def test_queries_of_all_modes(row, bundled):
     judged = zip(row["sentence"], row["hits"], strict=True)
-    doubt = Doubt(row["kept"], tuple(WordSignal(word, 0.0, bool(hit)) for word, hit in judged))
+    doubt = Trigger(row["kept"], tuple(WordSignal(word, 0.0, bool(hit)) for word, hit in judged))
     linguistics = Linguistics(
         "recorded",
         lambda text: (text[-row["last_sentence_chars"] :],),
         lambda text: [(text.index(w), text.index(w) + len(w)) for w in row["real_words_of_context"]],
     )
     run = Run({"answer": bundled}, ScriptedRetriever([]), Trace())
-    so_far = Answering(Question("q", row["question"]), run, OWN, text=row["text_before"])
+    so_far = AuthorsState(Question("q", row["question"]), run, OWN, text=row["text_before"])
     marker = row["space_marker"]
     queries = {
         mode: asyncio.run(

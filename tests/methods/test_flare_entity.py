@@ -12,7 +12,7 @@ from askance.core.types import Generation, Passage, Question, Token
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
 from askance.reproductions.baselines import FlareEntity
-from askance.reproductions.dragin_base import Answering
+from askance.reproductions.dragin_base import AuthorsState
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import Linguistics
@@ -58,7 +58,7 @@ def doubt(method, probabilities, text=None):
         for at, (token, (_, probability)) in enumerate(zip(tokens_of(pieces), probabilities, strict=True))
     )
     draft = Generation(text or "".join(pieces), tokens)
-    so_far = Answering(QUESTION, Run({"answer": Tokens(pieces)}, ScriptedRetriever([]), Trace()), BARE)
+    so_far = AuthorsState(QUESTION, Run({"answer": Tokens(pieces)}, ScriptedRetriever([]), Trace()), BARE)
     return asyncio.run(method.first_doubt(draft, so_far))
 
 

@@ -26,7 +26,7 @@ from askance.reproductions.dragin import (
     space_marker,
     weigh,
 )
-from askance.reproductions.dragin_base import Answering, Doubt
+from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
 from tests.tolerances import assert_near
@@ -90,7 +90,7 @@ def hits(doubt):
 
 
 def test_the_first_sentence_above_the_threshold_is_in_doubt():
-    assert two_sentences(2.0) == Doubt("A b.", (WordSignal("C", 3.0, False), WordSignal("d.", 4.0, True)))
+    assert two_sentences(2.0) == Trigger("A b.", (WordSignal("C", 3.0, False), WordSignal("d.", 4.0, True)))
     assert hits(two_sentences(2.0, None)) == [True, True]
     assert hits(two_sentences(1.9)) == [False, False], "no hit is left, and it is in doubt all the same"
     assert two_sentences(4.0) is None, "the threshold itself is not above it"
@@ -115,9 +115,9 @@ def test_what_a_hit_looked_back_at():
 def test_a_query_may_keep_a_share_of_the_words_with_content(share, kept):
     """Of three words, rounded down; without a hit they have no weights, and the first ones stay."""
     run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
-    so_far = Answering(Question("q", " Arno of Pisa sea"), run, WORDING)
+    so_far = AuthorsState(Question("q", " Arno of Pisa sea"), run, WORDING)
     method = DraginAuthors(query_share=share)
-    assert asyncio.run(method.query_for(Doubt("", ()), so_far)) == kept
+    assert asyncio.run(method.query_for(Trigger("", ()), so_far)) == kept
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,11 @@ def test_a_query_may_keep_a_share_of_the_words_with_content(share, kept):
     ],
 )
 def test_queries(mode, query):
-    doubt = Doubt("Kept one.", tuple(WordSignal(each, 9.0, each == "Bob") for each in ("Now", "Bob", "sat.")))
+    doubt = Trigger(
+        "Kept one.", tuple(WordSignal(each, 9.0, each == "Bob") for each in ("Now", "Bob", "sat."))
+    )
     run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
-    so_far = Answering(Question("q", "Who?"), run, WORDING, text="Take it.")
+    so_far = AuthorsState(Question("q", "Who?"), run, WORDING, text="Take it.")
     assert asyncio.run(DraginAuthors(query=mode, query_top=3).query_for(doubt, so_far)) == query
 
 

@@ -11,12 +11,12 @@ from askance.core.ports import Model, Run
 from askance.core.trace import WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, Token, Want
 from askance.reproductions.dragin_base import (
-    Answering,
     AuthorsDrafts,
     AuthorsMethod,
     AuthorsRounds,
     AuthorsSearch,
-    Doubt,
+    AuthorsState,
+    Trigger,
     joined,
 )
 from askance.text.linguistics import OWN, Linguistics
@@ -31,9 +31,9 @@ class ClosedBookAuthors(AuthorsMethod):
     searches: ClassVar[str] = "never"
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        so_far = self.begin(question, run)
-        so_far.replace((await so_far.write("", self.max_tokens, ("answer",))).text)
-        return await so_far.finish()
+        state = self.start(question, run)
+        state.replace((await state.write("", self.max_tokens, ("answer",))).text)
+        return await state.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class SingleAuthors(AuthorsSearch):
     searches: ClassVar[str] = "once, with the question"
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        so_far, why = self.begin(question, run), "this method searches once, with the question itself"
-        passages = await so_far.search_for(question.text, why, self.passages, self.query_tokens)
-        so_far.replace((await so_far.write("", self.max_tokens, ("answer",), passages)).text)
-        return await so_far.finish()
+        state, why = self.start(question, run), "this method searches once, with the question itself"
+        passages = await state.search_for(question.text, why, self.passages, self.query_tokens)
+        state.replace((await state.write("", self.max_tokens, ("answer",), passages)).text)
+        return await state.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,14 @@ class FixedLengthAuthors(AuthorsRounds):
     searches: ClassVar[str] = "every n tokens"
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        so_far, query = self.begin(question, run), question.text
-        for step in so_far.rounds(self.max_rounds, self.max_tokens):
+        state, query = self.start(question, run), question.text
+        for step in state.rounds(self.max_rounds, self.max_tokens):
             why = f"a search is due every {self.every_tokens} tokens"
-            passages = await so_far.search_for(query, why, self.passages, self.query_tokens)
-            chunk = await so_far.write(f" {so_far.text}", self.every_tokens, ("chunk", step), passages)
+            passages = await state.search_for(query, why, self.passages, self.query_tokens)
+            chunk = await state.write(f" {state.text}", self.every_tokens, ("chunk", step), passages)
             query = chunk.text.strip()
-            so_far.replace(f"{so_far.text.strip()} {query}")
-        return await so_far.finish()
+            state.replace(f"{state.text.strip()} {query}")
+        return await state.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +101,17 @@ class FixedSentenceAuthors(AuthorsRounds):
     searches: ClassVar[str] = "before every sentence"
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        so_far, query = self.begin(question, run), question.text
-        for step in so_far.rounds(self.max_rounds, self.max_tokens):
+        state, query = self.start(question, run), question.text
+        for step in state.rounds(self.max_rounds, self.max_tokens):
             why = "every sentence is searched for"
-            passages = await so_far.search_for(query, why, self.passages, self.query_tokens)
-            written = await so_far.write(f" {so_far.text}", self.max_tokens, ("sentence", step), passages)
+            passages = await state.search_for(query, why, self.passages, self.query_tokens)
+            written = await state.write(f" {state.text}", self.max_tokens, ("sentence", step), passages)
             query = next(iter(self.linguistics.sentences(written.text)), "")
             if query:
-                so_far.replace(f"{so_far.text.strip()} {query}")
+                state.replace(f"{state.text.strip()} {query}")
             else:
-                so_far.ended = "no sentence was written"
-        return await so_far.finish()
+                state.ended = "no sentence was written"
+        return await state.finish()
 
 
 MASK = "[xxx]"
@@ -136,17 +136,17 @@ class AuthorsFlare(AuthorsDrafts):
     want: ClassVar[Want] = Want(logprob=True)
     reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
 
-    async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
+    async def first_doubt(self, draft: Generation, state: AuthorsState) -> Trigger | None:
         """The first sentence whose values, summed up, are above the threshold."""
         before = list[str]()
-        for sentence, texts, values in self.judged(draft, so_far.run.model):
+        for sentence, texts, values in self.judged(draft, state.run.model):
             if values and summed_up(values, self.over_sentence) > self.threshold:
                 kept, masked = " ".join(before), mask(sentence, texts, values, self.threshold)
-                forward = joined(so_far.question.text, so_far.text, kept)
+                forward = joined(state.question.text, state.text, kept)
                 doubted = zip(texts, values, strict=True)
                 words = tuple(WordSignal(text, value, value > self.threshold) for text, value in doubted)
                 query = forward if self.query == "forward_all" else masked.replace(MASK, "")
-                return Doubt(kept, words, query, "1 − probability", self.threshold)
+                return Trigger(kept, words, query, "1 − probability", self.threshold)
             before.append(sentence)
         return None
 

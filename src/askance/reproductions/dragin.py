@@ -14,13 +14,13 @@ from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Model, Needs, ShowsPieces
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
-from askance.methods.common.search import QueryMode, TriggerMode, query_in_words
-from askance.methods.dragin.attention_map import weightiest
-from askance.reproductions.dragin_base import Answering, AuthorsDrafts, Doubt, joined
+from askance.methods.common.search import QueryMode, TriggerMode, query_from_words
+from askance.methods.dragin.attention_map import heaviest_words
+from askance.reproductions.dragin_base import AuthorsDrafts, AuthorsState, Trigger, joined
 
 _LLAMA2_NEWLINE_ID = 13
 _LLAMA2_END = "</s>"
-DoubtMeasure = Literal["entropy", "surprise"]
+UncertaintyMeasure = Literal["entropy", "surprise"]
 """Of a token: the entropy of what could have been written, or −log p of what was; both in nats."""
 
 
@@ -51,7 +51,7 @@ class DraginAuthors(AuthorsDrafts):
     query_top: int = parameter(25, "most words (real_words) or tokens (last_n_tokens) of a query", at_least=1)
     every_tokens: int = parameter(25, "tokens between searches of the trigger every_tokens", at_least=1)
     real_words_only: bool = parameter(True, "only words with content count as hits")
-    doubt: DoubtMeasure = parameter(
+    doubt: UncertaintyMeasure = parameter(
         "entropy", "what doubt is: the entropy, or the surprise at the token written"
     )
     query_share: float | None = parameter(
@@ -103,11 +103,11 @@ class DraginAuthors(AuthorsDrafts):
                 "pieces), which the authors' code of DRAGIN compares: use another model or another profile."
             )
 
-    async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
-        doubt = await self.doubt_of(draft, so_far.run.model)
-        return doubt and replace(doubt, query=await self.query_for(doubt, so_far))
+    async def first_doubt(self, draft: Generation, state: AuthorsState) -> Trigger | None:
+        doubt = await self.doubt_of(draft, state.run.model)
+        return doubt and replace(doubt, query=await self.query_for(doubt, state))
 
-    async def doubt_of(self, draft: Generation, model: Model) -> Doubt | None:
+    async def doubt_of(self, draft: Generation, model: Model) -> Trigger | None:
         """What is to be written again, without the query for it."""
         ids, sentences = tuple(token.id for token in draft.tokens), self.linguistics.sentences(draft.text)
         pieces = pieces_of(model, ids)
@@ -133,12 +133,12 @@ class DraginAuthors(AuthorsDrafts):
         doubt = first_doubt(sentences, texts, values_of, max, self.theta, real_words)
         return doubt and replace(doubt, signal=signal, threshold=self.theta)
 
-    async def query_for(self, doubt: Doubt, so_far: Answering) -> str:
+    async def query_for(self, doubt: Trigger, state: AuthorsState) -> str:
         """What is searched for. Only `real_words` (QFS) computes anything: one forward pass."""
-        asked, before, model = so_far.question.text, so_far.text, so_far.run.model
+        asked, before, model = state.question.text, state.text, state.run.model
         if self.query == "real_words":
             full = f"{asked} {before} {doubt.kept} {' '.join(word.text for word in doubt.words)}"
-            attention = await model.attend(so_far.ids(full), bos=True)
+            attention = await model.attend(state.ids(full), bos=True)
             pieces = pieces_of(model, attention.ids)
             words = read_words(attention.ids, pieces, space_marker(self.space_marker, model))
             first = len(words) - len(doubt.words)
@@ -151,23 +151,23 @@ class DraginAuthors(AuthorsDrafts):
                 if at not in hits and _has_content(word.text, real)
             ]
             share = self.query_share
-            return weightiest(found, self.query_top if share is None else int(len(found) * share))
+            return heaviest_words(found, self.query_top if share is None else int(len(found) * share))
         context = joined(asked, before, doubt.kept)
         if self.query != "last_n_tokens":
-            return query_in_words(self.query, asked, context, doubt.words, self.linguistics)
-        last = pieces_of(model, so_far.ids(context))
+            return query_from_words(self.query, asked, context, doubt.words, self.linguistics)
+        last = pieces_of(model, state.ids(context))
         return context if len(last) <= self.query_top else " ".join(last[-self.query_top :])
 
-    async def again(self, text: str, so_far: Answering, passages: Sequence[str], step: int) -> str:
+    async def again(self, text: str, state: AuthorsState, passages: Sequence[str], step: int) -> str:
         """The first sentence, or the first tokens."""
         is_piece = self.trigger == "every_tokens"
         num_tokens = self.every_tokens if is_piece else self.max_tokens
-        written = (await so_far.write(text, num_tokens, ("again", step), passages)).text
+        written = (await state.write(text, num_tokens, ("again", step), passages)).text
         return written if is_piece else next(iter(self.linguistics.sentences(written)), "")
 
 
-def _unconditional(words: Sequence[str]) -> Doubt | None:
-    return Doubt("", tuple(WordSignal(word, 0.0, False) for word in words)) if words else None
+def _unconditional(words: Sequence[str]) -> Trigger | None:
+    return Trigger("", tuple(WordSignal(word, 0.0, False) for word in words)) if words else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def first_doubt(
     sum_up: Callable[[Sequence[float]], Any],
     threshold: float,
     real_words: Callable[[str], frozenset[str]] | None = None,
-) -> Doubt | None:
+) -> Trigger | None:
     """The first sentence of a draft whose words' values, summed up, are above `threshold`.
 
     Args:
@@ -287,7 +287,7 @@ def first_doubt(
                 WordSignal(word, value, value > threshold and (real is None or _has_content(word, real)))
                 for word, value in judged
             )
-            return Doubt(" ".join(sentences[:at]), tuple(hits))
+            return Trigger(" ".join(sentences[:at]), tuple(hits))
     return None
 
 

@@ -24,10 +24,10 @@ from askance.core.types import (
     Want,
     untrusted,
 )
-from askance.methods.common.answer_text import cited_as_written, decide_to_elicit, plain_of
+from askance.methods.common.answer_text import cite_with_markers, decide_short_answer, parse_markers
 from askance.methods.common.prompts import OWN, PromptTemplate, example_spans, numbered
 from askance.methods.common.token_limit import TokenLimited
-from askance.methods.dragin.attention_map import is_control
+from askance.methods.dragin.attention_map import is_control_token
 from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
 from askance.text.linguistics import OWN as OWN_LINGUISTICS
 from askance.text.linguistics import Linguistics
@@ -56,9 +56,9 @@ class AuthorsMethod(TokenLimited):
     def needs(self) -> Needs:
         return Needs(self.reads, frozenset({"raw"}), retriever=self.retrieves)
 
-    def begin(self, question: Question, run: Run) -> "Answering":
+    def start(self, question: Question, run: Run) -> "AuthorsState":
         """An answer that is still empty."""
-        return Answering(question, run, self.wording, self.elicit_tokens if self.elicit else 0)
+        return AuthorsState(question, run, self.wording, self.elicit_tokens if self.elicit else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class AuthorsRounds(AuthorsSearch):
 
 
 @dataclass(slots=True)
-class Answering:
+class AuthorsState:
     """One question on its way: the answer so far, and which passages were shown from which character on.
 
     Attributes:
@@ -111,20 +111,20 @@ class Answering:
         self.run.trace.decide("end", "stop", self.ended or f"there were {most} rounds")
 
     async def write(
-        self, so_far: str, max_tokens: int, key: Key, shown: Sequence[str] | None = None, want: Want = Want()
+        self, state: str, max_tokens: int, key: Key, shown: Sequence[str] | None = None, want: Want = Want()
     ) -> Generation:
         """Generate greedily, without stop strings, with the passages `shown` in front of the question.
 
         As the code sees it, the end token is one of the tokens, and its string a part of the text, which
         stands by itself: where a tokenizer puts a space in front of a text, it has none.
         """
-        model, prompt = self.run.model, self._prompt(so_far, shown)
+        model, prompt = self.run.model, self._prompt(state, shown)
         (generation,) = await model.generate(
             GenerateRequest(prompt, Sampling(max_tokens), want, key=key, watch=self.run.trace.draft)
         )
         tokens = (*generation.tokens, *generation.dropped)
         ids = tuple(token.id for token in tokens)
-        self.control |= {model.decode((id,)): id for id in set(ids) if is_control(id, model)}
+        self.control |= {model.decode((id,)): id for id in set(ids) if is_control_token(id, model)}
         return replace(generation, text=model.decode(ids, at_start=True), tokens=tokens, dropped=())
 
     async def search(self, decision: Decided, k: int, query_tokens: int) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class Answering:
         left = len(self.text) - len(self.text.lstrip())
         shown, short = [(at and at + left, hits) for at, hits in self.shown], await self._short()
         said = self._said(self.text)
-        citations = cited_as_written(self.question, self.run.trace, said, shown, short)
+        citations = cite_with_markers(self.question, self.run.trace, said, shown, short)
         return Answer(self.text, short, citations)
 
     async def _short(self) -> str:
@@ -175,11 +175,11 @@ class Answering:
         if self.elicit_tokens and AUTHORS_MARKER not in text:
             begun = f"{text}{self.wording.elicitation}".lstrip()
             why = f"the text does not hold {AUTHORS_MARKER!r}"
-            if decide_to_elicit(self.run, self._prompt(f" {begun} "), self.elicit_tokens, why):
+            if decide_short_answer(self.run, self._prompt(f" {begun} "), self.elicit_tokens, why):
                 more = await self.write(f" {begun} ", self.elicit_tokens, ("elicit",))
                 text = f"{begun} {before_invention(more.text, least_at=0)}"
         stated = text[max(0, text.find(AUTHORS_MARKER)) :]
-        said = plain_of(self._said(stated), self.question, self.run.trace)
+        said = parse_markers(self._said(stated), self.question, self.run.trace)
         return short_answer(said.text, self.question)
 
     def _end_reason(self, chars_before: int, max_tokens: int) -> str:
@@ -196,11 +196,11 @@ class Answering:
         spans = control_spans(text, self.control)
         return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
 
-    def _prompt(self, so_far: str, passages: Sequence[str] | None = None) -> Raw:
+    def _prompt(self, state: str, passages: Sequence[str] | None = None) -> Raw:
         """Examples, passages, question, answer so far, in the order and with the line breaks of the authors.
 
         Their layout has no place for the options and the history of a question: both are left out. White
-        space in `so_far` stays directly behind "Answer:". None leaves the block of passages out.
+        space in `state` stays directly behind "Answer:". None leaves the block of passages out.
         """
         wording, question = self.wording, self.question
         demos = wording.demos if question.demos is None else question.demos
@@ -210,11 +210,11 @@ class Answering:
                 Span(f"{wording.heading}\n"), *numbered(passages), Span(f"{wording.instruction}\n")
             ]  # fmt: skip
         spans += [Span(f"{wording.before_question}Question: "), untrusted(question.text), Span("\nAnswer:")]
-        return Raw(tuple(spans), control_spans(so_far, self.control))
+        return Raw(tuple(spans), control_spans(state, self.control))
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Trigger:
     """What of a draft is to be written again.
 
     Attributes:
@@ -256,29 +256,29 @@ class AuthorsDrafts(AuthorsRounds, ABC):
         """The signals of a draft that are looked at."""
 
     @abstractmethod
-    async def first_doubt(self, draft: Generation, so_far: Answering) -> Doubt | None:
+    async def first_doubt(self, draft: Generation, state: AuthorsState) -> Trigger | None:
         """Where `draft` is to be written again, or None to keep all of it."""
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        so_far = self.begin(question, run)
-        for step in so_far.rounds(self.max_rounds, self.max_tokens):
-            before = so_far.text
-            draft = await so_far.write(self._behind(before), self.max_tokens, ("draft", step), want=self.want)
-            doubt = await self.first_doubt(draft, so_far)
+        state = self.start(question, run)
+        for step in state.rounds(self.max_rounds, self.max_tokens):
+            before = state.text
+            draft = await state.write(self._behind(before), self.max_tokens, ("draft", step), want=self.want)
+            doubt = await self.first_doubt(draft, state)
             if doubt is None:
                 run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")
-                so_far.replace(f"{before.strip()} {draft.text.strip()}")
+                state.replace(f"{before.strip()} {draft.text.strip()}")
                 continue
             decision, kept = doubt.decide(run.trace), doubt.kept.strip()
-            passages = await so_far.search(decision, self.passages, self.query_tokens)
+            passages = await state.search(decision, self.passages, self.query_tokens)
             with run.trace.because(decision):
-                new = await self.again(self._behind(before, kept), so_far, passages, step)
-            so_far.replace(joined(before.strip(), kept, new.strip(), keeps_empty=self.joins_empty))
-        return await so_far.finish()
+                new = await self.again(self._behind(before, kept), state, passages, step)
+            state.replace(joined(before.strip(), kept, new.strip(), keeps_empty=self.joins_empty))
+        return await state.finish()
 
-    async def again(self, text: str, so_far: Answering, passages: Sequence[str], step: int) -> str:
+    async def again(self, text: str, state: AuthorsState, passages: Sequence[str], step: int) -> str:
         """What replaces the doubtful part behind `text`, and all that follows it."""
-        return (await so_far.write(text, self.max_tokens, ("again", step), passages)).text
+        return (await state.write(text, self.max_tokens, ("again", step), passages)).text
 
     def _behind(self, *parts: str) -> str:
         """The parts as they stand behind "Answer:"."""

@@ -12,7 +12,7 @@ from rich.tree import Tree
 from askance.ask import models_told
 from askance.core import trace
 from askance.core.types import Passage, Question, Usage
-from askance.methods.common.answer_text import quotable
+from askance.methods.common.answer_text import quotable_texts
 from askance.terminal.legend import ACTIONS, Legend
 from askance.text.markers import Plain, plain
 from askance.text.printable import printable_record
@@ -189,7 +189,7 @@ def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> Plain:
     """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
     asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
-    return plain(text, lambda: quotable(question, before))
+    return plain(text, lambda: quotable_texts(question, before))
 
 
 def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:

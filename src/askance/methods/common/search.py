@@ -1,4 +1,4 @@
-"""Searches as several methods have them: when and with which words, and how many passages have room."""
+"""Searches that several methods share: triggers, queries, and the number of passages that fit."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
@@ -20,65 +20,67 @@ QueryMode = Literal[
     "current_wo_wrong",
     "forward_all",
 ]
-"""``real_words`` is QFS, for which each reading has a computation of its own."""
+"""``real_words`` is QFS; each profile of DRAGIN computes it in its own way."""
 
 
 async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:
-    """The `k` best passages for `query`; `why` is the decision in the trace."""
+    """Return the `k` best passages for `query`; record the decision to search, and why."""
     decision = run.trace.decide("retrieve", "search", why, query=query)
     with run.trace.because(decision):
         return await run.retriever.search(query, k)
 
 
-FIRST = 100
-"""Passages that a search for as many as fit begins with."""
+FIRST_SEARCH = 100
+"""The number of passages in the first search of a prompt that takes as many as fit."""
 _MORE = 1.25
-"""Times as many as fit on average are searched for again, since some are shorter than others."""
+"""The factor by which the second search exceeds the estimate, since some passages are shorter than others."""
 
 
-async def search_as_fits(
+async def search_to_fit(
     search: Callable[[int], Awaitable[tuple[Hit, ...]]],
-    num_fitting: Callable[[Sequence[Hit]], int],
+    estimate: Callable[[Sequence[Hit]], int],
     passages: int,
     most: int | None,
 ) -> tuple[Hit, ...]:
-    """So many passages or, where that is 0, at least as many as there is room for, as far as there are.
+    """Return `passages` passages or, if that is 0, enough candidates to fill the prompt.
 
-    How long passages are shows only once some are found. So the first search is for 100; where it finds as
-    many and there is room for more, a second one follows.
+    The length of passages is known only after a search. The first search is therefore for 100; if it finds
+    that many and the prompt has room for more, a second search follows.
 
     Args:
-        search: finds so many passages.
-        num_fitting: how many there is room for, if all are as long as those found.
-        most: of those that fit; None is no limit.
+        search: Finds a number of passages.
+        estimate: Estimates how many passages fit, if all are as long as those found.
+        most: The maximum number of passages; None for no maximum.
     """
     if passages:
         return await search(passages)
-    first = FIRST if most is None else min(FIRST, most)
+    first = FIRST_SEARCH if most is None else min(FIRST_SEARCH, most)
     hits = await search(first)
-    wanted = num_fitting(hits)
+    wanted = estimate(hits)
     if len(hits) < first or wanted <= first or first == most:
         return hits
     return await search(int(_MORE * wanted) if most is None else min(int(_MORE * wanted), most))
 
 
-def num_in_room(hits: Sequence[Hit], room: float, count: Callable[[Sequence[Hit]], int]) -> int:
-    """How many passages as long as `hits` go into `room` tokens; at least one, and none where none is found.
+def estimate_fitting(hits: Sequence[Hit], room: float, count: Callable[[Sequence[Hit]], int]) -> int:
+    """Return how many passages of the mean length of `hits` fit into `room` tokens.
+
+    The result is at least 1, and 0 without hits.
 
     Args:
-        count: the tokens of a prompt with passages.
+        count: Counts the tokens of a prompt with passages.
     """
     if not hits:
         return 0
-    of_one = max(1.0, (count(hits) - count(())) / len(hits))
-    return max(1, int(room / of_one))
+    mean_tokens = max(1.0, (count(hits) - count(())) / len(hits))
+    return max(1, int(room / mean_tokens))
 
 
-def num_shown(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tokens: int) -> int:
-    """How many of `most` passages a call has room for; where that is not all, the trace says so.
+def num_fitting(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tokens: int) -> int:
+    """Return how many of `most` passages a call has room for; record it in the trace if some do not fit.
 
     Args:
-        prompt_with: the prompt with so many of them.
+        prompt_with: Builds the prompt with a number of passages.
     """
     fitting = most_that_fit(most, lambda number: has_room(run.model, prompt_with(number), max_tokens))
     if fitting != most:
@@ -87,14 +89,14 @@ def num_shown(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tok
     return fitting or 0
 
 
-def query_in_words(
+def query_from_words(
     mode: QueryMode, question: str, context: str, words: Sequence[WordSignal], linguistics: Linguistics
 ) -> str:
-    """The query in a mode that takes no tokens.
+    """Return the query in a mode that needs text alone.
 
     Args:
-        context: the question, and all of the answer before the doubtful sentence.
-        words: those of the doubtful sentence.
+        context: The question, and all of the answer before the sentence that triggered the search.
+        words: The words of that sentence.
     """
     if mode == "question":
         return question
@@ -104,11 +106,11 @@ def query_in_words(
         return context
     if mode == "current":
         return " ".join(word.text for word in words)
-    left = ["" if word.is_hit else word.text for word in words]
-    # The authors leave two spaces where a word was; `masked` is the same query as one would write it.
-    return " ".join(left) if mode == "current_wo_wrong" else " ".join(filter(None, left))
+    kept = ["" if word.is_hit else word.text for word in words]
+    # The authors' query has two spaces where a word was; `masked` has one.
+    return " ".join(kept) if mode == "current_wo_wrong" else " ".join(filter(None, kept))
 
 
-def last_tokens(text: str, most: int, model: Model) -> str:
-    """The text of the last tokens."""
-    return model.decode(model.tokenize(text)[-most:]).strip()
+def last_tokens(text: str, num_tokens: int, model: Model) -> str:
+    """Return the text of the last `num_tokens` tokens."""
+    return model.decode(model.tokenize(text)[-num_tokens:]).strip()

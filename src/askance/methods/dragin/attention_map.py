@@ -92,14 +92,16 @@ class AttentionMap:
 
     def influence(self, start: int, end: int, heads: Heads) -> float:
         """The greatest attention that a token behind `end` pays to one in the sentence's `start` to `end`."""
-        return self.most_paid_to(*self._covering(self.sentence + start, self.sentence + end), heads)
+        return self.max_attention_to(*self._covering(self.sentence + start, self.sentence + end), heads)
 
-    def most_paid_to(self, first: int, last: int, heads: Heads) -> float:
+    def max_attention_to(self, first: int, last: int, heads: Heads) -> float:
         """The greatest attention that a later token pays to one of the tokens `first` to `last`."""
         later = (row[..., first:last] for row in self.rows[last:] if row is not None)
         return max((float(over_heads(row, heads).max(initial=0.0)) for row in later), default=0.0)
 
-    def words_before(self, at: int, linguistics: Linguistics, heads: Heads) -> list[tuple[str, float]]:
+    def attended_words_before(
+        self, at: int, linguistics: Linguistics, heads: Heads
+    ) -> list[tuple[str, float]]:
         """The words with content of question and answer before offset `at` of the sentence, each with the
         attention to it.
 
@@ -165,14 +167,14 @@ class AttentionMap:
         return first, max(first, bisect_left(self.offsets, end, key=begins))
 
 
-async def look_back(written: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
+async def attention_map_of(written: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
     """The attention of the model in the role attend, if there is one, or else of the one that wrote."""
     if "attend" in run.models:
-        return await proxy_look(written, question, so_far, run.models["attend"])
-    return own_look(written, question, so_far, run.model)
+        return await proxy_attention_map(written, question, so_far, run.models["attend"])
+    return model_attention_map(written, question, so_far, run.model)
 
 
-def own_look(written: Generation, question: str, so_far: str, model: Model) -> AttentionMap:
+def model_attention_map(written: Generation, question: str, so_far: str, model: Model) -> AttentionMap:
     """The answering model's own attention while it wrote."""
     prompt = [" " if text is None else text for text in token_texts(written.prompt_ids, model)]
     tokens = (*written.tokens, *written.dropped)
@@ -180,11 +182,11 @@ def own_look(written: Generation, question: str, so_far: str, model: Model) -> A
     text, sentence = "".join(texts), sum(map(len, prompt))
     rows = (*[None] * len(prompt), *(token.attention for token in tokens))
     asked, answer = " ".join(question.split()), sentence - len(so_far)
-    place = place_of(asked, text, answer)
+    place = question_offsets(asked, text, answer)
     return AttentionMap(text, (place, (answer, sentence)), sentence, token_offsets(texts, text), rows)
 
 
-def place_of(asked: str, text: str, end: int) -> Offsets:
+def question_offsets(asked: str, text: str, end: int) -> Offsets:
     """Where the question stands last before `end`.
 
     A tokenizer may change white space and letter case. Where it changes more, all before `end` is asked
@@ -198,7 +200,7 @@ def place_of(asked: str, text: str, end: int) -> Offsets:
     return found[-1].span() if found else (0, end)
 
 
-async def proxy_look(written: Generation, question: str, so_far: str, proxy: Model) -> AttentionMap:
+async def proxy_attention_map(written: Generation, question: str, so_far: str, proxy: Model) -> AttentionMap:
     """The attention of another model, which reads question, answer so far and sentence in one pass."""
     asked = " ".join(question.split())
     label = "Question: "
@@ -210,7 +212,7 @@ async def proxy_look(written: Generation, question: str, so_far: str, proxy: Mod
     return AttentionMap(text, regions, len(before), token_offsets(attention.texts, text), rows)
 
 
-def weightiest(words: Sequence[tuple[str, float]], most: int) -> str:
+def heaviest_words(words: Sequence[tuple[str, float]], most: int) -> str:
     """The `most` words of the greatest weights, in the order of the text."""
     ranked = sorted(range(len(words)), key=lambda at: -words[at][1])[:most]
     return " ".join(words[at][0] for at in sorted(ranked))
@@ -218,7 +220,7 @@ def weightiest(words: Sequence[tuple[str, float]], most: int) -> str:
 
 def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
     """The text that each token completes: empty for a character's first parts, None for control tokens."""
-    control = {id for id in set(ids) if is_control(id, model)}
+    control = {id for id in set(ids) if is_control_token(id, model)}
     texts, begin = list[str | None](), 0
     for at, id in enumerate(ids):
         text = None if id in control else model.decode(ids[begin : at + 1])
@@ -229,7 +231,7 @@ def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
     return texts
 
 
-def is_control(id: int, model: Model) -> bool:
+def is_control_token(id: int, model: Model) -> bool:
     """Whether a token is a control token: the one that its own text gives only where that text is trusted."""
     text = model.decode((id,))
     return model.tokenize(text) != (id,) == model.tokenize((Span(text),))

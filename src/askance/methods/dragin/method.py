@@ -16,11 +16,11 @@ from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, StopCondition, Token, Want
-from askance.methods.common.answer_text import plain_of
+from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
-from askance.methods.common.search import QueryMode, TriggerMode, last_tokens, query_in_words
-from askance.methods.dragin.attention_map import AttentionMap, Heads, look_back, weightiest
+from askance.methods.common.search import QueryMode, TriggerMode, last_tokens, query_from_words
+from askance.methods.dragin.attention_map import AttentionMap, Heads, attention_map_of, heaviest_words
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
 from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
 
@@ -33,13 +33,13 @@ class ScoredSentence:
         words: with what was held against the threshold; 0 for words that are never in doubt.
         at: offset of what is in doubt, or the end of the text where a search is due whatever it says; None
             for no search.
-        kept: the text that stays before the search, which `num_kept` tokens write.
+        kept: the text that stays before the search, which `num_kept_tokens` tokens write.
     """
 
     words: tuple[WordSignal, ...]
-    at: int | None
+    search_at: int | None
     kept: str
-    num_kept: int
+    num_kept_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class DraginParameters(WritesAnswer):
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN)"
     searches: ClassVar[str] = "when the model doubts a word"
     rind_signal: ClassVar[str] = ""
-    own_query_heads: ClassVar[Heads | None] = None
+    default_qfs_heads: ClassVar[Heads | None] = None
 
     @property
     def theta(self) -> float:
@@ -85,15 +85,15 @@ class DraginParameters(WritesAnswer):
         return {"rind": self.rind_signal, "token_probability": "1 − probability"}.get(self.trigger, "")
 
     @property
-    def heads_of_query(self) -> Heads:
+    def qfs_heads(self) -> Heads:
         """How heads are summed up for QFS."""
-        return self.query_heads or self.own_query_heads or self.heads
+        return self.query_heads or self.default_qfs_heads or self.heads
 
     @property
     def attention(self) -> Literal["max", "mean", "heads"] | None:
         """The attention that trigger and query read: per head, where they do not sum heads up alike."""
         read = {self.heads} if self.trigger == "rind" else set[Heads]()
-        read |= {self.heads_of_query} if self.query == "real_words" else set()
+        read |= {self.qfs_heads} if self.query == "real_words" else set()
         return "heads" if len(read) > 1 else next(iter(read), None)
 
     def want(self, run: Run) -> Want:
@@ -102,26 +102,26 @@ class DraginParameters(WritesAnswer):
         attention = None if "attend" in run.models else self.attention
         return Want(self.trigger == "token_probability", entropy=entropy, attention=attention)
 
-    async def next_sentence(self, writing: GenerationState, want: Want, step: int) -> Generation:
+    async def next_sentence(self, state: GenerationState, want: Want, step: int) -> Generation:
         """The next sentence, or the next `every_tokens` tokens.
 
         With attention it goes one token further: a token's row exists once it has been fed.
         """
         until: StopCondition = SentenceFollowed() if want.attention else SentenceEnd()
-        num_tokens = writing.room
+        num_tokens = state.tokens_left
         if self.trigger == "every_tokens":
-            num_tokens, until = min(num_tokens, self.every_tokens), AnswerEnd(writing.text)
-        return await writing.write(num_tokens, ("sentence", step), want, until)
+            num_tokens, until = min(num_tokens, self.every_tokens), AnswerEnd(state.text)
+        return await state.write(num_tokens, ("sentence", step), want, until)
 
-    async def look(self, writing: GenerationState, written: Generation) -> AttentionMap | None:
+    async def attention_map(self, state: GenerationState, written: Generation) -> AttentionMap | None:
         """What a sentence looks back at, markers left out; None where nothing reads that."""
         if self.attention is None or not written.tokens:
             return None
-        look = await look_back(written, writing.question.text, writing.text, writing.run)
-        return look.with_answer(writing.plain(written.text).blanked)
+        attention = await attention_map_of(written, state.question.text, state.text, state.run)
+        return attention.with_answer(state.parse_text(written.text).blanked)
 
     def decide(
-        self, writing: GenerationState, judged: ScoredSentence, obstacle: str, attended: Callable[[], str]
+        self, state: GenerationState, scored: ScoredSentence, obstacle: str, attended: Callable[[], str]
     ) -> Decided:
         """Record whether there is a search, and why.
 
@@ -129,51 +129,51 @@ class DraginParameters(WritesAnswer):
             obstacle: what keeps from a search where one is due, if anything does.
             attended: the query real_words.
         """
-        if writing.num_searches >= self.max_searches:
+        if state.num_searches >= self.max_searches:
             obstacle = f"{self.max_searches} searches are the most"
         query = ""
-        if judged.at is not None and not obstacle:
-            query = attended() if self.query == "real_words" else self._query_in_words(writing, judged)
+        if scored.search_at is not None and not obstacle:
+            query = attended() if self.query == "real_words" else self._query_in_words(state, scored)
         above = f"above {self.theta:g}"
         if query:
             why = f"a word is {above}" if self.signal else f"a search is due ({self.trigger})"
-        elif judged.at is not None or any(word.is_hit for word in judged.words):
+        elif scored.search_at is not None or any(word.is_hit for word in scored.words):
             why = f"in doubt, but {obstacle or 'there is nothing to ask'}"
         else:
             why = f"no word is {above}" if self.signal else "the answer is over"
         outcome, threshold = "search" if query else "keep", self.theta if self.signal else None
-        read = {"signal": self.signal, "threshold": threshold, "words": judged.words}
-        return writing.run.trace.decide("retrieve", outcome, why, query=query, **read)
+        read = {"signal": self.signal, "threshold": threshold, "words": scored.words}
+        return state.run.trace.decide("retrieve", outcome, why, query=query, **read)
 
-    def _query_in_words(self, writing: GenerationState, judged: ScoredSentence) -> str:
+    def _query_in_words(self, state: GenerationState, scored: ScoredSentence) -> str:
         """The query of every mode but real_words."""
-        asked, trace = writing.question, writing.run.trace
-        parts = (plain_of(each, asked, trace).text.strip() for each in (writing.text, judged.kept.strip()))
+        asked, trace = state.question, state.run.trace
+        parts = (parse_markers(each, asked, trace).text.strip() for each in (state.text, scored.kept.strip()))
         context = " ".join(filter(None, (asked.text, *parts)))
         if self.query == "last_n_tokens":
-            return last_tokens(context, self.query_top, writing.run.model)
-        return query_in_words(self.query, asked.text, context, judged.words, self.linguistics)
+            return last_tokens(context, self.query_top, state.run.model)
+        return query_from_words(self.query, asked.text, context, scored.words, self.linguistics)
 
     def signals(self, words: Sequence[TokenWord], values: Iterable[float]) -> tuple[WordSignal, ...]:
         """Words with their values, held against the threshold."""
-        judged = zip(words, values, strict=True)
-        return tuple(WordSignal(word.text, value, value > self.theta) for word, value in judged)
+        scored = zip(words, values, strict=True)
+        return tuple(WordSignal(word.text, value, value > self.theta) for word, value in scored)
 
     def due(self, written: Generation, words: Sequence[TokenWord], *, is_over: bool) -> ScoredSentence:
         """A search is due behind the text, whatever it says, unless the answer is over."""
-        at, judged = None if is_over else len(written.text), self.signals(words, [0.0] * len(words))
-        return ScoredSentence(judged, at, written.text, len(written.tokens))
+        at, scored = None if is_over else len(written.text), self.signals(words, [0.0] * len(words))
+        return ScoredSentence(scored, at, written.text, len(written.tokens))
 
 
 @dataclass(frozen=True, slots=True)
 class Dragin(DraginParameters):
     """DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for. The reading is ours.
 
-    After a search with the question the answer is written sentence by sentence, each judged when it is
+    After a search with the question the answer is written sentence by sentence, each scored when it is
     complete. The first word with content whose doubt (mean entropy of its tokens) times influence (greatest
     attention that a later token pays to it, maximum over heads) is above `threshold` ends the text. The words
     of question and answer that its prediction attended to most are the query; it passes over passages that
-    were shown before; the best of those at hand stays beside the new ones; writing goes on before the
+    were shown before; the best of those at hand stays beside the new ones; state goes on before the
     doubtful word, and the sentence is not searched for again. Why each of this, and what was tried and left:
     docs/methods/dragin.md.
 
@@ -194,44 +194,48 @@ class Dragin(DraginParameters):
 
     @property
     def needs(self) -> Needs:
-        goes_on = layout_needs(self.layout, goes_on=True)
+        continues = layout_needs(self.layout, continues=True)
         signals: set[Signal] = {"logprob"} if self.signal else set()
-        return Needs(frozenset(signals), one_of=goes_on, attention=self.attention is not None, retriever=True)
+        return Needs(
+            frozenset(signals), one_of=continues, attention=self.attention is not None, retriever=True
+        )
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        writing = self.begin(question, run)
+        state = self.start(question, run)
         sentences, begun, is_searched = set[str](), "", False
         if self.search_first:
-            await writing.search_first(self.passages)
-        for step in writing.rounds(self.max_rounds):
+            await state.search_first(self.passages)
+        for step in state.rounds(self.max_rounds):
             want = replace(self.want(run), logprob=bool(self.signal))
-            written = await self.next_sentence(writing, want, step)
-            ended, look = writing.end_reason(written), await self.look(writing, written)
-            judged = self._judged(writing.judgeable(written), look, is_over=bool(ended))
+            written = await self.next_sentence(state, want, step)
+            ended, attention = state.stop_reason_after(written), await self.attention_map(state, written)
+            scored = self._score_words(state.scorable(written), attention, is_over=bool(ended))
             obstacle = "this sentence has been searched for" if is_searched else ""
-            decision = self.decide(writing, judged, obstacle, partial(self._attended, judged, look))
-            old = writing.hits[: min(self.kept_passages, self.passages - 1)]
+            decision = self.decide(state, scored, obstacle, partial(self._attended, scored, attention))
+            old = state.hits[: min(self.kept_passages, self.passages - 1)]
             new = self.passages - len(old)
-            if decision.query and (found := await writing.search(decision, new, writing.seen)):
-                writing.keep(judged.kept, judged.num_kept)
-                writing.show((*found, *old))
-                is_searched = judged.at != len(written.text)
-                begun = begun + judged.kept if is_searched else ""
+            if decision.query and (found := await state.search(decision, new, state.shown_ids)):
+                state.keep_text(scored.kept, scored.num_kept_tokens)
+                state.show_passages((*found, *old))
+                is_searched = scored.search_at != len(written.text)
+                begun = begun + scored.kept if is_searched else ""
                 continue
             sentence = begun + written.text
             is_repeated = sentence in sentences and written.finish != "length"
             if begun or not is_repeated:  # what has been begun is written to its end
-                writing.keep(written.text, len(written.tokens))
-            writing.ended = "the sentence was written before, word for word" if is_repeated else ended
+                state.keep_text(written.text, len(written.tokens))
+            state.stop_reason = "the sentence was written before, word for word" if is_repeated else ended
             sentences.add(sentence)
             begun, is_searched = "", False
-        return await writing.finish()
+        return await state.finish()
 
-    def _judged(self, written: Generation, look: AttentionMap | None, *, is_over: bool) -> ScoredSentence:
+    def _score_words(
+        self, written: Generation, attention: AttentionMap | None, *, is_over: bool
+    ) -> ScoredSentence:
         """Hold every word with content against the threshold; the first above it is in doubt.
 
         Args:
-            look: None where the trigger needs no attention.
+            attention: None where the trigger needs no attention.
             is_over: nothing follows this sentence; it is not searched for just because one is due.
         """
         tokens, words = written.tokens, token_words(written.tokens)
@@ -243,23 +247,26 @@ class Dragin(DraginParameters):
             own = tokens[word.first : word.last]
             if not any(start < word.end and word.start < end for start, end in content):
                 return 0.0
-            if self.trigger == "token_probability" or look is None:
+            if self.trigger == "token_probability" or attention is None:
                 return max(map(improbability, own))
-            return float(np.mean([_doubt(each) for each in own])) * look.influence(
+            return float(np.mean([_doubt(each) for each in own])) * attention.influence(
                 word.start, word.end, self.heads
             )
 
-        judged = self.signals(words, map(value, words))
-        at = next((word.start for word, each in zip(words, judged, strict=True) if each.is_hit), None)
+        scored = self.signals(words, map(value, words))
+        at = next((word.start for word, each in zip(words, scored, strict=True) if each.is_hit), None)
         # Never cut behind white space, after which models write oddly.
         kept = written.text if at is None else written.text[:at].rstrip()
-        return ScoredSentence(judged, at, kept, sum(token.end <= len(kept) for token in tokens))
+        return ScoredSentence(scored, at, kept, sum(token.end <= len(kept) for token in tokens))
 
-    def _attended(self, judged: ScoredSentence, look: AttentionMap | None) -> str:
+    def _attended(self, scored: ScoredSentence, attention: AttentionMap | None) -> str:
         """The words with content that the prediction of what is in doubt attended to most."""
-        if look is None or judged.at is None:
+        if attention is None or scored.search_at is None:
             return ""
-        return weightiest(look.words_before(judged.at, self.linguistics, self.heads_of_query), self.query_top)
+        return heaviest_words(
+            attention.attended_words_before(scored.search_at, self.linguistics, self.qfs_heads),
+            self.query_top,
+        )
 
 
 def improbability(token: Token) -> float:

@@ -17,10 +17,10 @@ from askance.text.linguistics import FUNCTION_WORDS, token_words
 class DraginPaper(DraginParameters):
     """DRAGIN (Su et al. 2024) to the letter of its paper.
 
-    A sentence is judged token by token when it is complete, since the attention to a token is known only
+    A sentence is scored token by token when it is complete, since the attention to a token is known only
     then. The first token whose entropy times the greatest attention of a later token is above `threshold`
     ends the text, also inside a word; function words don't. Of question and answer so far, the `query_top`
-    tokens that it attends to most give the query, and writing goes on with the passages found until others
+    tokens that it attends to most give the query, and state goes on with the passages found until others
     replace them. The paper speaks of the whole context, but its case study shows words of question and answer
     alone; `query_context` takes it at its word. It leaves open how heads are summed up; with the mean no
     token of a small model reaches its thresholds.
@@ -37,7 +37,7 @@ class DraginPaper(DraginParameters):
 
     known_as: ClassVar[str] = "dragin"
     rind_signal: ClassVar[str] = "entropy (nats) × attention"
-    own_query_heads: ClassVar[Heads | None] = "mean"
+    default_qfs_heads: ClassVar[Heads | None] = "mean"
     calibrated: ClassVar[SearchParameter] = SearchParameter(
         "threshold", belongs_to=("trigger", "heads"), scale=("trigger",), in_force="theta"
     )
@@ -47,30 +47,33 @@ class DraginPaper(DraginParameters):
         signals: set[Signal] = {"attention"} if self.attention else set()
         signals |= {"entropy"} if self.trigger == "rind" else set()
         signals |= {"logprob"} if self.trigger == "token_probability" else set()
-        return Needs(frozenset(signals), one_of=layout_needs(self.layout, goes_on=True), retriever=True)
+        return Needs(frozenset(signals), one_of=layout_needs(self.layout, continues=True), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        writing, has_searched = self.begin(question, run), False
+        state, has_searched = self.start(question, run), False
         if not self.signal:
-            await writing.search_first(self.passages)
-        for step in writing.rounds(self.max_rounds):
-            written = await self.next_sentence(writing, self.want(run), step)
-            look, is_over = await self.look(writing, written), bool(writing.end_reason(written))
-            judgeable = writing.judgeable(written)
-            judged = self._judged(judgeable, look, is_over=is_over, may_start=not has_searched)
-            obstacle = "another search would be of no use here" if judged.at is None else ""
+            await state.search_first(self.passages)
+        for step in state.rounds(self.max_rounds):
+            written = await self.next_sentence(state, self.want(run), step)
+            attention, is_over = (
+                await self.attention_map(state, written),
+                bool(state.stop_reason_after(written)),
+            )
+            judgeable = state.scorable(written)
+            scored = self._score_words(judgeable, attention, is_over=is_over, may_start=not has_searched)
+            obstacle = "another search would be of no use here" if scored.search_at is None else ""
             first = len(written.prompt_ids)
-            decision = self.decide(writing, judged, obstacle, partial(self._attended, judged, look, first))
+            decision = self.decide(state, scored, obstacle, partial(self._attended, scored, attention, first))
             has_searched = bool(decision.query)
             if has_searched:
-                writing.keep(judged.kept, judged.num_kept)
-                writing.show(await writing.search(decision, self.passages))
+                state.keep_text(scored.kept, scored.num_kept_tokens)
+                state.show_passages(await state.search(decision, self.passages))
             else:
-                writing.take(written)
-        return await writing.finish()
+                state.keep_piece(written)
+        return await state.finish()
 
-    def _judged(
-        self, written: Generation, look: AttentionMap | None, *, is_over: bool, may_start: bool
+    def _score_words(
+        self, written: Generation, attention: AttentionMap | None, *, is_over: bool, may_start: bool
     ) -> ScoredSentence:
         """Hold every token but those of function words against the threshold; the first above it is in doubt.
 
@@ -85,26 +88,28 @@ class DraginPaper(DraginParameters):
         stops = {at for word in stopwords for at in range(word.first, word.last)}
 
         def value(at: int) -> float:
-            if self.trigger == "token_probability" or look is None:
+            if self.trigger == "token_probability" or attention is None:
                 return improbability(tokens[at])
-            paid = look.most_paid_to(first + at, first + at + 1, self.heads)
+            paid = attention.max_attention_to(first + at, first + at + 1, self.heads)
             return 0.0 if at in stops else (tokens[at].entropy or 0.0) * paid
 
         values = [value(at) for at in range(len(tokens))]
         above = (at for at, each in enumerate(values) if each > self.theta and (at or may_start))
         doubtful = next(above, None)
-        judged = self.signals(words, (max(values[word.first : word.last]) for word in words))
+        scored = self.signals(words, (max(values[word.first : word.last]) for word in words))
         if doubtful is None:
-            return ScoredSentence(judged, None, written.text, len(tokens))
+            return ScoredSentence(scored, None, written.text, len(tokens))
         start = tokens[doubtful].start
-        return ScoredSentence(judged, start, written.text[:start], doubtful)
+        return ScoredSentence(scored, start, written.text[:start], doubtful)
 
-    def _attended(self, judged: ScoredSentence, look: AttentionMap | None, first: int) -> str:
+    def _attended(self, scored: ScoredSentence, attention: AttentionMap | None, first: int) -> str:
         """By the row of the doubtful token, or of the last one before it that has been fed."""
-        if look is None:
+        if attention is None:
             return ""
         is_whole = self.query_context == "whole_prompt"
-        return look.context_of(first + judged.num_kept, self.query_top, self.heads_of_query, whole=is_whole)
+        return attention.context_of(
+            first + scored.num_kept_tokens, self.query_top, self.qfs_heads, whole=is_whole
+        )
 
 
 def _is_stopword(word: str) -> bool:
