@@ -79,7 +79,7 @@ def test_own_attention_stands_where_the_text_stands(name, request, question, so_
         model.generate(GenerateRequest(prompt, Sampling(6), Want(attention="max"), key=("k",)))
     )
     look = model_attention_map(written, question, so_far, model)
-    assert look.text[look.sentence :] == "".join(t.text for t in (*written.tokens, *written.dropped))
+    assert look.text[look.sentence_start :] == "".join(t.text for t in (*written.tokens, *written.dropped))
     for offsets, row in zip(look.offsets, look.rows, strict=True):
         assert row is None or len(row) == look.offsets.index(offsets) + 1 or offsets[0] == offsets[1]
     for token in written.tokens:
@@ -88,7 +88,7 @@ def test_own_attention_stands_where_the_text_stands(name, request, question, so_
     assert all(0.0 <= weight <= NUM_HEADS for weight in weights)
     asked, shown = " ".join(question.split()), model.decode(written.prompt_ids)
     if shown.endswith(f"Question: {asked}\nAnswer:{so_far}"):
-        assert [look.text[begin:end] for begin, end in look.asked] == [asked, so_far]
+        assert [look.text[begin:end] for begin, end in look.regions] == [asked, so_far]
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen"])
@@ -124,9 +124,9 @@ def test_a_proxy_with_another_tokenizer_reads_the_same_words(name, proxy_name, r
     flat = [offset for pair in look.offsets for offset in pair]
     assert flat == sorted(flat)
     assert flat[-1] == len(look.text)
-    (begin, end), (start, _) = look.asked
+    (begin, end), (start, _) = look.regions
     assert look.text[begin:end] == " ".join(question.split())
-    assert look.text[start : look.sentence] == so_far
+    assert look.text[start : look.sentence_start] == so_far
     for token in written.tokens:
         assert 0.0 <= look.influence(token.start, token.end, "max") <= 1.0
     assert all(word in look.text for word, _ in attended_words_before(look, len(written.text)))
@@ -139,7 +139,7 @@ def context_of_last(model, text, weights, top_tokens):
     shown = "".join(texts)
     rows = (*[None] * (len(ids) - 1), np.array(weights(len(ids)), np.float32))
     look = AttentionMap(shown, ((0, 0), (0, len(shown))), 0, token_offsets(texts, shown), rows)
-    return look.context_of(len(ids) - 1, top_tokens, "max", whole=True)
+    return look.most_attended_text(len(ids) - 1, top_tokens, "max", whole=True)
 
 
 def falling(number):

@@ -139,8 +139,8 @@ def look_of_two_heads():
 
 def test_heads_are_summed_up_as_they_are_asked_for():
     look = look_of_two_heads()
-    assert look.context_of(5, 2, "max", whole=False) == "a b"
-    assert look.context_of(5, 1, "mean", whole=False) == "a"
+    assert look.most_attended_text(5, 2, "max", whole=False) == "a b"
+    assert look.most_attended_text(5, 1, "mean", whole=False) == "a"
     by_mean = dict(look.attended_words_before(0, OWN, "mean"))
     by_max = dict(look.attended_words_before(0, OWN, "max"))
     assert by_max == near({"b": 0.6, "c": 0.4}, number_format="float32")

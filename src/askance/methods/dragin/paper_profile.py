@@ -1,4 +1,4 @@
-"""DRAGIN to the letter of its paper."""
+"""DRAGIN exactly as its paper describes it."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,24 +15,18 @@ from askance.text.linguistics import FUNCTION_WORDS, token_words
 
 @dataclass(frozen=True, slots=True)
 class DraginPaper(DraginParameters):
-    """DRAGIN (Su et al. 2024) to the letter of its paper.
+    """DRAGIN (Su et al. 2024) exactly as its paper describes it.
 
-    A sentence is scored token by token when it is complete, since the attention to a token is known only
-    then. The first token whose entropy times the greatest attention of a later token is above `threshold`
-    ends the text, also inside a word; function words don't. Of question and answer so far, the `query_top`
-    tokens that it attends to most give the query, and state goes on with the passages found until others
-    replace them. The paper speaks of the whole context, but its case study shows words of question and answer
-    alone; `query_context` takes it at its word. It leaves open how heads are summed up; with the mean no
-    token of a small model reaches its thresholds.
-
-    Ours: the token right after a search can't cause another (it would for ever); the answer ends when it has
-    been stated and where an invented question would begin, and nothing behind the line that states it is in
-    doubt.
+    The method scores a complete sentence token by token. The first token whose entropy times the maximum
+    attention of a later token is above `threshold` ends the text, also inside a word; function words do not
+    count. The `query_top` tokens of question and answer that it attends to most are the query, or those of
+    the whole prompt with `query_context`. The model then continues with the passages found, until others
+    replace them. The token right after a search can't trigger another one.
     """
 
-    profile: Literal["paper"] = parameter("paper", "whose reading: the paper's")
+    profile: Literal["paper"] = parameter("paper", "variant of the method: the paper's")
     query_context: Literal["question_and_answer", "whole_prompt"] = parameter(
-        "question_and_answer", "what the query real_words is taken from"
+        "question_and_answer", "source of the words of the query real_words"
     )
 
     known_as: ClassVar[str] = "dragin"
@@ -55,15 +49,12 @@ class DraginPaper(DraginParameters):
             await state.search_first(self.passages)
         for step in state.rounds(self.max_rounds):
             written = await self.next_sentence(state, self.want(run), step)
-            attention, is_over = (
-                await self.attention_map(state, written),
-                bool(state.stop_reason_after(written)),
-            )
-            judgeable = state.scorable(written)
-            scored = self._score_words(judgeable, attention, is_over=is_over, may_start=not has_searched)
+            attention, scorable = await self.attention_map(state, written), state.scorable(written)
+            is_over, num_prompt_tokens = bool(state.stop_reason_after(written)), len(written.prompt_ids)
+            scored = self._score_words(scorable, attention, is_over=is_over, may_start=not has_searched)
             obstacle = "another search would be of no use here" if scored.search_at is None else ""
-            first = len(written.prompt_ids)
-            decision = self.decide(state, scored, obstacle, partial(self._attended, scored, attention, first))
+            qfs_query = partial(self._qfs_query, scored, attention, num_prompt_tokens)
+            decision = self.decide(state, scored, obstacle, qfs_query)
             has_searched = bool(decision.query)
             if has_searched:
                 state.keep_text(scored.kept, scored.num_kept_tokens)
@@ -75,41 +66,43 @@ class DraginPaper(DraginParameters):
     def _score_words(
         self, written: Generation, attention: AttentionMap | None, *, is_over: bool, may_start: bool
     ) -> ScoredSentence:
-        """Hold every token but those of function words against the threshold; the first above it is in doubt.
+        """Score every token outside function words; the first above the threshold triggers a search.
 
         Args:
-            is_over: nothing follows this sentence; it is not searched for just because one is due.
-            may_start: the first token may be in doubt; right after a search it would be for ever.
+            is_over: Whether nothing follows this sentence, so that no search is scheduled after it.
+            may_start: Whether the first token may trigger; right after a search, it would do so forever.
         """
         tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
-            return self.due(written, words, is_over=is_over)
-        first, stopwords = len(written.prompt_ids), [word for word in words if _is_stopword(word.text)]
-        stops = {at for word in stopwords for at in range(word.first, word.last)}
+            return self.scheduled(written, words, is_over=is_over)
+        offset, stopwords = len(written.prompt_ids), [word for word in words if _is_stopword(word.text)]
+        stop_tokens = {index for word in stopwords for index in range(word.first, word.last)}
 
-        def value(at: int) -> float:
+        def score(index: int) -> float:
             if self.trigger == "token_probability" or attention is None:
-                return improbability(tokens[at])
-            paid = attention.max_attention_to(first + at, first + at + 1, self.heads)
-            return 0.0 if at in stops else (tokens[at].entropy or 0.0) * paid
+                return improbability(tokens[index])
+            influence = attention.max_attention_to(offset + index, offset + index + 1, self.heads)
+            return 0.0 if index in stop_tokens else (tokens[index].entropy or 0.0) * influence
 
-        values = [value(at) for at in range(len(tokens))]
-        above = (at for at, each in enumerate(values) if each > self.theta and (at or may_start))
-        doubtful = next(above, None)
-        scored = self.signals(words, (max(values[word.first : word.last]) for word in words))
-        if doubtful is None:
-            return ScoredSentence(scored, None, written.text, len(tokens))
-        start = tokens[doubtful].start
-        return ScoredSentence(scored, start, written.text[:start], doubtful)
+        scores = [score(index) for index in range(len(tokens))]
+        hits = (index for index, value in enumerate(scores) if value > self.theta and (index or may_start))
+        first_hit = next(hits, None)
+        signals = self.word_signals(words, (max(scores[word.first : word.last]) for word in words))
+        if first_hit is None:
+            return ScoredSentence(signals, None, written.text, len(tokens))
+        start = tokens[first_hit].start
+        return ScoredSentence(signals, start, written.text[:start], first_hit)
 
-    def _attended(self, scored: ScoredSentence, attention: AttentionMap | None, first: int) -> str:
-        """By the row of the doubtful token, or of the last one before it that has been fed."""
+    def _qfs_query(
+        self, scored: ScoredSentence, attention: AttentionMap | None, num_prompt_tokens: int
+    ) -> str:
+        """Return the words that the triggering token, or the last one before it with a row, attends to
+        most.
+        """
         if attention is None:
             return ""
-        is_whole = self.query_context == "whole_prompt"
-        return attention.context_of(
-            first + scored.num_kept_tokens, self.query_top, self.qfs_heads, whole=is_whole
-        )
+        token, is_whole = num_prompt_tokens + scored.num_kept_tokens, self.query_context == "whole_prompt"
+        return attention.most_attended_text(token, self.query_top, self.qfs_heads, whole=is_whole)
 
 
 def _is_stopword(word: str) -> bool:
