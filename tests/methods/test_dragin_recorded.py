@@ -17,11 +17,11 @@ from askance.core.types import Question
 from askance.methods.common.prompts import OWN
 from askance.reproductions.dragin import (
     DraginAuthors,
-    first_doubt,
+    aggregate_over_words,
+    find_trigger,
     influence,
     read_words,
-    scores,
-    weigh,
+    rind_scores,
 )
 from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
@@ -36,8 +36,8 @@ DOUBTFUL = [row for row in ROUNDS if row["triggers"]]
 def doubt_of(row, draft):
     sentences = tuple(draft[start:end] for start, end in row["sentence_spans"])
     real_words = frozenset(row.get("real_words_of_sentence", ()))
-    values_of = partial(scores, row["attention"], row["entropy"])
-    return first_doubt(sentences, row["words"], values_of, max, row["threshold"], lambda text: real_words)
+    values_of = partial(rind_scores, row["attention"], row["entropy"])
+    return find_trigger(sentences, row["words"], values_of, max, row["threshold"], lambda text: real_words)
 
 
 def test_the_recording_is_there():
@@ -83,5 +83,5 @@ def test_the_bundled_model_gives_the_recorded_attention(row, bundled):
     ids = tuple(row["generated_ids"])
     words = read_words(ids, bundled.pieces(ids), row["space_marker"], after_end=True)
     each = influence(asyncio.run(bundled.attend(ids, bos=False)).weights).tolist()
-    attention, _ = weigh(words, each, [0.0] * len(ids))
+    attention, _ = aggregate_over_words(words, each, [0.0] * len(ids))
     assert_near(attention, row["attention"], "thirty layers")

@@ -59,7 +59,7 @@ def doubt(method, probabilities, text=None):
     )
     draft = Generation(text or "".join(pieces), tokens)
     so_far = AuthorsState(QUESTION, Run({"answer": Tokens(pieces)}, ScriptedRetriever([]), Trace()), BARE)
-    return asyncio.run(method.first_doubt(draft, so_far))
+    return asyncio.run(method.find_trigger(draft, so_far))
 
 
 def test_improbable_words_that_are_no_entities_do_not_count():
