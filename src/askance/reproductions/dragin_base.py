@@ -287,9 +287,7 @@ class AuthorsDrafts(AuthorsRounds, ABC):
 
 
 def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
-    """Return `text` as untrusted spans, and the strings in `control` as trusted ones, which are tokens
-    again.
-    """
+    """Return `text` as untrusted spans, with the strings in `control` as trusted ones."""
     longest_first = sorted(control, key=len, reverse=True)
     pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text) if control else [text]
     return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)

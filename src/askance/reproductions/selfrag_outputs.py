@@ -1,7 +1,7 @@
-"""What the Self-RAG authors' code writes behind the question's prompt, and what it reads out of that.
+"""The prompts and outputs of the Self-RAG authors' code: scores, segments and final texts.
 
-It reads log-probabilities of the likeliest tokens and takes -100 for one that is not among them. Here all
-are known, and one is missing where its probability is 0.
+The code reads log-probabilities of the likeliest tokens and takes -100 for a missing one. Here all are known,
+and a token is missing if its probability is 0.
 """
 
 import math
@@ -40,29 +40,25 @@ _MISSING = -100.0
 
 
 class QueryContext:
-    """One question, and what is written behind its prompt. Nothing stops it but its length.
+    """One question, its prompt, and the texts generated after it, which only their length limits.
 
     Attributes:
-        parameters: those that every reading of Self-RAG has.
-        fixed_weights: the scores of segments are weighted as the code has it, whatever the parameters say.
+        parameters: The parameters that all variants of Self-RAG share.
+        fixed_weights: Whether segment scores have the weights of the code instead of the parameters.
     """
 
     def __init__(
         self, parameters: SelfragParameters, question: Question, run: Run, *, fixed_weights: bool
     ) -> None:
-        self.parameters, self.question, self.run, self.fixed_weights = (
-            parameters,
-            question,
-            run,
-            fixed_weights,
-        )
+        self.parameters, self.question = parameters, question
+        self.run, self.fixed_weights = run, fixed_weights
         self.vocabulary = ReflectionVocabulary.of(run.model)
         self.task = task_of(parameters.task, question)
-        asked, separator = asked_with(question, self.task, parameters.separator, parameters.form)
-        self._before = prompt_head(asked, self.task, parameters.instructions, separator, run.trace)
+        text, separator = question_and_separator(question, self.task, parameters.separator, parameters.form)
+        self._before = prompt_head(text, self.task, parameters.instructions, separator, run.trace)
 
     async def write(self, *behind: Part, hit: Hit | None = None, key: Key, max_tokens: int = 0) -> Generation:
-        """All that follows `behind` and a passage, as long as an answer may be unless a length is given."""
+        """Generate after `behind` and a passage, up to `max_tokens` tokens; 0 means those of an answer."""
         max_tokens = max_tokens or self.parameters.max_tokens
 
         def prompt_with(*shown: Hit) -> Raw:
@@ -75,51 +71,46 @@ class QueryContext:
         return written
 
     async def write_alone(self) -> str:
-        """The answer without passages."""
-        return self.text(await self.write(Span(NO_SEARCH), key=("none",)))
+        """Return the answer without passages."""
+        return self.text_with_end(await self.write(Span(NO_SEARCH), key=("none",)))
 
-    def text(self, written: Generation) -> str:
-        """A generation as text, with the end token where the model's text shows it."""
+    def text_with_end(self, written: Generation) -> str:
+        """Return the text of a generation, with the end token if the model's text shows it."""
         return written.text.removesuffix(END) + END if self.shows_end(written) else written.text
 
     def shows_end(self, written: Generation) -> bool:
-        """Whether the model ended, and decodes the token by which it did as some text."""
+        """Return whether the model ended its text, and decodes its end token to some text."""
         ends = tuple(token.id for token in written.dropped) if written.finish == "end" else ()
         return bool(ends and self.run.model.decode(ends))
 
-    async def found(
+    async def record_search(
         self, searches: bool, why: str, signal: str = "", numbers: Mapping[str, float] = {}
     ) -> tuple[Hit, ...]:
-        """Record whether there is a search for the question; the passages found."""
+        """Record whether there is a search for the question, and return the passages found."""
         outcome, query = ("search", self.question.text) if searches else ("keep", "")
-        told = {
-            "signal": signal,
-            "threshold": self.parameters.threshold,
-            "query": query,
-            "numbers": dict(numbers),
-        }
-        decision = self.run.trace.decide("retrieve", outcome, why, **told)
+        evidence = {"signal": signal, "threshold": self.parameters.threshold, "numbers": dict(numbers)}
+        decision = self.run.trace.decide("retrieve", outcome, why, query=query, **evidence)
         return await found_for(self.run, decision, self.parameters.passages) if searches else ()
 
-    async def found_by_mode(self) -> tuple[Hit, ...]:
-        """What is found where there is nothing to decide."""
-        return await self.found(self.parameters.mode == "always", f"mode={self.parameters.mode}")
+    async def search_by_mode(self) -> tuple[Hit, ...]:
+        """Return the passages found if the mode alone decides."""
+        return await self.record_search(self.parameters.mode == "always", f"mode={self.parameters.mode}")
 
-    async def found_by_share(
+    async def search_by_share(
         self, share: float, threshold: float, kind: str, probs: Distribution
     ) -> tuple[Hit, ...]:
-        """What is found where a share of [Retrieval], of whichever kind, decides."""
+        """Return the passages found if a share of [Retrieval] decides."""
         above = "above" if share > threshold else "not above"
         why = f"the {kind} is {share:.2f}, {above} {threshold:g}"
-        return await self.found(share > threshold, why, kind, {**probs, "share": share})
+        return await self.record_search(share > threshold, why, kind, {**probs, "share": share})
 
     def show(self, node: str, text: str, hit: Hit, numbers: Mapping[str, float], judged: Judgements) -> None:
-        """A candidate in the trace: its text, passage, scores and what they were read from."""
-        found = {name: dict(probs) for name, probs in judged.items() if probs}
-        self.run.trace.expand(node, "retrieve", text, passage=hit, numbers=dict(numbers), distributions=found)
+        """Record a candidate in the trace: its text, passage, scores and their sources."""
+        known = {name: dict(probs) for name, probs in judged.items() if probs}
+        self.run.trace.expand(node, "retrieve", text, passage=hit, numbers=dict(numbers), distributions=known)
 
     def judgements(self, written: Generation) -> Judgements:
-        """Relevance where a continuation begins, support and utility at their first tokens, or empty."""
+        """Return relevance at the start, and support and utility at their first tokens; empty if missing."""
         return {
             "relevance": tokens.first_distribution(written, "relevance"),
             "support": self.vocabulary.judged(written.tokens, "support"),
@@ -127,19 +118,19 @@ class QueryContext:
         }
 
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
-        """The score of a whole answer, and its parts (short form)."""
+        """Return the score of a whole answer and its parts (short form)."""
         relevance = tokens.relevance_score(_filled("relevance", judged["relevance"]))
         read = self.parameters.use_utility and judged["utility"]
         utility = tokens.utility_score(_filled("utility", read)) if read else 0.0
         return self._scored(written, relevance, judged, utility)
 
     def segment_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
-        """The score of a segment, and its parts (long form).
+        """Return the score of a segment and its parts (long form).
 
-        With `fixed_weights` they are 1, 1 and 0.5, without a sequence term, as their script has it whatever
-        its options say. Utility is 0, since the code looks for its tokens among those of support; and -100
-        stands for a missing probability of relevance rather than for its logarithm, which makes a segment
-        best that [Relevant] is missing from.
+        With `fixed_weights` they are 1, 1 and 0.5 without a sequence term, as in the authors' script, whose
+        options do not change them. Utility is 0, since the code looks for its tokens among those of support.
+        A missing probability of relevance counts as -100 instead of its logarithm, so a segment without
+        [Relevant] scores best.
         """
         relevance = judged["relevance"]
         relevant, irrelevant = (relevance.get(each, 0.0) or _MISSING for each in tokens.GROUPS["relevance"])
@@ -159,11 +150,11 @@ class QueryContext:
         return {"score": score + (sequence if parameters.use_seqscore else 0.0), **parts}
 
 
-def inverted_share(probs: Distribution) -> float:
-    """The share of [Retrieval] in the logarithms of its probability and that of [No Retrieval].
+def log_retrieval_share(probs: Distribution) -> float:
+    """Return the share of [Retrieval] in the logarithms of its probability and that of [No Retrieval].
 
-    The more probable it is, the smaller its share: above 0.2 means a probability below 0.7245, where the two
-    tokens are all there is. Ours: a missing token counts -100, as meant; the code fails on one.
+    The more probable it is, the smaller its share: above 0.2 means a probability below 0.7245 if no other
+    token is possible. A missing token counts -100, as intended; the code fails on one.
     """
     filled = _filled("retrieve", probs)
     search, none = (abs(math.log(filled[token])) for token in (SEARCH, NO_SEARCH))
@@ -171,12 +162,12 @@ def inverted_share(probs: Distribution) -> float:
 
 
 def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
-    """Whether a [No Retrieval] with these probabilities beside it is read as [Retrieval].
+    """Return whether a [No Retrieval] with these probabilities counts as [Retrieval].
 
-    "Continue" speaks for it and is not in the divisor, so that the ratio may be above 1. Nothing is above a
-    threshold of 1 all the same: the code compares the outcome of the comparison once more. With a threshold
-    of 0 it always is, since a missing token counts e^-100. Ours: without a threshold, on which the code
-    fails, nothing is rewritten.
+    The probability of "continue" adds to the dividend but not to the divisor, so the ratio may exceed 1.
+    Still nothing exceeds a threshold of 1, because the code compares the result of the comparison again. A
+    threshold of 0 is always exceeded, since a missing token counts e^-100. Without a threshold, on which the
+    code fails, nothing is rewritten.
     """
     if threshold is None or threshold >= 1:
         return False
@@ -185,14 +176,14 @@ def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A continuation as the tree of the long form takes it.
+class ParsedSegment:
+    """A continuation as the tree of the long form uses it.
 
     Attributes:
-        text: up to where another search begins, as text, in which control tokens are told by their names.
-        behind: the same for later prompts, in the ids written.
-        searches: another segment may follow.
-        is_end: the end token and nothing else, where the model's text shows it.
+        text: The text up to the next search, with control tokens by name.
+        behind: The same text for later prompts, as the generated ids.
+        searches: Whether another segment may follow.
+        is_end: Whether it is only the end token, in a model whose text shows it.
     """
 
     text: str
@@ -201,65 +192,69 @@ class Read:
     is_end: bool = False
 
 
-def segment(
+def parse_segment(
     written: Generation, shows_end: bool, vocabulary: ReflectionVocabulary, threshold: float | None
-) -> Read:
-    """What is left of a continuation when the tail behind the first [Retrieval] is thrown away.
+) -> ParsedSegment:
+    """Return a continuation without the tail after the first [Retrieval].
 
-    The code looks for names in the text: an ordinary text that spells one counts, and a token that the
-    model's text does not show doesn't. Each [No Retrieval] of the text may be read as [Retrieval] by the
-    probabilities at the token of the same number; where any is in the text, one more is added at its end.
+    The code looks for names in the text: ordinary text that spells one counts, and a token that the model's
+    text does not show does not count. Each [No Retrieval] in the text may count as [Retrieval], by the
+    probabilities at the token of the same number; if the text has any, one more is added at its end.
 
     Args:
-        shows_end: the model's text has the end token, and so it has `END`.
+        shows_end: Whether the model's text has the end token, which then becomes `END`.
     """
     ends = tuple(token.id for token in written.dropped) if shows_end else ()
     text = written.text.removesuffix(END) + END if ends else written.text
-    told = _rewritten(text, written.tokens, vocabulary.ids[NO_SEARCH], threshold)
-    at = told.find(SEARCH)
+    rewritten = _rewritten(text, written.tokens, vocabulary.ids[NO_SEARCH], threshold)
+    end = rewritten.find(SEARCH)
     shown = [token for token in written.tokens if token.text or token.id not in vocabulary.control]
-    if 0 <= at <= len(written.text):
-        return Read(told[:at], _parts(shown, at), searches=True)
-    stray = (vocabulary.ids[NO_SEARCH],) if len(told) > len(text) else ()
+    if 0 <= end <= len(written.text):
+        return ParsedSegment(rewritten[:end], _parts(shown, end), searches=True)
+    stray = (vocabulary.ids[NO_SEARCH],) if len(rewritten) > len(text) else ()
     ids = (*(token.id for token in shown), *ends, *stray)
-    return Read(told if at < 0 else told[:at], (ids,), searches=at >= 0, is_end=told == END)
+    kept = rewritten if end < 0 else rewritten[:end]
+    return ParsedSegment(kept, (ids,), searches=end >= 0, is_end=rewritten == END)
 
 
 def _rewritten(text: str, written: Sequence[Token], no_search: int, threshold: float | None) -> str:
     if NO_SEARCH not in text:
         return text
-    decided = (tokens.distribution(token, "retrieve") for token in written if token.id == no_search)
-    turned = [is_rewritten(probs, threshold) for probs in decided]
-    pieces = text.split(NO_SEARCH)
-    return "".join(
-        piece + (SEARCH if turned[at : at + 1] == [True] else NO_SEARCH) for at, piece in enumerate(pieces)
-    )
+    decisions = (tokens.distribution(token, "retrieve") for token in written if token.id == no_search)
+    is_search = dict(enumerate(is_rewritten(probs, threshold) for probs in decisions))
+    pieces = enumerate(text.split(NO_SEARCH))
+    return "".join(piece + (SEARCH if is_search.get(index) else NO_SEARCH) for index, piece in pieces)
 
 
 def _parts(written: Sequence[Token], num_chars: int) -> tuple[Part, ...]:
-    """The tokens of the first `num_chars` characters; of one that they cut, its text."""
-    whole = tuple(each.id for each in written if each.end <= num_chars and each.start < num_chars)
-    cut = [each for each in written if each.start < num_chars < each.end]
-    return (whole, *(untrusted(each.text[: num_chars - each.start]) for each in cut))
+    """Return the tokens of the first `num_chars` characters; a token that this cuts is text."""
+    whole = tuple(token.id for token in written if token.end <= num_chars and token.start < num_chars)
+    cut = [token for token in written if token.start < num_chars < token.end]
+    return (whole, *(untrusted(token.text[: num_chars - token.start]) for token in cut))
 
 
 def _filled(group: Group, probs: Distribution) -> Distribution:
     return {token: probs.get(token, 0.0) or math.exp(_MISSING) for token in tokens.GROUPS[group]}
 
 
-Told = tuple[str, Passage]
-"""The text of a segment, control tokens included, and the passage that it was written with."""
+SegmentAndPassage = tuple[str, Passage]
+"""The text of a segment, control tokens included, and the passage it was written with."""
 
 END = "</s>"
-"""How a text of theirs shows the end token, where it shows it."""
+"""The end token in a text of the authors' code, if that text contains it."""
 
 _STRIPPED = [token for token in tokens.ALL_TOKENS if token != tokens.KEEP_USING]
-_GOES_ON = f".{tokens.KEEP_USING}"
+_CONTINUED = f".{tokens.KEEP_USING}"
 _UNSPACED = re.compile(r"(?<=\w)([.!?])(?=\w)")
 
 
-def asked_with(question: Question, task: Task, separator: Separator, form: str) -> tuple[str, Separator]:
-    """What is asked, and what stands before it: separators differ by task from those of the training data."""
+def question_and_separator(
+    question: Question, task: Task, separator: Separator, form: str
+) -> tuple[str, Separator]:
+    """Return the text of the question and the separator before it.
+
+    Separators differ by task from those of the training data.
+    """
     shown = _four_options(shown_options(question)) if task == "choice" else ()
     if separator == "auto" and form == "short":
         separator = "choice" if task == "choice" else "short_form"
@@ -267,9 +262,9 @@ def asked_with(question: Question, task: Task, separator: Separator, form: str) 
 
 
 def _four_options(shown: Sequence[str]) -> Sequence[str]:
-    """Options as the authors' script for ARC shows them: A to D, of which D may be empty; E never.
+    """Return options as the authors' script for ARC shows them: A to D, with D possibly empty, never E.
 
-    Ours: where A, B or C is missing, on which the script fails, the options stay as they are.
+    If A, B or C is missing, on which the script fails, the options stay unchanged.
     """
     texts = dict(lettered(shown).values())
     if not {"A", "B", "C"} <= texts.keys():
@@ -277,72 +272,72 @@ def _four_options(shown: Sequence[str]) -> Sequence[str]:
     return [f"{letter}: {texts.get(letter, '')}" for letter in "ABCD"]
 
 
-def bare(text: str) -> str:
-    """`text` without control tokens and the end token.
+def without_control_tokens(text: str) -> str:
+    """Return `text` without control tokens and the end token.
 
-    Their list of control tokens lacks "continue to use evidence", which stays.
+    The authors' list of control tokens lacks "continue to use evidence", which stays.
     """
     for token in (*_STRIPPED, END):
         text = text.replace(token, "")
     return text
 
 
-def closed_text(text: str) -> str:
-    """An answer by which closed questions group (their `postprocess_answer_option_conditioned`)."""
-    return bare(text).replace("\n", "").replace("<|endoftext|>", "")
+def closed_answer(text: str) -> str:
+    """Return the text that groups answers to closed questions (`postprocess_answer_option_conditioned`)."""
+    return without_control_tokens(text).replace("\n", "").replace("<|endoftext|>", "")
 
 
-def without_sign(text: str) -> str:
-    """`text` without a single "#" or ":" that begins it."""
+def without_leading_sign(text: str) -> str:
+    """Return `text` without a single leading "#" or ":"."""
     return text[1:] if text.startswith(("#", ":")) else text
 
 
 def segment_text(text: str) -> str:
-    """A segment, or a whole long answer: no tokens, and one blank less at its beginning (`postprocess`)."""
-    return bare(text).removeprefix(" ")
+    """Return a segment or long answer without tokens and without one leading blank (`postprocess`)."""
+    return without_control_tokens(text).removeprefix(" ")
 
 
-def spaced(text: str) -> str:
-    """With a space behind each sentence, and also in "3.14" and "U.S" (their `fix_spacing`)."""
+def with_sentence_spaces(text: str) -> str:
+    """Return `text` with a space after each sentence, also in "3.14" and "U.S" (`fix_spacing`)."""
     return _UNSPACED.sub(r"\1 ", text)
 
 
-def whole_text(path: Sequence[Told]) -> str:
-    """The segments joined by blanks, the root's empty text before them.
+def whole_text(path: Sequence[SegmentAndPassage]) -> str:
+    """Return the segments joined by blanks, after the empty text of the root.
 
-    So two segments of nothing but control tokens are something.
+    Two segments that consist only of control tokens are therefore not empty.
     """
     return segment_text(" ".join(["", *(text for text, _ in path)]))
 
 
-def kept_segments(path: Sequence[Told]) -> list[tuple[int, str, Passage]]:
-    """The segments that the script for ALCE's data sets writes, each with its place in the path, from 1.
+def distinct_segments(path: Sequence[SegmentAndPassage]) -> list[tuple[int, str, Passage]]:
+    """Return the segments that the script for ALCE's data sets writes, numbered by place, from 1.
 
-    Those whose text stood before are left out, and so are those that are not even control tokens.
+    It leaves out a segment whose text occurred before, and one without any text or control token.
     """
     kept = dict[str, tuple[int, str, Passage]]()
-    for at, (told, passage) in enumerate(path, start=1):
-        if told:
-            kept.setdefault(segment_text(told), (at, segment_text(told), passage))
+    for number, (text, passage) in enumerate(path, start=1):
+        if text:
+            kept.setdefault(segment_text(text), (number, segment_text(text), passage))
     return list(kept.values())
 
 
-def cited_text(path: Sequence[Told]) -> tuple[str, tuple[Citation, ...]]:
-    """What the script for ALCE's data sets makes of a path's segments.
+def alce_answer(path: Sequence[SegmentAndPassage]) -> tuple[str, tuple[Citation, ...]]:
+    """Return the text and citations that the script for ALCE's data sets makes from a path.
 
-    The last character of each becomes a full stop, whatever it was. In front of that stands the segment's
-    place in the path: a text that stood before is left out, but counts; of a segment of nothing but control
-    tokens the full stop is left. Where a sentence ends in front of "continue to use evidence", it cites [1],
-    the first passage of all. The last sentence of each piece cites, since the number stands at its end.
+    The last character of each segment becomes a full stop. The segment's number in the path precedes it;
+    repeated texts are left out but count, and a segment of only control tokens leaves its full stop. A
+    sentence that ends before "continue to use evidence" cites [1], the first passage of all. The last
+    sentence of each piece cites, since the number stands at its end.
 
-    Differs from theirs: the numbers are not in the text; and each stands for its segment's passage, where in
-    their list of passages it may, behind a text left out, be another's or nobody's.
+    Unlike in the script, the text has no numbers, and each number stands for the passage of its segment; in
+    the script's list it may be another's, or no one's, after a text left out.
     """
-    text, citations, kept = "", list[Citation](), kept_segments(path)
-    for place, segment, own in kept:
-        pieces = spaced(segment[:-1]).split(_GOES_ON)
-        for at, piece in enumerate(pieces, start=1):
-            number, passage = (place, own) if at == len(pieces) else (1, kept[0][2])
+    text, citations, kept = "", list[Citation](), distinct_segments(path)
+    for segment_number, segment, own in kept:
+        pieces = with_sentence_spaces(segment[:-1]).split(_CONTINUED)
+        for index, piece in enumerate(pieces, start=1):
+            number, passage = (segment_number, own) if index == len(pieces) else (1, kept[0][2])
             start = len(text) + bool(text)
             text += f"{' ' if text else ''}{piece}."
             spans = sentence_spans(text[start:])[-1:] or [(0, 0)]

@@ -96,9 +96,7 @@ class DraginPaper(DraginParameters):
     def _qfs_query(
         self, scored: ScoredSentence, attention: AttentionMap | None, num_prompt_tokens: int
     ) -> str:
-        """Return the words that the triggering token, or the last one before it with a row, attends to
-        most.
-        """
+        """Return the words that the triggering token, or the last one with a row, attends to most."""
         if attention is None:
             return ""
         token, is_whole = num_prompt_tokens + scored.num_kept_tokens, self.query_context == "whole_prompt"
