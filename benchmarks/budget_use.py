@@ -22,7 +22,7 @@ from askance.core.types import Hit, Passage, Question
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.baselines import Single
 from askance.methods.blender import Blender
-from askance.methods.common.members import Members
+from askance.methods.common.named_methods import Members
 from askance.methods.iterdrag import Iterdrag
 from askance.models.scripted import ScriptedModel
 from benchmarks.grids import markdown

@@ -35,7 +35,7 @@ from askance.evaluation.datasets import Example, read_dataset
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.evaluation.statistics.compare import mean_interval
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final
-from askance.methods.common.labels import label_options
+from askance.methods.common.label_probabilities import label_options
 from askance.methods.selfrag.judging import LABELS, judgement_prompt
 from askance.registry import load_model
 from askance.storage.durable_files import write_atomically

@@ -28,10 +28,9 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.common.prompts import PromptTemplate
-from askance.methods.common.searching import QueryMode
+from askance.methods.common.search import QueryMode
 from askance.models.bundled import PLAIN, torch_folder
 from askance.models.hf import load_hf
-from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
     FixedLengthAuthors,
@@ -40,7 +39,15 @@ from askance.reproductions.baselines import (
     FlareToken,
     SingleAuthors,
 )
-from askance.reproductions.dragin import DraginAuthors, first_doubt, influence, read_words, scores, weigh
+from askance.reproductions.dragin import (
+    DraginAuthors,
+    aggregate_over_words,
+    find_trigger,
+    influence,
+    read_words,
+    rind_scores,
+)
+from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from benchmarks.recorded import (
@@ -162,8 +169,8 @@ async def replay_rules(
         draft, decided = rounds[at - 1]["text"], rounds[at + 1]
         threshold, sentences = settings["hallucination_threshold"], linguistics.sentences(draft)
         real = linguistics.real_words if settings["check_real_words"] else None
-        values_of = partial(scores, entry["attn"], entry["entropy"])
-        doubt = first_doubt(sentences, entry["words"], values_of, max, threshold, real)
+        values_of = partial(rind_scores, entry["attn"], entry["entropy"])
+        doubt = find_trigger(sentences, entry["words"], values_of, max, threshold, real)
         words = () if doubt is None else doubt.words
         tally.compare("decisions", doubt is not None, decided["hallucination"])
         tally.compare("kept prefixes", draft if doubt is None else doubt.kept, decided["prev"])
@@ -175,7 +182,7 @@ async def replay_rules(
 
 async def _replay_queries(
     question: Question,
-    doubt: Doubt,
+    doubt: Trigger,
     decided: Record,
     settings: Record,
     marker: str,
@@ -185,7 +192,7 @@ async def _replay_queries(
 ) -> None:
     ends = {inner.decode((id,)): id for id in inner._vocabulary.end_ids}
     run = Run({"answer": inner}, ScriptedRetriever([]), Trace())
-    so_far = Answering(question, run, PromptTemplate(), text=decided["text_before"], control=ends)
+    so_far = AuthorsState(question, run, PromptTemplate(), text=decided["text_before"], control=ends)
     for mode, query in decided["mode_queries"].items():
         method = DraginAuthors(
             query=cast(QueryMode, mode),
@@ -239,7 +246,7 @@ async def compare_signals(rounds: list[Record], inner: Any, marker: str, tally: 
         pieces = inner.pieces(ids)
         words = read_words(ids, pieces, marker, after_end=True)
         attention = influence((await inner.attend(ids, bos=False)).weights, pieces[0]).tolist()
-        weighed = weigh(words, attention, [token.entropy or 0.0 for token in tokens])
+        weighed = aggregate_over_words(words, attention, [token.entropy or 0.0 for token in tokens])
         theirs = (entry["attn"], entry["entropy"])
         for what, our, their in zip(("attention", "entropy"), weighed, theirs, strict=True):
             most = float(np.abs(np.array(our) - np.array(their)).max())

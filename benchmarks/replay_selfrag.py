@@ -19,14 +19,14 @@ from askance.core.ports import Run
 from askance.core.trace import Expanded, Generated, Trace
 from askance.core.types import Hit, Part, Span
 from askance.evaluation.metrics.answers import match
-from askance.reproductions.selfrag import BeamNode, children_of, kept_levels, supported_path
-from askance.reproductions.selfrag_reading import (
+from askance.reproductions.selfrag import BeamNode, expand_node, grow_tree, supported_path
+from askance.reproductions.selfrag_outputs import (
     QueryContext,
-    bare,
-    kept_segments,
-    segment,
+    distinct_segments,
+    parse_segment,
     whole_text,
-    without_sign,
+    without_control_tokens,
+    without_leading_sign,
 )
 from askance.retrieval.scripted import ScriptedRetriever
 from benchmarks.selfrag_recorded import (
@@ -96,7 +96,7 @@ def _of_short_form(case: Case, result: Result) -> Iterator[str]:
         yield f"best passage: ours {answer.citations}"
     if "returned" in expected:
         # Ours: control tokens, which theirs leaves in open answers, are removed.
-        text = bare(without_sign(expected["returned"]))
+        text = without_control_tokens(without_leading_sign(expected["returned"]))
         if answer.text != text:
             yield f"answer: ours {answer.text!r}, theirs {text!r}"
     if "metric_result" in expected and case["args"]["metric"] == "match":
@@ -109,7 +109,7 @@ def _of_short_form(case: Case, result: Result) -> Iterator[str]:
 
 
 def _cited(expected: Case) -> list[str]:
-    text = bare(without_sign(expected["returned"]))
+    text = without_control_tokens(without_leading_sign(expected["returned"]))
     return [expected["best_passage"]] if text else []
 
 
@@ -171,7 +171,7 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     if "paths" not in expected:
         return []
     asked, hits = _asked(case, token_ids), _hits(case)
-    levels = await kept_levels(asked, hits)
+    levels = await grow_tree(asked, hits)
     named, found = _named(expected["nodes"]), list[str]()
     names = {node["node"]: name for name, node in named.items()}
     kept = [[names[node] for node in level] for level in expected["kept"].values()]
@@ -179,7 +179,7 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     if ours != kept:
         return [f"kept: ours {ours}, theirs {kept}"]
     for parent in (node for level in levels for node in level if f"{node.name}.1" in named):
-        for node in await children_of(asked, parent, hits):
+        for node in await expand_node(asked, parent, hits):
             found += _of_node(case, asked, node, named[node.name])
     told = [supported_path(leaf, rejects=asked.parameters.reject_unsupported) for leaf in levels[-1]]
     whole = [" ".join(["", *(text for text, _ in path)]) for path in told]
@@ -192,7 +192,7 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
         if ["", *texts] != path["splitted_sentences"] or [None, *ids] != path["passages"]:
             found.append(f"path: ours {ours_told}, theirs {path}")
     if "docs" in expected:
-        docs = [passage.id for _, _, passage in kept_segments(told[0])]
+        docs = [passage.id for _, _, passage in distinct_segments(told[0])]
         found += [] if docs == expected["docs"] else [f"docs: ours {docs}, theirs {expected['docs']}"]
     return found
 
@@ -226,7 +226,7 @@ async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
         if not _close(numbers["score"], expected["scores"][at]):
             found.append(f"score {at}: ours {numbers['score']}")
         pred = expected["preds"][at]
-        read = segment(written, asked.shows_end(written), asked.vocabulary, asked.parameters.threshold)
+        read = parse_segment(written, asked.shows_end(written), asked.vocabulary, asked.parameters.threshold)
         if read.searches != ("[Retrieval]" in pred) or read.text != pred.split("[Retrieval]")[0]:
             found.append(f"text {at}: ours {read.text!r}, theirs {pred!r}")
     engine = asked.run.model

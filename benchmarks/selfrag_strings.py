@@ -18,7 +18,13 @@ from askance.core.types import Answer, Passage, Question
 from askance.evaluation.metrics.answers import exact_match, f1, match
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Separator, Task, prompt_head
 from askance.methods.selfrag.tokens import KEEP_USING
-from askance.reproductions.selfrag_reading import asked_with, cited_text, closed_text, segment_text, spaced
+from askance.reproductions.selfrag_outputs import (
+    alce_answer,
+    closed_answer,
+    question_and_separator,
+    segment_text,
+    with_sentence_spaces,
+)
 from askance.text.answers import normalise_answer
 from benchmarks.selfrag_recorded import TASKS, Case, lettered_options, with_numbers
 
@@ -87,7 +93,7 @@ def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out
 
 def _instruction(question: Question, task: Task, form: str, separator: Separator = "auto") -> str:
     """What stands between the lines that begin and end every prompt."""
-    asked, known = asked_with(question, task, separator, form)
+    asked, known = question_and_separator(question, task, separator, form)
     return "".join(span.text for span in prompt_head(asked, task, OWN_INSTRUCTIONS, known)[1:-1])
 
 
@@ -114,16 +120,16 @@ def _alce(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
     if out is None or len(set(texts)) < len(texts) or any(f".{KEEP_USING}" in text[:-1] for text in texts):
         return None, None
     path = [(text, Passage(id, "", "")) for text, id in zip(args[0], args[1], strict=True)][1:]
-    text, citations = cited_text(path)
+    text, citations = alce_answer(path)
     ours = with_numbers(Answer(text, "", citations)), [each.passage.id for each in citations]
-    return ours, (spaced(out["output"]), out["docs"])
+    return ours, (with_sentence_spaces(out["output"]), out["docs"])
 
 
 COUNTERPARTS: Mapping[str, Compared] = {
-    "postprocess_answer_option_conditioned": _text(closed_text),
+    "postprocess_answer_option_conditioned": _text(closed_answer),
     "postprocess": _text(segment_text),
     "postprocess_output:asqa_no_tree": _text(segment_text),
-    "fix_spacing": _text(spaced),
+    "fix_spacing": _text(with_sentence_spaces),
     "normalize_answer": _text(normalise_answer),
     "exact_match_score": _score(exact_match),
     "metric_max_over_ground_truths:exact_match_score": _score(exact_match),

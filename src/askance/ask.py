@@ -16,7 +16,7 @@ from askance.core.parameters import name_of, short_repr
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import Answer, Hit, Question, Role, Usage
-from askance.methods.common.token_limit import answer_within
+from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
 
 
@@ -92,7 +92,7 @@ class Engine:
         run = self._start(question, trace, retriever or self.retriever)
         try:
             with panics_as(AskanceError):  # a panic inside a call is a ModelFailure or RetrieverFailure
-                answer = await answer_within(self.method, question, run)
+                answer = await answer_within_limit(self.method, question, run)
         except BaseException as error:
             if not any(isinstance(event, Failed) for event in trace.events):
                 is_stopped = isinstance(error, CancelledError | KeyboardInterrupt)

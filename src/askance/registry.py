@@ -19,7 +19,13 @@ from askance.loaders import load_model as load_model
 from askance.loaders import load_models as load_models
 from askance.loaders import open_retriever as open_retriever
 from askance.methods.airrag.parameters import read_actions
-from askance.methods.common.members import by_member, members_of, of_member, read_members, with_settings
+from askance.methods.common.named_methods import (
+    member_settings,
+    members_by_name,
+    method_with_settings,
+    parse_members,
+    split_by_member,
+)
 from askance.models.registry import parse_spec
 from askance.presets import Preset, open_preset, own_preset
 from askance.prompts import open_airrag_wording, open_instructions, open_wording
@@ -49,7 +55,7 @@ READINGS = {
     "single_authors": "askance.reproductions.baselines:SingleAuthors",
     "fixed_length_authors": "askance.reproductions.baselines:FixedLengthAuthors",
     "fixed_sentence_authors": "askance.reproductions.baselines:FixedSentenceAuthors",
-    "dragin_paper": "askance.methods.dragin.paper_reading:DraginPaper",
+    "dragin_paper": "askance.methods.dragin.paper_profile:DraginPaper",
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }
@@ -64,7 +70,7 @@ RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "prompts": open_airrag_wording,
     "instructions": open_instructions,
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
-    "methods": lambda text: read_members(text, METHODS | READINGS, make_method),
+    "methods": lambda text: parse_members(text, METHODS | READINGS, make_method),
 }
 """The functions that make a record from a text, by the name of the parameter that holds the record."""
 
@@ -121,7 +127,7 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
         InputError: A record can't be made, because of a missing package or a faulty prompt file for example.
     """
     plain = in_profile(plain_method(name), settings or {})
-    return with_settings(plain, read_settings(name, settings or {}), in_profile)
+    return method_with_settings(plain, read_settings(name, settings or {}), in_profile)
 
 
 def profiles_of(name: str) -> dict[str, type[Any]]:
@@ -170,10 +176,10 @@ def _settings(
     method: Any, settings: Mapping[str, Any], fill: Fill, *, is_member: bool = False
 ) -> dict[str, Any]:
     """Return the typed settings of a method and of its members, each completed by `fill`."""
-    own, of_members = by_member(settings)
+    own, of_members = split_by_member(settings)
     method = in_profile(method, own)
     filled = fill(method, _typed(method, own), is_member)
-    members = members_of(method, filled)
+    members = members_by_name(method, filled)
     for name, parameters in of_members.items():
         place = f"of method {name_of(type(method))}"
         first = f"{name}.{next(iter(parameters), '')}"
@@ -183,7 +189,7 @@ def _settings(
             if name not in members:
                 raise UnknownName("member", name, members, place=place)
     for name, member in (members or {}).items():
-        filled |= of_member(name, _settings(member, of_members.get(name, {}), fill, is_member=True))
+        filled |= member_settings(name, _settings(member, of_members.get(name, {}), fill, is_member=True))
     return filled
 
 
@@ -243,8 +249,8 @@ def with_preset(
     plain = plain_method(name)
     filled = _settings(plain, settings, fill)
     if preset is not None and chosen is not None and not known:
-        own, _ = by_member(filled)
-        chosen.parameters(type(in_profile(plain, own)), own)  # raises an error that lists what it has
+        own, _ = split_by_member(filled)
+        chosen.parameters(type(in_profile(plain, own)), own)  # raises, and says what it knows
     return filled
 
 

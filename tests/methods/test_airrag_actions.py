@@ -46,7 +46,7 @@ def test_sets_that_no_path_can_be_made_of(text):
 
 
 def test_a_method_twice():
-    with pytest.raises(ParameterError, match="single is there twice"):
+    with pytest.raises(ParameterError, match="single occurs twice"):
         make_method("airrag", {"actions": "ra,qt,sa,single,single"})
 
 

@@ -23,8 +23,8 @@ from askance.core.types import Answer, Citation, GenerateRequest, Question, Raw,
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import LITE, Actions
 from askance.methods.baselines import ClosedBook, Single
-from askance.methods.blender import OF_THE_PAPER, Blender
-from askance.methods.common.members import Members
+from askance.methods.blender import PAPER_MEMBERS, Blender
+from askance.methods.common.named_methods import Members
 from askance.methods.common.prompts import PLAIN
 from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
@@ -33,7 +33,7 @@ from askance.models.scripted import ScriptedModel
 from askance.registry import make_method, with_preset
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, playing, run
-from tests.methods.test_bounded import num_read
+from tests.methods.test_token_limit import num_read
 from tests.tolerances import near
 
 CHOSEN = "It is the Delaware River"
@@ -287,7 +287,7 @@ def test_members_of_the_paper_keep_to_their_part(strict):
         except AllFailed:
             assert l_max == 400
             continue
-        for name in OF_THE_PAPER.names:
+        for name in PAPER_MEMBERS.names:
             assert num_read(result, name) <= l_max
         assert num_read(result, "verify") <= l_max
         assert not strict or num_read(result) <= l_max
@@ -352,9 +352,9 @@ def test_members_by_name():
     assert "Dragin(" in repr(method)
     with pytest.raises(UnknownName, match="unknown method 'dragn' in methods='dragn': did you mean 'dragin'"):
         make_method("blender", {"methods": "dragn"})
-    with pytest.raises(ParameterError, match="single is there twice"):
+    with pytest.raises(ParameterError, match="single occurs twice"):
         make_method("blender", {"methods": "single,single"})
-    with pytest.raises(ParameterError, match="name one method or more"):
+    with pytest.raises(ParameterError, match="name one or more methods"):
         make_method("blender", {"methods": " "})
 
 
@@ -369,7 +369,7 @@ def test_members_take_parameters_by_name(settings):
     made = dict(make_method("blender", settings).methods.named)
     further = (("dragin", Dragin(wording=PLAIN)),)
     assert made == {
-        **dict(OF_THE_PAPER.named),
+        **dict(PAPER_MEMBERS.named),
         "single": Single(passages=5),
         "airrag": Airrag(actions=Actions(LITE, further)),
     }
@@ -423,8 +423,8 @@ def test_members_take_parameters_by_name(settings):
             "unknown parameter 'dragin.passages' of method dragin: did you mean 'passages'",
         ),
         ("blender", {"methods": "one=two"}, UnknownName, "unknown method 'two' in methods='one=two'"),
-        ("blender", {"methods": "a.b=single"}, ParameterError, "'a.b' is no name"),
-        ("blender", {"methods": "single,single=dragin"}, ParameterError, "single is there twice"),
+        ("blender", {"methods": "a.b=single"}, ParameterError, "'a.b' is not a valid name"),
+        ("blender", {"methods": "single,single=dragin"}, ParameterError, "single occurs twice"),
     ],
 )
 def test_parameters_of_members_are_checked(method, settings, error, expected):

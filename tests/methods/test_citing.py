@@ -16,10 +16,10 @@ from askance.core.types import Passage, Question
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.blender import Blender
-from askance.methods.common.members import Members
-from askance.methods.common.searching import QueryMode
+from askance.methods.common.named_methods import Members
+from askance.methods.common.search import QueryMode
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_reading import DraginPaper
+from askance.methods.dragin.paper_profile import DraginPaper
 from askance.methods.flare import Flare
 from askance.methods.iterdrag import Iterdrag
 from askance.methods.selfrag.method import Selfrag

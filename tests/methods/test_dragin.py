@@ -13,13 +13,13 @@ from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.common.prompts import OWN as WORDING
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_reading import DraginPaper
+from askance.methods.dragin.paper_profile import DraginPaper
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import DraginAuthors
+from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.methods.readings import dragin
+from tests.methods.profiles import dragin
 from tests.tolerances import near
 
 SEATS = Question("q", "How many people can the home arena of the Lewiston Maineiacs seat?")
@@ -294,12 +294,12 @@ def test_doubt_by_surprise():
 
 
 def test_the_query_pass_reads_a_control_token_that_the_model_wrote_as_one():
-    doubt = Doubt("", (WordSignal("Bonn", 9.0, True),))
+    doubt = Trigger("", (WordSignal("Bonn", 9.0, True),))
     seen = []
     model = ScriptedModel(looks=lambda pieces: seen.append(tuple(pieces)) or [1.0] * len(pieces))
     for control in ({}, {"<|end|>": model.tokenize([Span("<|end|>")])[0]}):
         own = Run({"answer": model}, ScriptedRetriever([]), Trace())
-        so_far = Answering(Question("q", "Who?"), own, WORDING, text="One.<|end|>", control=control)
+        so_far = AuthorsState(Question("q", "Who?"), own, WORDING, text="One.<|end|>", control=control)
         asyncio.run(DraginAuthors(query_top=3).query_for(doubt, so_far))
         assert ("<|end|>" in seen[-1]) == bool(control)
 

@@ -12,7 +12,7 @@ from askance.core.types import Passage, Question
 from askance.methods.dragin.method import Dragin
 from askance.models.scripted import Reply, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from tests.methods.readings import dragin
+from tests.methods.profiles import dragin
 from tests.methods.test_dragin import ARENA, EMPLOYER, FIRST, KANSAS, PEOPLE, SEATS, SONG, TELLING
 from tests.tolerances import near
 

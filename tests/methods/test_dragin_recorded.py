@@ -15,15 +15,15 @@ from askance.core.ports import Run
 from askance.core.trace import Trace, WordSignal
 from askance.core.types import Question
 from askance.methods.common.prompts import OWN
-from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import (
     DraginAuthors,
-    first_doubt,
+    aggregate_over_words,
+    find_trigger,
     influence,
     read_words,
-    scores,
-    weigh,
+    rind_scores,
 )
+from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 from tests.tolerances import assert_near
@@ -36,8 +36,8 @@ DOUBTFUL = [row for row in ROUNDS if row["triggers"]]
 def doubt_of(row, draft):
     sentences = tuple(draft[start:end] for start, end in row["sentence_spans"])
     real_words = frozenset(row.get("real_words_of_sentence", ()))
-    values_of = partial(scores, row["attention"], row["entropy"])
-    return first_doubt(sentences, row["words"], values_of, max, row["threshold"], lambda text: real_words)
+    values_of = partial(rind_scores, row["attention"], row["entropy"])
+    return find_trigger(sentences, row["words"], values_of, max, row["threshold"], lambda text: real_words)
 
 
 def test_the_recording_is_there():
@@ -60,14 +60,14 @@ def test_words_decision_kept_prefix_and_hits(row, bundled):
 @pytest.mark.parametrize("row", DOUBTFUL, ids=range(len(DOUBTFUL)))
 def test_queries_of_all_modes(row, bundled):
     judged = zip(row["sentence"], row["hits"], strict=True)
-    doubt = Doubt(row["kept"], tuple(WordSignal(word, 0.0, bool(hit)) for word, hit in judged))
+    doubt = Trigger(row["kept"], tuple(WordSignal(word, 0.0, bool(hit)) for word, hit in judged))
     linguistics = Linguistics(
         "recorded",
         lambda text: (text[-row["last_sentence_chars"] :],),
         lambda text: [(text.index(w), text.index(w) + len(w)) for w in row["real_words_of_context"]],
     )
     run = Run({"answer": bundled}, ScriptedRetriever([]), Trace())
-    so_far = Answering(Question("q", row["question"]), run, OWN, text=row["text_before"])
+    so_far = AuthorsState(Question("q", row["question"]), run, OWN, text=row["text_before"])
     marker = row["space_marker"]
     queries = {
         mode: asyncio.run(
@@ -83,5 +83,5 @@ def test_the_bundled_model_gives_the_recorded_attention(row, bundled):
     ids = tuple(row["generated_ids"])
     words = read_words(ids, bundled.pieces(ids), row["space_marker"], after_end=True)
     each = influence(asyncio.run(bundled.attend(ids, bos=False)).weights).tolist()
-    attention, _ = weigh(words, each, [0.0] * len(ids))
+    attention, _ = aggregate_over_words(words, each, [0.0] * len(ids))
     assert_near(attention, row["attention"], "thirty layers")

@@ -21,7 +21,7 @@ from askance.core.ports import Run
 from askance.core.trace import Trace
 from askance.core.types import Question
 from askance.methods.common.prompts import OWN
-from askance.reproductions.answering import Answering
+from askance.reproductions.dragin_base import AuthorsState
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import Linguistics
 
@@ -129,6 +129,6 @@ def test_queries_are_cut_as_transformers_cuts_them(name, query, tiny):
     (end,) = tiny[name]._vocabulary.end_ids
     retriever = ScriptedRetriever([])
     run = Run({"answer": tiny[name]}, retriever, Trace())
-    so_far = Answering(Question("q", "?"), run, OWN, control={ENDS[name]: end})
+    so_far = AuthorsState(Question("q", "?"), run, OWN, control={ENDS[name]: end})
     asyncio.run(so_far.search_for(text, "", 3, 64))
     assert retriever.queries == [tokenizer.decode(ids, skip_special_tokens=True)]

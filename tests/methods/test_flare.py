@@ -77,7 +77,7 @@ def test_doubt_with_nothing_left_to_ask_keeps_the_sentence():
     assert retriever.queries == []
     assert len(model.prompts) == 2
     assert result.trace.decisions[0].outcome == "keep"
-    assert "nothing to ask" in result.trace.decisions[0].why
+    assert "the query is empty" in result.trace.decisions[0].why
 
 
 def test_the_first_search_is_the_question():

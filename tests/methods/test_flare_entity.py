@@ -11,8 +11,8 @@ from askance.core.trace import Trace
 from askance.core.types import Generation, Passage, Question, Token
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.answering import Answering
 from askance.reproductions.baselines import FlareEntity
+from askance.reproductions.dragin_base import AuthorsState
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import Linguistics
@@ -58,8 +58,8 @@ def doubt(method, probabilities, text=None):
         for at, (token, (_, probability)) in enumerate(zip(tokens_of(pieces), probabilities, strict=True))
     )
     draft = Generation(text or "".join(pieces), tokens)
-    so_far = Answering(QUESTION, Run({"answer": Tokens(pieces)}, ScriptedRetriever([]), Trace()), BARE)
-    return asyncio.run(method.first_doubt(draft, so_far))
+    so_far = AuthorsState(QUESTION, Run({"answer": Tokens(pieces)}, ScriptedRetriever([]), Trace()), BARE)
+    return asyncio.run(method.find_trigger(draft, so_far))
 
 
 def test_improbable_words_that_are_no_entities_do_not_count():

@@ -12,7 +12,7 @@ from askance.methods.iterdrag import (
     INSTRUCTION,
     INTERMEDIATE,
     Iterdrag,
-    read_line,
+    parse_line,
 )
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
@@ -208,12 +208,12 @@ def test_markup_from_outside_stays_text():
     ],
 )
 def test_lines_are_read_by_their_beginning(text, expected):
-    assert read_line(text) == expected
+    assert parse_line(text) == expected
 
 
 def test_examples_agree_with_what_is_read():
     for example in EXAMPLES:
-        found = [read_line(line) for line in example["lines"].splitlines()]
+        found = [parse_line(line) for line in example["lines"].splitlines()]
         assert all(beginning and said for beginning, said in found)
         assert found[-1][0] == FINAL
     model = scripted()

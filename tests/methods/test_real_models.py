@@ -7,7 +7,7 @@ import pytest
 from askance.ask import ask
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
-from askance.methods.common.members import Members
+from askance.methods.common.named_methods import Members
 from askance.registry import METHODS, make_method, method_class
 from askance.retrieval.bm25 import open_index
 from tests.choices import watched_choices

@@ -14,19 +14,19 @@ from askance.core.types import Question
 from askance.methods.common.prompts import OWN as WORDING
 from askance.methods.dragin.attention_map import token_texts
 from askance.models.scripted import ScriptedModel
-from askance.reproductions.answering import Answering, Doubt
 from askance.reproductions.dragin import (
     DraginAuthors,
     PieceWord,
-    align,
-    first_doubt,
+    aggregate_over_words,
+    align_sentences,
+    attention_to_words,
+    find_trigger,
     influence,
-    looked_back,
     read_words,
-    scores,
+    rind_scores,
     space_marker,
-    weigh,
 )
+from askance.reproductions.dragin_base import AuthorsState, Trigger
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN
 from tests.tolerances import assert_near
@@ -53,7 +53,7 @@ def test_a_marker_that_is_not_used_makes_one_word():
 
 def test_attention_is_summed_and_entropy_averaged():
     words = (PieceWord("The", 0, 1), PieceWord("Arno", 1, 3))
-    assert weigh(words, [1.0, 0.25, 0.5], [0.0, 1.0, 3.0]) == ([1.0, 0.75], [0.0, 2.0])
+    assert aggregate_over_words(words, [1.0, 0.25, 0.5], [0.0, 1.0, 3.0]) == ([1.0, 0.75], [0.0, 2.0])
 
 
 def test_influence_is_the_greatest_over_queries_and_the_mean_over_heads():
@@ -64,25 +64,27 @@ def test_influence_is_the_greatest_over_queries_and_the_mean_over_heads():
 
 def test_sentences_take_the_shortest_run_of_words():
     words = ["A", "b.", "C", "d.", "E"]
-    assert align(["A b.", "C d.", "E"], words) == [(0, 2), (2, 4), (4, 5)]
-    assert align([], words) == []
+    assert align_sentences(["A b.", "C d.", "E"], words) == [(0, 2), (2, 4), (4, 5)]
+    assert align_sentences([], words) == []
 
 
 def test_a_sentence_that_is_not_found_gives_its_words_to_the_next():
-    assert align(["x", "C d.", "E"], ["A", "C", "d.", "E"]) == [(0, 0), (0, 3), (3, 4)]
-    assert align(["A b", "c"], ["A", "b"]) == [(0, 0), (0, 2)], "the last word is left to the last sentence"
+    assert align_sentences(["x", "C d.", "E"], ["A", "C", "d.", "E"]) == [(0, 0), (0, 3), (3, 4)]
+    assert align_sentences(["A b", "c"], ["A", "b"]) == [(0, 0), (0, 2)], (
+        "the last word is left to the last sentence"
+    )
 
 
 def test_scores_are_relative_to_the_sentence():
     attention, entropy = (1.0, 3.0, 9.0), (1.0, 2.0, 5.0)
-    assert scores(attention, entropy, 0, 2) == (0.5, 3.0)
-    assert scores((0.0,), (1.0,), 0, 1) == (0.0,)
-    assert scores(attention, entropy, 3, 3) == ()
+    assert rind_scores(attention, entropy, 0, 2) == (0.5, 3.0)
+    assert rind_scores((0.0,), (1.0,), 0, 1) == (0.0,)
+    assert rind_scores(attention, entropy, 3, 3) == ()
 
 
 def two_sentences(threshold, real_words=lambda text: frozenset({"d"})):
-    values_of = partial(scores, (1.0,) * 4, (1.0, 2.0, 3.0, 4.0))
-    return first_doubt(("A b.", "C d."), ("A", "b.", "C", "d."), values_of, max, threshold, real_words)
+    values_of = partial(rind_scores, (1.0,) * 4, (1.0, 2.0, 3.0, 4.0))
+    return find_trigger(("A b.", "C d."), ("A", "b.", "C", "d."), values_of, max, threshold, real_words)
 
 
 def hits(doubt):
@@ -90,7 +92,7 @@ def hits(doubt):
 
 
 def test_the_first_sentence_above_the_threshold_is_in_doubt():
-    assert two_sentences(2.0) == Doubt("A b.", (WordSignal("C", 3.0, False), WordSignal("d.", 4.0, True)))
+    assert two_sentences(2.0) == Trigger("A b.", (WordSignal("C", 3.0, False), WordSignal("d.", 4.0, True)))
     assert hits(two_sentences(2.0, None)) == [True, True]
     assert hits(two_sentences(1.9)) == [False, False], "no hit is left, and it is in doubt all the same"
     assert two_sentences(4.0) is None, "the threshold itself is not above it"
@@ -99,12 +101,14 @@ def test_the_first_sentence_above_the_threshold_is_in_doubt():
 def test_what_a_hit_looked_back_at():
     attention = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.2, 0.2, 0.6]])
     words = [PieceWord("a", 0, 1), PieceWord("b", 1, 2), PieceWord("c", 2, 3)]
-    assert looked_back(attention, words, frozenset({2})) == [0.25, 0.75, 0.0]
-    assert looked_back(attention, words, frozenset({1, 2})) == [0.625, 0.375, 0.0]
-    assert looked_back(attention, words, frozenset({0})) == [0.0, 0.0, 0.0], "nothing stands before the first"
-    assert looked_back(attention, words, frozenset()) == [0.0, 0.0, 0.0]
+    assert attention_to_words(attention, words, frozenset({2})) == [0.25, 0.75, 0.0]
+    assert attention_to_words(attention, words, frozenset({1, 2})) == [0.625, 0.375, 0.0]
+    assert attention_to_words(attention, words, frozenset({0})) == [0.0, 0.0, 0.0], (
+        "nothing stands before the first"
+    )
+    assert attention_to_words(attention, words, frozenset()) == [0.0, 0.0, 0.0]
     two = [PieceWord("a", 0, 1), PieceWord("bc", 1, 3)]
-    assert looked_back(attention, two, frozenset({1})) == [1.0, 0.0], (
+    assert attention_to_words(attention, two, frozenset({1})) == [1.0, 0.0], (
         "both tokens see only what is before the word"
     )
 
@@ -115,9 +119,9 @@ def test_what_a_hit_looked_back_at():
 def test_a_query_may_keep_a_share_of_the_words_with_content(share, kept):
     """Of three words, rounded down; without a hit they have no weights, and the first ones stay."""
     run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
-    so_far = Answering(Question("q", " Arno of Pisa sea"), run, WORDING)
+    so_far = AuthorsState(Question("q", " Arno of Pisa sea"), run, WORDING)
     method = DraginAuthors(query_share=share)
-    assert asyncio.run(method.query_for(Doubt("", ()), so_far)) == kept
+    assert asyncio.run(method.query_for(Trigger("", ()), so_far)) == kept
 
 
 @pytest.mark.parametrize(
@@ -133,9 +137,11 @@ def test_a_query_may_keep_a_share_of_the_words_with_content(share, kept):
     ],
 )
 def test_queries(mode, query):
-    doubt = Doubt("Kept one.", tuple(WordSignal(each, 9.0, each == "Bob") for each in ("Now", "Bob", "sat.")))
+    doubt = Trigger(
+        "Kept one.", tuple(WordSignal(each, 9.0, each == "Bob") for each in ("Now", "Bob", "sat."))
+    )
     run = Run({"answer": ScriptedModel()}, ScriptedRetriever([]), Trace())
-    so_far = Answering(Question("q", "Who?"), run, WORDING, text="Take it.")
+    so_far = AuthorsState(Question("q", "Who?"), run, WORDING, text="Take it.")
     assert asyncio.run(DraginAuthors(query=mode, query_top=3).query_for(doubt, so_far)) == query
 
 
@@ -177,7 +183,7 @@ def test_pieces_are_grouped_without_gap_or_overlap(model_name, text, request):
 @QUIET
 @given(sentences=st.lists(ANY_TEXT, max_size=5), words=st.lists(ANY_TEXT, max_size=8))
 def test_ranges_follow_each_other_to_the_last_word(sentences, words):
-    ranges = align(sentences, words)
+    ranges = align_sentences(sentences, words)
     assert len(ranges) == len(sentences)
     ends = [0, *(last for _, last in ranges)]
     assert [first for first, _ in ranges] == ends[:-1]

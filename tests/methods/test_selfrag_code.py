@@ -25,7 +25,7 @@ from askance.methods.selfrag.tokens import (
 from askance.models.scripted import Reply, ScriptedModel
 from askance.registry import make_method
 from askance.reproductions.selfrag import SelfragAuthors
-from askance.reproductions.selfrag_reading import inverted_share
+from askance.reproductions.selfrag_outputs import log_retrieval_share
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting_code import (
     ARNO,
@@ -63,10 +63,10 @@ def test_the_surer_of_retrieval_the_less_it_searches(probability, searches, sear
 
 
 def test_the_share_of_logarithms():
-    assert inverted_share({SEARCH: 0.7244, NO_SEARCH: 0.2756}) > 0.2
-    assert inverted_share({SEARCH: 0.7246, NO_SEARCH: 0.2754}) < 0.2
-    assert inverted_share({SEARCH: math.exp(-25)}) == near(0.2), "a missing one counts -100"
-    assert inverted_share({SEARCH: 1.0, NO_SEARCH: 1.0}) == 0, "theirs divides by zero"
+    assert log_retrieval_share({SEARCH: 0.7244, NO_SEARCH: 0.2756}) > 0.2
+    assert log_retrieval_share({SEARCH: 0.7246, NO_SEARCH: 0.2754}) < 0.2
+    assert log_retrieval_share({SEARCH: math.exp(-25)}) == near(0.2), "a missing one counts -100"
+    assert log_retrieval_share({SEARCH: 1.0, NO_SEARCH: 1.0}) == 0, "theirs divides by zero"
 
 
 def test_a_whole_draft_is_written_for_its_first_token():

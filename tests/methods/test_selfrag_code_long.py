@@ -19,7 +19,7 @@ from askance.methods.selfrag.tokens import (
     ReflectionVocabulary,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from askance.reproductions.selfrag_reading import Read, cited_text, is_rewritten, segment
+from askance.reproductions.selfrag_outputs import ParsedSegment, alce_answer, is_rewritten, parse_segment
 from tests.methods.reflecting_code import (
     ARNO,
     FOUND,
@@ -224,7 +224,7 @@ IDS = VOCABULARY.ids
     ],
 )
 def test_names_are_looked_for_in_the_text_that_the_model_shows(generation, text, behind, searches):
-    assert segment(generation, False, VOCABULARY, 0.2) == Read(text, behind, searches)
+    assert parse_segment(generation, False, VOCABULARY, 0.2) == ParsedSegment(text, behind, searches)
 
 
 def test_a_level_keeps_as_many_nodes_as_the_beam_is_wide():
@@ -271,7 +271,7 @@ def test_every_segment_cites_its_passage_at_its_end():
 
 
 def test_a_text_that_stood_before_is_left_out_but_counts():
-    text, citations = cited_text([("One.", ARNO), (f"{RELEVANT}One.", PO), ("", PO), ("Two.", TIBER)])
+    text, citations = alce_answer([("One.", ARNO), (f"{RELEVANT}One.", PO), ("", PO), ("Two.", TIBER)])
     assert text == "One. Two."
     assert citations == (Citation(1, ARNO, 0, 4), Citation(4, TIBER, 5, 9))
 
@@ -286,18 +286,18 @@ def test_a_text_that_stood_before_is_left_out_but_counts():
     ],
 )
 def test_the_last_character_becomes_a_full_stop_and_full_stops_part_words(written, text):
-    assert cited_text([(written, ARNO)])[0] == text
+    assert alce_answer([(written, ARNO)])[0] == text
 
 
 def test_what_goes_on_with_a_passage_is_cited_as_the_first_of_all():
-    text, citations = cited_text([("One.", ARNO), (f"Two.{FULLY}{KEEP_USING}Three.{FULLY}", PO)])
+    text, citations = alce_answer([("One.", ARNO), (f"Two.{FULLY}{KEEP_USING}Three.{FULLY}", PO)])
     assert text == "One. Two. Three."
     assert [(each.number, each.passage, text[each.start : each.end]) for each in citations] == [
         (1, ARNO, "One."),
         (1, ARNO, "Two."),
         (2, PO, "Three."),
     ]
-    assert cited_text([(f"Two{KEEP_USING}Three.", PO)])[0] == f"Two{KEEP_USING}Three."
+    assert alce_answer([(f"Two{KEEP_USING}Three.", PO)])[0] == f"Two{KEEP_USING}Three."
 
 
 def test_biographies_are_whole_and_cite_nothing():

@@ -13,7 +13,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import ReasoningStep, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import READER, REFUSAL
 from askance.methods.airrag.prompts import Prompts, parse_queries
-from askance.methods.common.labels import label_options
+from askance.methods.common.label_probabilities import label_options
 from askance.methods.common.prompts import PLAIN, answer_prompt
 from askance.methods.selfrag.judging import LABELS
 from askance.text.answers import has_answer

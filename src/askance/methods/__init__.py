@@ -1,1 +1,1 @@
-"""One file per method; each reads like the paper's algorithm for ONE question."""
+"""The methods of active retrieval, each written as its paper's algorithm for one question."""

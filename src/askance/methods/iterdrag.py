@@ -1,6 +1,6 @@
-"""IterDRAG: the model asks itself follow-up questions, and answers each from passages found for it.
+"""IterDRAG: the model asks itself follow-up questions and answers each from passages found for it.
 
-The three beginnings of a line are the paper's; all other words of the prompt are ours.
+The three openings of a line come from the paper; all other words of the prompt are ours.
 """
 
 import re
@@ -24,7 +24,7 @@ from askance.core.types import (
     Span,
     untrusted,
 )
-from askance.methods.common.finishing import cited, plain_of, settled
+from askance.methods.common.answer_text import cite_sentences, full_text, parse_markers
 from askance.methods.common.prompts import EXAMPLES as WORKED
 from askance.methods.common.prompts import (
     Layout,
@@ -35,20 +35,20 @@ from askance.methods.common.prompts import (
     passage_text,
     question_spans,
 )
-from askance.methods.common.searching import num_in_room, num_shown, search_as_fits, search_for
+from askance.methods.common.search import estimate_fitting, num_fitting, search_for, search_to_fit
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import normalise_answer, short_answer
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
-_BEGINNINGS = {
+_OPENINGS = {
     FOLLOW_UP: re.compile(r"follow[ -]?up\s*:\s*", re.IGNORECASE),
     INTERMEDIATE: re.compile(r"intermediate answer\s*:\s*", re.IGNORECASE),
     FINAL: re.compile(r"so the final answer is\s*:\s*", re.IGNORECASE),
 }
-_BESIDE = re.compile(rf"^(?:{FOLLOW_UP}.*|{INTERMEDIATE})", re.MULTILINE)
-"""What of the lines claims nothing."""
+_NO_CLAIM = re.compile(rf"^(?:{FOLLOW_UP}.*|{INTERMEDIATE})", re.MULTILINE)
+"""The parts of the lines that make no claim."""
 _SHARE_OF_PASSAGES = 0.9
-"""Of L_max, where the number of passages follows from it."""
+"""The share of L_max for passages, if their number follows from it."""
 
 
 INSTRUCTION = (
@@ -59,20 +59,20 @@ INSTRUCTION = (
 )
 
 EXAMPLES = WORKED["iterdrag"]
-"""Examples of our own: passages, a question, and the lines that answer it."""
+"""Our own examples: passages, a question, and the lines that answer it."""
 
 
 @dataclass(slots=True)
-class Lines:
-    """One question on its way.
+class IterdragState:
+    """The state of one question while IterDRAG writes its lines.
 
     Attributes:
-        num_passages: per search; 0 while that is not known.
-        text: the lines so far, without a line break at the end.
-        hits: all passages, as they are shown.
-        shown: since which character of the text which passages are.
-        asked: follow-ups.
-        final: what stands in the final line, once there is one.
+        num_passages: The number of passages per search; 0 until it is known.
+        text: The lines so far, without a line break at the end.
+        hits: All passages, in the order in which the prompt shows them.
+        shown: Pairs of an offset in the text and the passages that the prompt shows from there on.
+        follow_ups: The follow-up questions so far.
+        final: The content of the final line; None until it is written.
     """
 
     question: Question
@@ -81,34 +81,37 @@ class Lines:
     text: str = ""
     hits: tuple[Hit, ...] = ()
     shown: list[tuple[int, tuple[Hit, ...]]] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    follow_ups: list[str] = field(default_factory=list)
     final: str | None = None
 
-    def keep(self, beginning: str, said: str) -> None:
-        """Take a line, which stays."""
-        line = f"{beginning} {said}".strip()
+    def keep_line(self, opening: str, content: str) -> None:
+        """Append a line to the text, for good."""
+        line = f"{opening} {content}".strip()
         piece = f"\n{line}" if self.text else line
         self.run.trace.commit(piece)
         self.text += piece
-        if beginning == FINAL:
-            self.final = said
+        if opening == FINAL:
+            self.final = content
 
     def finish(self, reason: str) -> Answer:
-        """All lines; the short answer is read from the last alone, and follow-ups cite nothing."""
+        """Return all lines as the answer; follow-ups cite nothing.
+
+        The short answer is read from the last line alone.
+        """
         question, trace = self.question, self.run.trace
-        num_repeats = len(self.asked) - len(set(map(normalise_answer, self.asked)))
-        numbers = {"follow-ups": float(len(self.asked)), "repeated follow-ups": float(num_repeats)}
+        num_repeats = len(self.follow_ups) - len(set(map(normalise_answer, self.follow_ups)))
+        numbers = {"follow-ups": float(len(self.follow_ups)), "repeated follow-ups": float(num_repeats)}
         trace.decide("end", "stop", reason, numbers=numbers)
-        written = settled(trace)
-        final = plain_of(f"{FINAL} {self.final}", question, trace).text
+        written = full_text(trace)
+        final = parse_markers(f"{FINAL} {self.final}", question, trace).text
         short = short_answer(final, question) if self.final else ""
-        asked, due = list[tuple[int, str]](), question.text
+        questions, current = list[tuple[int, str]](), question.text
         for line in re.finditer(r"^.*$", written.text, re.MULTILINE):
             if line[0].startswith(FOLLOW_UP):
-                due = line[0].removeprefix(FOLLOW_UP)
-            asked.append((line.start(), question.text if line[0].startswith(FINAL) else due))
-        stated = _BESIDE.sub(lambda line: " " * len(line[0]), written.text)
-        citations = cited(trace, written, self.shown, short, asked, stated)
+                current = line[0].removeprefix(FOLLOW_UP)
+            questions.append((line.start(), question.text if line[0].startswith(FINAL) else current))
+        stated = _NO_CLAIM.sub(lambda line: " " * len(line[0]), written.text)
+        citations = cite_sentences(trace, written, self.shown, short, questions, stated)
         return Answer(written.text, short, citations)
 
 
@@ -116,157 +119,150 @@ class Lines:
 class Iterdrag(TokenLimited):
     """IterDRAG (Yue et al. 2024, arXiv 2410.04343), a baseline of AirRAG (Feng et al. 2025).
 
-    (The paper is "Inference Scaling for Long-Context Retrieval Augmented Generation".) Behind the passages
-    for the question, the model writes one line at a time, which begins in one of three ways. `Follow up:` is
-    a query: what it finds joins the passages, and the next line must be an `Intermediate answer:`. `So the
-    final answer is:` ends it, and is forced after `max_iters` lines of the model's own choice. Nothing keeps
-    it from asking the same again; the trace counts that. `max_iters=0` is the paper's DRAG.
-
-    Deviations: a beginning is forced where there is but one; where there are several, the line is read, and
-    one with none of the three, or with nothing behind it, forces the end. The examples are our own, with two
-    passages at most; passages are shown as they are in the index, those of a later search behind those of
-    an earlier one, each search's best last. The paper tries numbers of passages and examples out for each
-    L_max; `passages=0` takes what leaves a tenth of it, if each of all rounds finds as many. A line is
-    written only if what is left of `l_max` has room for the last one behind it, which drops the passages of
-    the lowest ranks as far as it must.
+    (The paper is "Inference Scaling for Long-Context Retrieval Augmented Generation".) After the passages for
+    the question, the model writes one line at a time, and each line has one of three openings. `Follow up:`
+    is a query: the passages found for it join the prompt, and the next line must be an `Intermediate
+    answer:`. `So the final answer is:` ends the answer; the method forces it after `max_iters` lines of the
+    model's choice. `max_iters=0` is the paper's DRAG.
     """
 
     passages: int = parameter(
-        3, "passages per search; 0: as follows from l_max or the window, up to most_passages", at_least=0
+        3, "number of passages per search; 0: as many as l_max or the window allow", at_least=0
     )
-    most_passages: int | None = parameter(None, "the most of them; none: no other limit", at_least=1)
-    max_iters: int = parameter(5, "most lines before the final answer is forced; 0: no follow-up", at_least=0)
-    examples: int = parameter(0, "worked examples in the prompt", at_least=0, at_most=len(EXAMPLES))
-    line_tokens: int = parameter(64, "most new tokens of a follow-up or an intermediate answer", at_least=1)
-    answer_tokens: int = parameter(64, "most new tokens of the final answer", at_least=1)
-    layout: Layout = parameter(
-        "auto", "raw text or the model's chat format; auto is raw where the model takes it"
+    most_passages: int | None = parameter(
+        None, "maximum number of passages per search; none: no other limit", at_least=1
     )
+    max_iters: int = parameter(5, "maximum number of lines before the final one; 0: no follow-up", at_least=0)
+    examples: int = parameter(0, "number of worked examples in the prompt", at_least=0, at_most=len(EXAMPLES))
+    line_tokens: int = parameter(64, "maximum number of new tokens of another line", at_least=1)
+    answer_tokens: int = parameter(64, "maximum number of new tokens of the final line", at_least=1)
+    layout: Layout = parameter("auto", "raw text, or the model's chat format; auto prefers raw text")
 
     paper: ClassVar[str] = "Yue et al. 2024 (IterDRAG)"
     searches: ClassVar[str] = "with each follow-up question"
 
     @property
     def needs(self) -> Needs:
-        return Needs(one_of=layout_needs(self.layout, goes_on=True), retriever=True)
+        return Needs(one_of=layout_needs(self.layout, continues=True), retriever=True)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        lines = Lines(question, run, self.passages)
-        await self._search(lines, question.text, "the first search is made with the question itself")
+        state = IterdragState(question, run, self.passages)
+        await self._search(state, question.text, "the first search is made with the question itself")
         try:
-            reason = await self._ask_and_answer(lines)
+            reason = await self._write_lines(state)
         except NoRoom:
             reason = "there is no room for another line"
-        if lines.final is None:
-            await self._conclude(lines)
-        return lines.finish(reason)
+        if state.final is None:
+            await self._write_final_line(state)
+        return state.finish(reason)
 
-    async def _ask_and_answer(self, lines: Lines) -> str:
-        """Write lines until one is final or none may follow; the reason."""
+    async def _write_lines(self, state: IterdragState) -> str:
+        """Write lines until one is final or none may follow; return the reason."""
         for step in range(self.max_iters):
-            beginning, said = await self._line(lines, "", ("line", step))
-            if not beginning or not said:
+            opening, content = await self._write_line(state, "", ("line", step))
+            if not opening or not content:
                 return "the model wrote neither a follow-up nor an intermediate or final answer"
-            lines.keep(beginning, said)
-            if beginning == FINAL:
+            state.keep_line(opening, content)
+            if opening == FINAL:
                 return "the model gave its final answer"
-            if beginning == FOLLOW_UP:
-                lines.asked.append(said)
-                await self._search(lines, said, "the model asks a follow-up")
-                lines.keep(*await self._line(lines, INTERMEDIATE, ("intermediate", step)))
+            if opening == FOLLOW_UP:
+                state.follow_ups.append(content)
+                await self._search(state, content, "the model asks a follow-up")
+                state.keep_line(*await self._write_line(state, INTERMEDIATE, ("intermediate", step)))
         return f"there were {self.max_iters} lines of the model's own"
 
-    async def _search(self, lines: Lines, query: str, why: str) -> None:
-        """Add what is found for a query to the passages, the best of it last."""
-        query = plain_of(query, lines.question, lines.run.trace).text
-        search, affordable = partial(search_for, query, lines.run, why=why), partial(self._affordable, lines)
-        found = await search_as_fits(search, affordable, lines.num_passages, self.most_passages)
-        lines.num_passages = lines.num_passages or min(affordable(found), len(found))
-        known = {hit.passage.id for hit in lines.hits}
-        fresh = [hit for hit in found[: lines.num_passages] if hit.passage.id not in known]
-        lines.hits = (*lines.hits, *reversed(fresh))
-        lines.shown.append((len(lines.text), lines.hits))
+    async def _search(self, state: IterdragState, query: str, why: str) -> None:
+        """Search for a query and add the passages found to the prompt, the best one last."""
+        query = parse_markers(query, state.question, state.run.trace).text
+        search, estimate = (
+            partial(search_for, query, state.run, why=why),
+            partial(self._num_affordable, state),
+        )
+        found = await search_to_fit(search, estimate, state.num_passages, self.most_passages)
+        state.num_passages = state.num_passages or min(estimate(found), len(found))
+        known = {hit.passage.id for hit in state.hits}
+        new = [hit for hit in found[: state.num_passages] if hit.passage.id not in known]
+        state.hits = (*state.hits, *reversed(new))
+        state.shown.append((len(state.text), state.hits))
 
-    async def _line(self, lines: Lines, begun: str, key: Key) -> tuple[str, str]:
-        """The next line, which begins with `begun`: its beginning, and what stands behind.
+    async def _write_line(self, state: IterdragState, forced: str, key: Key) -> tuple[str, str]:
+        """Write the next line, with the opening `forced` if it is not empty; return its opening and content.
 
         Raises:
-            NoRoom: there is none for it and for the final line behind it.
+            NoRoom: The budget has no room for this line and the final line after it.
         """
-        model, prompt, closing = lines.run.model, self._prompt(lines, lines.hits, begun), 0
+        model, prompt, num_final = state.run.model, self._prompt(state, state.hits, forced), 0
         if self.l_max is not None:
-            bare = self._prompt(lines, (), f"{begun}\n{FOLLOW_UP}\n{INTERMEDIATE}\n{FINAL}")
-            closing = model.count(bare) + self.line_tokens
-        if not has_room(model, prompt, self.line_tokens, keep=closing):
+            bare = self._prompt(state, (), f"{forced}\n{FOLLOW_UP}\n{INTERMEDIATE}\n{FINAL}")
+            num_final = model.count(bare) + self.line_tokens
+        if not has_room(model, prompt, self.line_tokens, keep=num_final):
             raise NoRoom
-        beginning, said = await _written(lines, prompt, self.line_tokens, key)
-        if not begun or beginning == begun:
-            return beginning, said
-        return begun, f"{beginning} {said}".strip()
+        opening, content = await _generate_line(state, prompt, self.line_tokens, key)
+        if not forced or opening == forced:
+            return opening, content
+        return forced, f"{opening} {content}".strip()
 
-    async def _conclude(self, lines: Lines) -> None:
-        """Write the final line with as many passages as there is room for; the lowest ranks go first."""
-        most, run = len(lines.hits), lines.run
-        by_rank = sorted(range(most), key=lambda at: (lines.hits[at].rank, -at))
+    async def _write_final_line(self, state: IterdragState) -> None:
+        """Write the final line with as many passages as fit, without those of the lowest ranks."""
+        most, run = len(state.hits), state.run
+        by_rank = sorted(range(most), key=lambda index: (state.hits[index].rank, -index))
 
         def prompt_with(num_hits: int) -> Prompt:
-            return self._prompt(lines, [lines.hits[at] for at in sorted(by_rank[:num_hits])], FINAL)
+            return self._prompt(state, [state.hits[index] for index in sorted(by_rank[:num_hits])], FINAL)
 
-        num_hits = num_shown(run, most, prompt_with, self.answer_tokens)
-        _, said = await _written(lines, prompt_with(num_hits), self.answer_tokens, ("final",))
-        lines.keep(FINAL, said)
+        num_hits = num_fitting(run, most, prompt_with, self.answer_tokens)
+        _, content = await _generate_line(state, prompt_with(num_hits), self.answer_tokens, ("final",))
+        state.keep_line(FINAL, content)
 
     def prompt(self, model: Model, question: Question, hits: Sequence[Hit], so_far: str) -> Prompt:
-        """The prompt that makes `model` go on with the lines `so_far`, which may end within one.
+        """Return the prompt that makes `model` continue the lines `so_far`, which may end within a line.
 
         Args:
-            hits: in the order in which they are to be shown.
+            hits: The passages, in the order in which the prompt shows them.
         """
-        asked = _asked([hit.passage for hit in hits], question_spans(question))
-        worked = []
-        for each in EXAMPLES[: self.examples]:
-            passages = [Passage("", **told) for told in each["passages"]]
-            worked.append((_asked(passages, (untrusted(each["question"]),)), each["lines"]))
+        request = _request([hit.passage for hit in hits], question_spans(question))
+        examples = []
+        for example in EXAMPLES[: self.examples]:
+            passages = [Passage("", **fields) for fields in example["passages"]]
+            examples.append((_request(passages, (untrusted(example["question"]),)), example["lines"]))
         parts = [Span(f"{INSTRUCTION}\n\n")]
-        for spans, answer in worked:
+        for spans, answer in examples:
             parts += [*spans, Span("\n"), untrusted(answer), Span("\n\n")]
-        turns = chat_turns(INSTRUCTION, worked, asked)
-        return in_layout(self.layout, model, [*parts, *asked, Span("\n")], turns, so_far)
+        turns = chat_turns(INSTRUCTION, examples, request)
+        return in_layout(self.layout, model, [*parts, *request, Span("\n")], turns, so_far)
 
-    def _prompt(self, lines: Lines, hits: Sequence[Hit], begun: str) -> Prompt:
-        so_far = f"{lines.text}\n{begun}" if lines.text else begun
-        return self.prompt(lines.run.model, lines.question, hits, so_far)
+    def _prompt(self, state: IterdragState, hits: Sequence[Hit], opening: str) -> Prompt:
+        so_far = f"{state.text}\n{opening}" if state.text else opening
+        return self.prompt(state.run.model, state.question, hits, so_far)
 
-    def _affordable(self, lines: Lines, found: Sequence[Hit]) -> int:
-        """Passages per search that leave a tenth of L_max, or of the window, after the last of all rounds.
+    def _num_affordable(self, state: IterdragState, found: Sequence[Hit]) -> int:
+        """Return the number of passages per search that leaves a tenth of L_max, or of the window.
 
-        With an L_max that is larger than the window, those of two searches fit into the window.
+        If L_max is larger than the window, the passages of two searches fit into the window.
         """
-        model, num_searches = lines.run.model, self.max_iters + 1
+        model, num_searches = state.run.model, self.max_iters + 1
         window = model.context_tokens
         most = min((self.l_max or window) / num_searches, window / min(2, num_searches))
         room = _SHARE_OF_PASSAGES * most
-        return num_in_room(found, room, lambda hits: model.count(self._prompt(lines, hits, "")))
+        return estimate_fitting(found, room, lambda hits: model.count(self._prompt(state, hits, "")))
 
 
-async def _written(lines: Lines, prompt: Prompt, max_tokens: int, key: Key) -> tuple[str, str]:
+async def _generate_line(state: IterdragState, prompt: Prompt, max_tokens: int, key: Key) -> tuple[str, str]:
     sampling = Sampling(max_tokens, stop=("\n",))
-    (written,) = await lines.run.model.generate(
-        GenerateRequest(prompt, sampling, key=key, watch=lines.run.trace.draft)
-    )
-    return read_line(written.text)
+    request = GenerateRequest(prompt, sampling, key=key, watch=state.run.trace.draft)
+    (generation,) = await state.run.model.generate(request)
+    return parse_line(generation.text)
 
 
-def read_line(text: str) -> tuple[str, str]:
-    """Which of the three beginnings a line has, or nothing, and what stands behind it."""
+def parse_line(text: str) -> tuple[str, str]:
+    """Return which of the three openings a line has, or an empty text, and the content after it."""
     plain = " ".join(text.split())
-    for beginning, pattern in _BEGINNINGS.items():
-        found = pattern.match(plain)
-        if found:
-            return beginning, plain[found.end() :]
+    for opening, pattern in _OPENINGS.items():
+        if match := pattern.match(plain):
+            return opening, plain[match.end() :]
     return "", plain
 
 
-def _asked(passages: Sequence[Passage], question: Sequence[Span]) -> tuple[Span, ...]:
-    shown = (*numbered([passage_text(each) for each in passages]), Span("\n")) if passages else ()
+def _request(passages: Sequence[Passage], question: Sequence[Span]) -> tuple[Span, ...]:
+    shown = (*numbered([passage_text(passage) for passage in passages]), Span("\n")) if passages else ()
     return (*shown, Span("Question: "), *question)

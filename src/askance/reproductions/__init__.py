@@ -1,1 +1,1 @@
-"""The readings of the authors' code, errors included: methods of their own, to match runs of that code."""
+"""The methods as their authors' code runs them, errors included, to match runs of that code."""

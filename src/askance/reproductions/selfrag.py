@@ -1,7 +1,7 @@
-"""Self-RAG as its authors' code has it.
+"""Self-RAG as its authors' code runs it.
 
-Short form: a draft decides, and the best answer is taken. Long form: a tree of segments whose scores are
-multiplied.
+In the short form, a draft decides on the search, and the best answer wins. In the long form, segments form a
+tree and their scores are multiplied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,25 +17,26 @@ from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.tasks import named_option, options_of
 from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens, search_share
-from askance.reproductions import selfrag_reading as reading
-from askance.reproductions.selfrag_reading import QueryContext, Read, Told
+from askance.reproductions import selfrag_outputs as outputs
+from askance.reproductions.selfrag_outputs import ParsedSegment, QueryContext, SegmentAndPassage
 
 _Candidate = tuple[float, str, Hit]
-"""Score, text and passage of an answer."""
+"""The score, text and passage of an answer."""
 _PROBE_TOKENS = 25
 
 
 @dataclass(frozen=True, slots=True)
 class SelfragAuthors(SelfragParameters):
-    """Self-RAG in the reading of its authors' code (Asai et al. 2024), with its errors.
+    """Self-RAG as its authors' code runs it (Asai et al. 2024), errors included.
 
-    In the short form a draft decides on the search, and the best answer of all passages is taken. In the long
-    form segments grow in a tree, and their scores are multiplied. A model with the tokens is needed. What
-    makes their code crash does not do so here; the page (docs/methods/selfrag.md) has the differences.
+    In the short form, a draft decides on the search, and the method takes the best answer of all passages. In
+    the long form, segments form a tree, and their scores are multiplied. The model must have the reflection
+    tokens. Input that crashes the authors' code does not do so here; docs/methods/selfrag.md lists the
+    differences.
     """
 
-    profile: Literal["code"] = parameter("code", "whose reading: the authors' code")
-    fixed_weights: bool = parameter(True, "weights of 1, 1 and 0.5 and no sequence term, in the long form")
+    profile: Literal["code"] = parameter("code", "variant of the method: the authors' code")
+    fixed_weights: bool = parameter(True, "weights of 1, 1 and 0.5 and no sequence term in the long form")
 
     known_as: ClassVar[str] = "selfrag"
     paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
@@ -61,167 +62,173 @@ class SelfragAuthors(SelfragParameters):
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        asked = QueryContext(self, question, run, fixed_weights=self.fixed_weights)
-        text, citations = await (_short_form(asked) if self.form == "short" else long_form(asked))
+        context = QueryContext(self, question, run, fixed_weights=self.fixed_weights)
+        text, citations = await (_short_form(context) if self.form == "short" else long_form(context))
         run.trace.commit(text)
         return Answer(text, named_option(text, question) if options_of(question) else text.strip(), citations)
 
 
-async def _short_form(asked: QueryContext) -> tuple[str, tuple[Citation, ...]]:
-    """An answer for each passage, and the best of them; ties go to the better passage."""
-    hits = await _found_by_draft(asked)
+async def _short_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]:
+    """Write an answer for each passage and return the best; on a tie, the better passage wins."""
+    hits = await _search_by_draft(context)
     if not hits:
-        return _told(reading.closed_text(await asked.write_alone())), ()
+        return _final_text(outputs.closed_answer(await context.write_alone())), ()
     written = await gather_or_cancel(
-        asked.write(hit=hit, key=("passage", number)) for number, hit in enumerate(hits, start=1)
+        context.write(hit=hit, key=("passage", number)) for number, hit in enumerate(hits, start=1)
     )
     answers = enumerate(zip(hits, written, strict=True), start=1)
-    candidates = [_candidate(asked, number, hit, each) for number, (hit, each) in answers]
-    if options_of(asked.question):
-        candidates = _greatest_sum(asked, candidates)
+    candidates = [_candidate(context, number, hit, answer) for number, (hit, answer) in answers]
+    if options_of(context.question):
+        candidates = _greatest_sum(context, candidates)
     _, text, hit = max(candidates, key=lambda candidate: candidate[0])
-    text = _told(text)
+    text = _final_text(text)
     return text, (Citation(1, hit.passage, 0, len(text)),) if text else ()
 
 
-async def _found_by_draft(asked: QueryContext) -> tuple[Hit, ...]:
-    """A whole answer is written to be judged by its first token; with `mode=never` for nothing."""
-    parameters = asked.parameters
-    draft = await asked.write(key=("decide",)) if parameters.mode != "always" else None
+async def _search_by_draft(context: QueryContext) -> tuple[Hit, ...]:
+    """Search if the first token of a draft of the whole answer says so; `mode=never` ignores the draft."""
+    parameters = context.parameters
+    draft = await context.write(key=("decide",)) if parameters.mode != "always" else None
     if draft is None or parameters.mode == "never":
-        return await asked.found_by_mode()
+        return await context.search_by_mode()
     if parameters.threshold is None:
         searches = SEARCH in draft.text
-        return await asked.found(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
+        return await context.record_search(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
     probs = first_distribution(draft, "retrieve")
     kind = f"share of {SEARCH} in logarithms"
-    return await asked.found_by_share(reading.inverted_share(probs), parameters.threshold, kind, probs)
+    return await context.search_by_share(
+        outputs.log_retrieval_share(probs), parameters.threshold, kind, probs
+    )
 
 
-def _candidate(asked: QueryContext, number: int, hit: Hit, written: Generation) -> _Candidate:
-    judged = asked.judgements(written)
-    numbers = asked.answer_scores(written, judged)
-    text = asked.text(written)
-    asked.show(f"0.{number}", reading.closed_text(text).strip(), hit, numbers, judged)
-    return numbers["score"], reading.closed_text(text) if options_of(asked.question) else text, hit
+def _candidate(context: QueryContext, number: int, hit: Hit, written: Generation) -> _Candidate:
+    judged = context.judgements(written)
+    numbers = context.answer_scores(written, judged)
+    text = context.text_with_end(written)
+    context.show(f"0.{number}", outputs.closed_answer(text).strip(), hit, numbers, judged)
+    return numbers["score"], outputs.closed_answer(text) if options_of(context.question) else text, hit
 
 
-def _told(text: str) -> str:
-    """An answer as it is given: less one sign that begins it, then less tokens."""
-    return reading.bare(reading.without_sign(text))
+def _final_text(text: str) -> str:
+    """Return an answer without one leading sign, and then without control tokens."""
+    return outputs.without_control_tokens(outputs.without_leading_sign(text))
 
 
-def _greatest_sum(asked: QueryContext, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """The answers with the text, letter by letter, whose scores add up to most."""
+def _greatest_sum(context: QueryContext, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return the answers with the exact text whose scores have the greatest sum."""
     sums = dict[str, float]()
     for score, text, _ in candidates:
         sums[text] = sums.get(text, 0.0) + score
     won = max(sums, key=lambda text: sums[text])
-    asked.run.trace.decide("choose", won, "the scores of this answer add up to most", numbers=sums)
+    context.run.trace.decide("choose", won, "the scores of this answer add up to most", numbers=sums)
     return [candidate for candidate in candidates if candidate[1] == won]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamNode:
-    """A segment in the tree, or its root, which has the empty text that the first segments follow.
+    """A segment in the tree, or its root, whose empty text precedes the first segments.
 
     Attributes:
-        name: its place: the numbers of the segments that lead to it.
-        before: what the prompts of its children have before its own text; not its parents' texts in all
-            cases, see `children_of`.
-        score: its own times its parent's.
+        name: The numbers of the segments that lead to the node, joined by dots.
+        before: The parts that the prompts of its children contain before its own text; not always the texts
+            of its ancestors, see `expand_node`.
+        score: Its own score times that of its parent.
     """
 
     name: str = "0"
-    read: Read = Read("", searches=True)
+    read: ParsedSegment = ParsedSegment("", searches=True)
     before: tuple[Part, ...] = ()
     score: float = 1.0
     hit: Hit | None = None
     parent: "BeamNode | None" = None
 
     @property
-    def path(self) -> list[Told]:
+    def path(self) -> list[SegmentAndPassage]:
         """The segments down to this one, with their passages."""
         above = self.parent.path if self.parent else []
         return [*above, (self.read.text, self.hit.passage)] if self.hit else above
 
 
-async def long_form(asked: QueryContext) -> tuple[str, tuple[Citation, ...]]:
-    """The best node of the deepest level, and what leads to it; the second best where that says nothing.
+async def long_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]:
+    """Return the text of the best path to the deepest level, or of the second best if that text is empty.
 
-    A biography has no second.
+    A biography uses the best path alone.
     """
-    is_biography = asked.task == "biography"
-    hits = await _found_by_probe(asked)
+    is_biography = context.task == "biography"
+    hits = await _search_by_probe(context)
     if not hits:
-        text = reading.segment_text(_first_paragraph(await asked.write_alone()))
-        return (reading.spaced(text) if is_biography else text), ()
-    *_, deepest = await kept_levels(asked, hits)
+        text = outputs.segment_text(_first_paragraph(await context.write_alone()))
+        return (outputs.with_sentence_spaces(text) if is_biography else text), ()
+    *_, deepest = await grow_tree(context, hits)
     scores = {node.name: node.score for node in deepest}
-    asked.run.trace.decide("choose", deepest[0].name, "the best of the deepest level", numbers=scores)
-    paths = [supported_path(node, rejects=asked.parameters.reject_unsupported) for node in deepest]
+    context.run.trace.decide("choose", deepest[0].name, "the best of the deepest level", numbers=scores)
+    paths = [supported_path(node, rejects=context.parameters.reject_unsupported) for node in deepest]
     if is_biography:
-        return reading.spaced(reading.whole_text(paths[0])), ()
-    return reading.cited_text(paths[1] if len(paths) > 1 and not reading.whole_text(paths[0]) else paths[0])
+        return outputs.with_sentence_spaces(outputs.whole_text(paths[0])), ()
+    return outputs.alce_answer(paths[1] if len(paths) > 1 and not outputs.whole_text(paths[0]) else paths[0])
 
 
-async def kept_levels(asked: QueryContext, hits: Sequence[Hit]) -> list[list[BeamNode]]:
-    """The best nodes of each level that is not empty, the root's first.
+async def grow_tree(context: QueryContext, hits: Sequence[Hit]) -> list[list[BeamNode]]:
+    """Return the best nodes of each level that is not empty, starting with the root.
 
-    A level is the best of the children of the one above. Nodes without children are lost where any other
-    beside them has some. One that is nothing but the end token ends the tree with the next level.
+    A level consists of the best children of the level above. Nodes without children are dropped if another
+    node of their level has some. A node that is only the end token ends the tree with the next level.
     """
     levels = [[BeamNode()]]
-    for _ in range(asked.parameters.max_segments):
+    for _ in range(context.parameters.max_segments):
         is_over = any(node.read.is_end for node in levels[-1])
         grown = await gather_or_cancel(
-            children_of(asked, node, hits) for node in levels[-1] if node.read.searches
+            expand_node(context, node, hits) for node in levels[-1] if node.read.searches
         )
         children = [child for siblings in grown for child in siblings]
-        level = sorted(children, key=lambda node: node.score, reverse=True)[: asked.parameters.beam_width]
+        level = sorted(children, key=lambda node: node.score, reverse=True)[: context.parameters.beam_width]
         levels += [level] if level else []
         if is_over or not level:
             break
     return levels
 
 
-def supported_path(node: BeamNode, *, rejects: bool) -> list[Told]:
-    """What leads to a node, and the node; segments without support go only now, if it `rejects` them."""
+def supported_path(node: BeamNode, *, rejects: bool) -> list[SegmentAndPassage]:
+    """Return the segments down to a node; with `rejects`, leave out those without support."""
     return [(text, passage) for text, passage in node.path if not (rejects and tokens.UNSUPPORTED in text)]
 
 
-async def _found_by_probe(asked: QueryContext) -> tuple[Hit, ...]:
-    """[Retrieval] must be written soon, and its share be above the threshold where the probe begins."""
-    if asked.parameters.mode != "adaptive":
-        return await asked.found_by_mode()
-    probe = await asked.write(key=("decide",), max_tokens=_PROBE_TOKENS)
+async def _search_by_probe(context: QueryContext) -> tuple[Hit, ...]:
+    """Search if [Retrieval] occurs early and its share at the start of the probe exceeds the threshold."""
+    if context.parameters.mode != "adaptive":
+        return await context.search_by_mode()
+    probe = await context.write(key=("decide",), max_tokens=_PROBE_TOKENS)
     if SEARCH not in _first_paragraph(probe.text):
-        return await asked.found(False, f"{SEARCH} is not in the first paragraph of {_PROBE_TOKENS} tokens")
-    threshold, probs = asked.parameters.threshold, first_distribution(probe, "retrieve")
+        return await context.record_search(
+            False, f"{SEARCH} is not in the first paragraph of {_PROBE_TOKENS} tokens"
+        )
+    threshold, probs = context.parameters.threshold, first_distribution(probe, "retrieve")
     if threshold is None:
-        return await asked.found(False, "there is no threshold")
-    return await asked.found_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
+        return await context.record_search(False, "there is no threshold")
+    return await context.search_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
 
 
-async def children_of(asked: QueryContext, parent: BeamNode, hits: Sequence[Hit]) -> list[BeamNode]:
-    """A segment with each passage.
+async def expand_node(context: QueryContext, parent: BeamNode, hits: Sequence[Hit]) -> list[BeamNode]:
+    """Return the children of a node: a segment for each passage.
 
-    What follows the first goes on from the parent's text and its own. What follows any other has, in place of
-    the parent's text, that of the sibling before it: in the code one variable holds both.
+    The text before a child of the first segment is that of its parent and its own. For any other, the text of
+    the previous sibling replaces that of the parent, because the code stores both in one variable.
     """
     behind = (*parent.before, *parent.read.behind)
     written = await gather_or_cancel(
-        asked.write(*behind, hit=hit, key=("segment", *parent.name.split("."), number))
+        context.write(*behind, hit=hit, key=("segment", *parent.name.split("."), number))
         for number, hit in enumerate(hits, start=1)
     )
     children = list[BeamNode]()
     for number, (hit, each) in enumerate(zip(hits, written, strict=True), start=1):
-        name, judged = f"{parent.name}.{number}", asked.judgements(each)
-        read = reading.segment(each, asked.shows_end(each), asked.vocabulary, asked.parameters.threshold)
-        numbers = asked.segment_scores(each, judged)
+        name, judged = f"{parent.name}.{number}", context.judgements(each)
+        read = outputs.parse_segment(
+            each, context.shows_end(each), context.vocabulary, context.parameters.threshold
+        )
+        numbers = context.segment_scores(each, judged)
         score = parent.score * numbers["score"]
         numbers |= {"score": score, "step": numbers["score"]}
-        asked.show(name, reading.segment_text(read.text).strip(), hit, numbers, judged)
+        context.show(name, outputs.segment_text(read.text).strip(), hit, numbers, judged)
         overwritten = children[-1].read.behind if children else parent.read.behind
         children.append(BeamNode(name, read, (*parent.before, *overwritten), score, hit, parent))
     return children

@@ -12,7 +12,7 @@ from rich.tree import Tree
 from askance.ask import describe_models
 from askance.core import trace
 from askance.core.types import Passage, Question, Usage
-from askance.methods.common.finishing import quotable
+from askance.methods.common.answer_text import quotable_texts
 from askance.terminal.legend import ACTIONS, Legend
 from askance.text.markers import UnmarkedText, without_markers
 from askance.text.printable import printable_record
@@ -189,7 +189,7 @@ def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> UnmarkedText:
     """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
     asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
-    return without_markers(text, lambda: quotable(question, before))
+    return without_markers(text, lambda: quotable_texts(question, before))
 
 
 def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:

@@ -15,9 +15,9 @@ from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final, parse_queries
 from askance.methods.airrag.reward import PathJudge
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
-from askance.methods.common.finishing import quotable
-from askance.methods.common.members import answer_of
-from askance.methods.common.searching import num_in_room, search_as_fits, search_for
+from askance.methods.common.answer_text import quotable_texts
+from askance.methods.common.named_methods import member_answer
+from askance.methods.common.search import estimate_fitting, search_for, search_to_fit
 from askance.text.answers import normalise_answer
 from askance.text.fusion import fuse_hits
 from askance.text.markers import without_markers
@@ -131,7 +131,7 @@ class Acting:
         run, method = self.run, dict(self.airrag.actions.named)[name]
         aside = replace(run, trace=run.trace.aside())
         try:
-            answer = await answer_of(name, method, self.prompts.question, aside, self.allowance)
+            answer = await member_answer(name, method, self.prompts.question, aside, self.allowance)
         except (NoRoom, BudgetTooSmall):
             run.trace.decide("action", "no room", f"{name} does not fit into the budget")
             return []
@@ -154,7 +154,7 @@ class Acting:
             ]
             return found[0] if len(found) == 1 else fuse_hits(found)[:k]
 
-        return await search_as_fits(
+        return await search_to_fit(
             search, lambda hits: self._num_passages(state, hits, 1), airrag.passages, airrag.most_passages
         )
 
@@ -198,7 +198,8 @@ class Acting:
             raise NoRoom
         found = await self.prompts.model.generate(asked)
         told = [
-            without_markers(each.text, lambda: quotable(question, events[:before])).text for each in found
+            without_markers(each.text, lambda: quotable_texts(question, events[:before])).text
+            for each in found
         ]
         return [text for text in told if any(map(str.isalnum, text))]
 
@@ -227,7 +228,7 @@ class Acting:
             for_summary = self.closing(state) + RA_TOKENS * planned + passages
             templates = planned * (model.count(self.prompts.qt(state.history, "")) + count(()))
             room = min(room, (left - for_summary - templates) / planned)
-        return num_in_room(found, room, count)
+        return estimate_fitting(found, room, count)
 
     def closing(self, state: PathState) -> int:
         """Input tokens that the final call takes without passages, as things stand."""

@@ -15,7 +15,7 @@ from askance.core.token_ledger import NoRoom, has_room, most_that_fit
 from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
 from askance.methods.airrag.prompts import Candidate, Prompts, is_refusal, parse_final
 from askance.methods.airrag.state import PathState, each_once, jaccard, words_of
-from askance.methods.common.finishing import plain_of
+from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.prompts import STOPS
 from askance.text.answers import normalise_answer
 
@@ -198,7 +198,7 @@ async def _verified(
     except NoRoom:
         run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
         return _best(endings, jcd)
-    answer = parse_final(plain_of(written.text, prompts.question, run.trace).text)
+    answer = parse_final(parse_markers(written.text, prompts.question, run.trace).text)
     if not answer or is_refusal(answer):
         return _best(endings, jcd)
     likeness = [jaccard(words_of(answer), words_of(each.answer)) for each in endings]

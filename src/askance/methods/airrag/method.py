@@ -13,8 +13,8 @@ from askance.methods.airrag.mcts import Node, Tree
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
 from askance.methods.airrag.state import RA, PathState
 from askance.methods.airrag.tree_search import Searching
-from askance.methods.common.finishing import Evidence, whole_cited
-from askance.methods.common.members import check_all, joined_needs
+from askance.methods.common.answer_text import Evidence, cite_whole_answer
+from askance.methods.common.named_methods import check_models_of, combined_needs
 from askance.text.answers import short_answer
 from askance.text.linguistics import content_words
 
@@ -42,7 +42,7 @@ class Airrag(AirragParameters):
         roles: frozenset[Role] = frozenset({"reward"}) if self.is_judged else frozenset()
         searches = not self.actions.is_direct
         own = Needs(retriever=searches, roles=roles, encoder=self.verifier == "emb")
-        return joined_needs([own, *(method.needs for _, method in self.actions.named)])
+        return combined_needs([own, *(method.needs for _, method in self.actions.named)])
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Raise MissingAbility where no model can give rewards, or another method can't work."""
@@ -53,7 +53,7 @@ class Airrag(AirragParameters):
                 "can, for example --model reward=bundled, or choose --set verifier=jcd --set "
                 "reward=consistency."
             )
-        check_all((method for _, method in self.actions.named), models)
+        check_models_of((method for _, method in self.actions.named), models)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         searching = Searching(self, question, run)
@@ -161,7 +161,7 @@ def with_sources(
     """
     run.trace.commit(text)
     evidence = [*own, (question.text, [hit.passage for hit in others])]
-    return Answer(text, _short_form(text, question), whole_cited(run.trace, text, evidence))
+    return Answer(text, _short_form(text, question), cite_whole_answer(run.trace, text, evidence))
 
 
 def _short_form(text: str, question: Question) -> str:

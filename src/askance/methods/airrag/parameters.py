@@ -14,7 +14,7 @@ from askance.methods.airrag.choosing import Verifier
 from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
-from askance.methods.common.members import HoldsMethods, Named
+from askance.methods.common.named_methods import MethodCollection, NamedMethods
 from askance.methods.common.prompts import STOPS
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
@@ -23,7 +23,7 @@ SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Actions(HoldsMethods):
+class Actions(MethodCollection):
     """Names of actions.
 
     Attributes:
@@ -36,7 +36,7 @@ class Actions(HoldsMethods):
     """
 
     own: tuple[str, ...] = FULL
-    named: Named = ()
+    named: NamedMethods = ()
 
     def __post_init__(self) -> None:
         if self.own not in SETS:
@@ -46,7 +46,7 @@ class Actions(HoldsMethods):
                 f"{','.join(self.own) or 'nothing'}. Give one of these sets, and other methods behind it "
                 f"if you like: {sets}."
             )
-        self.check_names(f"actions={str(self)!r} of method airrag")
+        self.check_names_are_unique(f"actions={str(self)!r} of method airrag")
 
     @property
     def is_lite(self) -> bool:

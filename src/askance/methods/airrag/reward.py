@@ -12,7 +12,7 @@ from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.types import Prompt
 from askance.methods.airrag.prompts import Prompts
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
-from askance.methods.common.labels import label_options, label_shares
+from askance.methods.common.label_probabilities import label_options, label_probabilities
 from askance.methods.common.prompts import passage_text
 
 PASSAGE_TOKENS = 128
@@ -65,7 +65,7 @@ class PathJudge:
         for with_passages in (True, False):
             prompt = self.prompt(state, with_passages=with_passages)
             with suppress(NoRoom):
-                likely, _ = await label_shares(model, prompt, _OPTIONS)
+                likely, _ = await label_probabilities(model, prompt, _OPTIONS)
                 return likely
         return 0.0
 

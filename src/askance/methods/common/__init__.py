@@ -1,1 +1,1 @@
-"""What several methods share: prompts, the state of a growing answer, searches, token limits."""
+"""Code that several methods share: prompts, generation state, searches, citations, token limits."""

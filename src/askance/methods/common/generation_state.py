@@ -1,4 +1,4 @@
-"""An answer on its way: the prompt it is written behind, the passages shown, what has been kept, its end."""
+"""The state of an answer while a method writes it: prompt, passages, text, and the reason to stop."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -19,104 +19,107 @@ from askance.core.types import (
     StopCondition,
     Want,
 )
-from askance.methods.common.finishing import as_answer, decide_to_elicit, plain_of, settled
+from askance.methods.common.answer_text import committed_answer, decide_short_answer, full_text, parse_markers
 from askance.methods.common.prompts import OWN, STOPS, Layout, PromptTemplate, answer_prompt, layout_needs
 from askance.methods.common.token_limit import TokenLimited
 from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_answer, short_answer
 from askance.text.markers import UnmarkedText
 
 _SHORTEST_ANSWER = 3
-"""Characters: " no." is a sentence, a lone full stop is not."""
+"""In characters: " no." is a sentence, and a full stop alone is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesAnswer(TokenLimited):
-    """The parameters of every method that writes its answer behind the prompt of `answer_prompt`."""
+    """The parameters of every method that writes its answer after the prompt of `answer_prompt`."""
 
-    max_tokens: int = parameter(128, "most new tokens of the answer", at_least=1)
-    elicit: bool = parameter(True, "ask for the short answer where the text states none")
-    elicit_tokens: int = parameter(20, "most new tokens of an elicited answer", at_least=1)
-    layout: Layout = parameter(
-        "auto", "raw text or the model's chat format; auto is raw where the model takes it"
-    )
-    wording: PromptTemplate = parameter(OWN, "examples and fixed lines of the prompt")
+    max_tokens: int = parameter(128, "maximum number of new tokens of the answer", at_least=1)
+    elicit: bool = parameter(True, "ask the model for a short answer if the text states none")
+    elicit_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
+    layout: Layout = parameter("auto", "raw text, or the model's chat format; auto prefers raw text")
+    wording: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
 
-    goes_on: ClassVar[bool] = True
-    """Whether a model must go on from a text of its own."""
+    continues: ClassVar[bool] = True
+    """Whether the model must continue a text that it has written."""
     reads: ClassVar[frozenset[Signal]] = frozenset()
-    """The signals that are looked at."""
+    """The signals that the method reads."""
 
     @property
     def needs(self) -> Needs:
-        return Needs(self.reads, one_of=layout_needs(self.layout, goes_on=self.goes_on), retriever=True)
+        return Needs(self.reads, one_of=layout_needs(self.layout, continues=self.continues), retriever=True)
 
-    def begin(self, question: Question, run: Run) -> "GenerationState":
-        """An answer that is still empty."""
-        elicit_tokens = self.elicit_tokens if self.elicit else 0
-        return GenerationState(question, run, elicit_tokens, self.layout, self.wording, self.max_tokens)
+    def start(self, question: Question, run: Run) -> "GenerationState":
+        """Return the state of an answer that is still empty."""
+        num_tokens = self.elicit_tokens if self.elicit else 0
+        return GenerationState(question, run, num_tokens, self.layout, self.wording, self.max_tokens)
 
 
 @dataclass(slots=True)
 class GenerationState:
-    """The answer to one question on its way.
+    """The state of the answer to one question while a method writes it.
 
     Attributes:
-        text: what has been kept, markers that the model wrote included; `num_tokens` is its length.
-        hits: the passages in the prompt.
-        shown: since which character of the text which passages were in the prompt.
-        ended: why nothing more is written, once that is known.
+        short_answer_tokens: The maximum number of new tokens of the short answer; 0 asks for none.
+        max_tokens: The maximum number of new tokens of the answer.
+        text: The text kept so far, including markers that the model wrote.
+        num_tokens: The number of tokens of that text.
+        num_searches: The number of searches so far.
+        hits: The passages in the prompt.
+        shown: Pairs of an offset in the text and the passages that the prompt shows from there on.
+        stop_reason: The reason why the answer has ended; empty while it continues.
     """
 
     question: Question
     run: Run
-    elicit_tokens: int
+    short_answer_tokens: int
     layout: Layout
-    wording: PromptTemplate
+    template: PromptTemplate
     max_tokens: int = 0
     text: str = ""
     num_tokens: int = 0
     num_searches: int = 0
     hits: tuple[Hit, ...] = ()
     shown: list[tuple[int, tuple[Hit, ...]]] = field(default_factory=list)
-    ended: str = ""
+    stop_reason: str = ""
 
     @property
-    def room(self) -> int:
-        """How many tokens the answer may still have."""
+    def tokens_left(self) -> int:
+        """The number of tokens that the answer may still have."""
         return self.max_tokens - self.num_tokens
 
     @property
-    def seen(self) -> frozenset[str]:
-        """The ids of all passages that were in the prompt."""
+    def shown_ids(self) -> frozenset[str]:
+        """The ids of all passages that the prompt has shown."""
         return frozenset(hit.passage.id for _, hits in self.shown for hit in hits)
 
     def rounds(self, most: int) -> Iterator[int]:
-        """The numbers of the rounds, until the answer has ended."""
+        """Yield the number of each round, from 0, until the answer has ended."""
         for step in range(most):
             yield step
-            if self.ended:
+            if self.stop_reason:
                 return
-        self.ended = f"there were {most} rounds"
+        self.stop_reason = f"there were {most} rounds"
 
     async def search(
         self, decision: Decided, k: int, exclude: frozenset[str] = frozenset()
     ) -> tuple[Hit, ...]:
-        """The `k` best passages for the query of a decision, each once; they are not shown yet."""
+        """Return the `k` best passages for the query of a decision, each once, without showing them."""
         self.num_searches += 1
         with self.run.trace.because(decision):
             hits = await self.run.retriever.search(decision.query, k, exclude=exclude)
         return tuple({hit.passage.id: hit for hit in reversed(hits)}.values())[::-1]
 
     async def search_for(self, query: str, k: int, why: str) -> None:
-        """Search and show what is found. Where nothing is, the passages at hand stay."""
-        self.show(await self.search(self.run.trace.decide("retrieve", "search", why, query=query), k))
+        """Search for `query` and show the passages found; if there are none, keep those in the prompt."""
+        decision = self.run.trace.decide("retrieve", "search", why, query=query)
+        self.show_passages(await self.search(decision, k))
 
     async def search_first(self, k: int) -> None:
-        """Search with the question itself, and show what is found."""
+        """Search for the question and show the passages found."""
         await self.search_for(self.question.text, k, "the first search is made with the question itself")
 
-    def show(self, hits: tuple[Hit, ...]) -> None:
-        """Replace the passages in the prompt, if there are any."""
+    def show_passages(self, hits: tuple[Hit, ...]) -> None:
+        """Replace the passages in the prompt by `hits`, unless `hits` is empty."""
         if hits:
             self.hits = hits
             self.shown.append((len(self.text), hits))
@@ -129,111 +132,108 @@ class GenerationState:
         until: StopCondition | None = None,
         watch: Callable[[str], None] | None = None,
     ) -> Generation:
-        """What the model writes next; it is a draft until it is kept, unless another `watch` is given."""
-        prompt = answer_prompt(self.run.model, self.question, self.hits, self.text, self.layout, self.wording)
-        sampling, watch = Sampling(max_tokens, stop=STOPS), watch or self.run.trace.draft
-        (written,) = await self.run.model.generate(
-            GenerateRequest(prompt, sampling, want, until, key=key, watch=watch)
+        """Return what the model generates next, without keeping it.
+
+        Args:
+            until: An additional stop condition.
+            watch: Receives the text while the model writes it; by default it becomes a draft in the trace.
+        """
+        prompt = answer_prompt(
+            self.run.model, self.question, self.hits, self.text, self.layout, self.template
         )
-        return written
+        sampling, watch = Sampling(max_tokens, stop=STOPS), watch or self.run.trace.draft
+        request = GenerateRequest(prompt, sampling, want, until, key=key, watch=watch)
+        (generation,) = await self.run.model.generate(request)
+        return generation
 
     async def write_all(self) -> None:
-        """Write the whole answer in one generation, and keep it while it is written."""
-        written = await self.write(self.max_tokens, ("answer",), watch=self.run.trace.commit)
-        self.text = written.text
+        """Generate the whole answer in one call, and keep its text as the model writes it."""
+        generation = await self.write(self.max_tokens, ("answer",), watch=self.run.trace.commit)
+        self.text = generation.text
 
-    def keep(self, text: str, num_tokens: int) -> None:
-        """Take text that will not be taken back."""
+    def keep_text(self, text: str, num_tokens: int) -> None:
+        """Append text to the answer, for good."""
         self.run.trace.commit(text)
         self.text += text
         self.num_tokens += num_tokens
 
-    def take(self, written: Generation) -> None:
-        """Keep all of a piece, which may end the answer."""
-        self.ended = self.end_reason(written)
-        self.keep(written.text, len(written.tokens))
+    def keep_piece(self, piece: Generation) -> None:
+        """Append a generated piece to the answer, which it may end."""
+        self.stop_reason = self.stop_reason_after(piece)
+        self.keep_text(piece.text, len(piece.tokens))
 
-    def end_reason(self, written: Generation) -> str:
-        """Why the answer ends with a piece that has not been kept yet, or nothing."""
-        was_cut_short = written.finish == "length"
-        if not was_cut_short and has_answer(self.text + written.text):
+    def stop_reason_after(self, piece: Generation) -> str:
+        """Return why the answer ends with a piece that is not kept yet, or an empty text."""
+        was_cut_short = piece.finish == "length"
+        if not was_cut_short and has_answer(self.text + piece.text):
             return "the answer is stated"
-        if written.finish == "stop":
+        if piece.finish == "stop":
             return "a blank line, or what would follow an answer, begins"
-        if written.finish == "end" or not (was_cut_short or written.text.strip()):
+        if piece.finish == "end" or not (was_cut_short or piece.text.strip()):
             return "the model ended its answer"
-        return f"the answer has {self.max_tokens} tokens" if len(written.tokens) >= self.room else ""
+        return f"the answer has {self.max_tokens} tokens" if len(piece.tokens) >= self.tokens_left else ""
 
-    def judgeable(self, written: Generation) -> Generation:
-        """A piece that has not been kept yet, as far as it can be in doubt or searched for.
+    def scorable(self, piece: Generation) -> Generation:
+        """Return a piece that is not kept yet, reduced to the tokens that may trigger a search.
 
-        Tokens of markers, and those behind the statement of the answer, have blanks for a text, and no
+        Tokens of markers, and those after the statement of the answer, get blanks as their text and no
         signals.
         """
-        whole = self.plain(written.text).blanked
+        whole = self.parse_text(piece.text).blanked
         end = answer_end(whole)
         said, tokens = (whole[:end] + " " * (len(whole) - end))[len(self.text) :], []
-        for token in written.tokens:
-            place = slice(token.start, token.end)
-            is_said = said[place] == written.text[place]
-            tokens.append(token if is_said else replace(token, text=said[place], logprob=None, entropy=None))
-        return replace(written, tokens=tuple(tokens))
+        for token in piece.tokens:
+            span = slice(token.start, token.end)
+            is_said = said[span] == piece.text[span]
+            tokens.append(token if is_said else replace(token, text=said[span], logprob=None, entropy=None))
+        return replace(piece, tokens=tuple(tokens))
 
-    def plain(self, further: str = "") -> UnmarkedText:
-        """The text with `further` behind it, and the markers in it."""
-        return plain_of(self.text + further, self.question, self.run.trace)
+    def parse_text(self, further: str = "") -> UnmarkedText:
+        """Return the text followed by `further`, with the markers in it."""
+        return parse_markers(self.text + further, self.question, self.run.trace)
 
     async def finish(self) -> Answer:
-        """The answer with what had to be elicited, its short answer and its citations."""
-        if self.ended:
-            self.run.trace.decide("end", "stop", self.ended)
-        await self.elicit()
-        return as_answer(self.question, self.run, self.shown)
+        """Return the answer with its short answer and citations; ask for what is missing."""
+        if self.stop_reason:
+            self.run.trace.decide("end", "stop", self.stop_reason)
+        await self.ask_short_answer()
+        return committed_answer(self.question, self.run, self.shown)
 
-    async def elicit(self) -> str:
-        """Make the finished text state its answer; what was added, or nothing.
+    async def ask_short_answer(self) -> str:
+        """Make the finished text state its answer; return the text added, or an empty text.
 
-        The sentence that would state it is begun (`PromptTemplate.elicitation`), and the model ends it,
-        greedily, in at most `elicit_tokens` tokens; 0 asks for none. The DRAGIN authors (Su et al. 2024) do
-        so before they score an answer. Deviations from their code:
-        - the prompt is the one that the text was written with, its last passages included;
-        - what was begun has no space behind it, after which small models tend to write a digit;
-        - it ends with the sentence, and where an invented question would begin;
-        - it becomes a part of the answer; nothing is added unless a short answer can be read from it.
-
-        Only the text is looked at: what question and passages say about an answer does not count. A text that
-        the length limit cut in mid-sentence is gone on from all the same; of words that it ends in already,
-        only the rest is added. Where the model can't go on from a text, or has no room left, that is
-        recorded. Markers that the model wrote are left out of the prompt and of what is returned.
+        The prompt is the one that the text was written with. It ends in the text and the beginning of a
+        sentence that states the answer (`PromptTemplate.elicitation`); the model completes that sentence
+        greedily, as in the DRAGIN authors' code (Su et al. 2024). The addition is kept only if a short answer
+        can be read from it. The trace records when the model cannot continue a text or has no room left.
         """
         question, trace, model = self.question, self.run.trace, self.run.model
-        settled(trace)
-        text = self.plain().text
-        if not self.elicit_tokens or has_answer(text):
+        full_text(trace)
+        text = self.parse_text().text
+        if not self.short_answer_tokens or has_answer(text):
             return ""
         so_far = text.rstrip()
-        begun = "" if awaits_answer(text) else _not_yet_begun(so_far, self.wording.elicitation)
-        so_far += begun
-        prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.wording)
+        opening = "" if awaits_answer(text) else _missing_words(so_far, self.template.elicitation)
+        so_far += opening
+        prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.template)
         why = "the text does not state its answer"
-        decision = decide_to_elicit(self.run, prompt, self.elicit_tokens, why)
+        decision = decide_short_answer(self.run, prompt, self.short_answer_tokens, why)
         if decision is None:
             return ""
-        sampling, until = Sampling(self.elicit_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
+        sampling, until = Sampling(self.short_answer_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
         with trace.because(decision):
-            (written,) = await model.generate(
-                GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=trace.draft)
-            )
-        whole = plain_of(so_far + written.text, question, trace).text
+            request = GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=trace.draft)
+            (generation,) = await model.generate(request)
+        whole = parse_markers(so_far + generation.text, question, trace).text
         if not has_answer(whole) or not short_answer(whole, question):
             return ""
-        added = begun + written.text
+        added = opening + generation.text
         added = added.lstrip() if text[-1:].isspace() else added
         trace.commit(added)
-        return plain_of(added, question, trace).text
+        return parse_markers(added, question, trace).text
 
 
-def _not_yet_begun(text: str, phrase: str) -> str:
+def _missing_words(text: str, phrase: str) -> str:
     """`phrase` without the first words that `text` ends in."""
     words = phrase.split(" ")
     starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))

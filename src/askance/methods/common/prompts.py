@@ -1,8 +1,8 @@
 """The prompt that DRAGIN, FLARE and their baselines share: examples, passages, question, answer so far.
 
-Two layouts of the same parts. `raw` is the papers' own: plain text that the model goes on from. `chat` puts
-the parts into the model's chat format, for models that offer nothing else. Their words are a
-`PromptTemplate`, which any method takes another of.
+It has two layouts of the same parts. `raw` is the layout of the papers: plain text that the model continues.
+`chat` puts the parts into the model's chat format, for models that accept nothing else. A `PromptTemplate`
+holds the fixed text, and any method accepts another one.
 """
 
 import tomllib
@@ -28,23 +28,23 @@ from askance.core.types import (
 )
 
 EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))
-DEMOS = tuple(Demo(**each) for each in EXAMPLES["demos"])
+DEMOS = tuple(Demo(**demo) for demo in EXAMPLES["demos"])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PromptTemplate:
-    """The words of a prompt. Its repr, which traces and cache keys show, changes with the content.
+    """The fixed text of a prompt. Its repr, which traces and cache keys show, changes with its content.
 
     Attributes:
-        demos: worked examples, unless the question brings its own.
-        heading: the line above the passages.
-        instruction: the line below the passages, in the layout of the DRAGIN authors.
-        before_question: what stands before the question to be answered, spaces and line breaks included, in
-            that layout, too.
-        system: the system turn, where the model's chat format is used; empty for none.
-        elicitation: begins the sentence that states the answer, where the text has none; the short answer
-            is read after "the answer is".
-        name: what the repr begins with; no part of the content, so that renaming changes nothing.
+        demos: Worked examples, unless the question brings its own.
+        heading: The line above the passages.
+        instruction: The line below the passages, used only in the layout of the DRAGIN authors.
+        before_question: The text before the question to be answered, spaces and line breaks included, used
+            only in that layout, too.
+        system: The system turn of the chat layout; empty for none.
+        elicitation: The beginning of the sentence that states the answer, where the text has none; the short
+            answer is read after "the answer is".
+        name: The beginning of the repr. It is no part of the content, so renaming changes nothing.
     """
 
     demos: tuple[Demo, ...] = DEMOS
@@ -66,30 +66,34 @@ class PromptTemplate:
 
 
 def content_name(words: Any) -> str:
-    """A dataclass's own name and a checksum of all its fields that are compared."""
+    """Return the name of a template and a checksum of all its compared fields."""
     content = repr(tuple(getattr(words, each.name) for each in fields(words) if each.compare))
     return f"{words.name}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
 
 OWN = PromptTemplate(name="own")
 PLAIN = PromptTemplate(demos=(), instruction="Answer from these passages.", name="plain")
-"""Without examples, for models that know the form of an answer."""
+"""The template without examples, for models that know the form of an answer."""
 
 
 Layout = Literal["auto", "raw", "chat"]
 
-Choice = tuple[frozenset[Capability], ...]
+CapabilityChoice = tuple[frozenset[Capability], ...]
 
 STOPS = ("\n\n", "\nQuestion:", "\nContext:")
-"""What would begin after the answer: a blank line, an invented next question, an invented passage block."""
+"""Stop strings, which start what follows an answer: a blank line, an invented question or passage block."""
 
 
-def layout_needs(layout: Layout, *, goes_on: bool) -> Choice:
-    """What a model must be capable of for `answer_prompt`, where it `goes_on` from a text or not."""
+def layout_needs(layout: Layout, *, continues: bool) -> CapabilityChoice:
+    """Return the capabilities that `answer_prompt` needs, as alternatives.
+
+    Args:
+        continues: Whether the model must continue a text that it has written.
+    """
     raw = frozenset[Capability]({"raw"})
-    chat = frozenset[Capability]({"chat", "continuation"} if goes_on else {"chat"})
-    both = (raw, chat) if goes_on else ()  # every model takes one of the two
-    return {"raw": (raw,), "chat": (chat,), "auto": both}[layout]
+    chat = frozenset[Capability]({"chat", "continuation"} if continues else {"chat"})
+    either = (raw, chat) if continues else ()  # every model takes raw text or a chat
+    return {"raw": (raw,), "chat": (chat,), "auto": either}[layout]
 
 
 def answer_prompt(
@@ -98,53 +102,54 @@ def answer_prompt(
     hits: Sequence[Hit] = (),
     text: str = "",
     layout: Layout = "auto",
-    wording: PromptTemplate = OWN,
+    template: PromptTemplate = OWN,
 ) -> Prompt:
-    """The prompt that makes `model` go on with the answer to `question` after `text`.
+    """Return the prompt that makes `model` answer `question`, or continue its answer after `text`.
 
     Args:
-        hits: passages, placed directly before the question.
-        text: the answer so far, to be gone on from exactly.
-        layout: "auto" is raw where the model takes raw prompts.
-        wording: its lines between passages and question are not used: measured, they made answers worse.
+        hits: The passages, which stand directly before the question.
+        text: The answer so far, which the model continues exactly.
+        layout: "auto" means raw text if the model accepts it.
+        template: The fixed text. Its instruction and `before_question` are not used, because they made
+            answers worse when measured.
     """
     passages: tuple[Span, ...] = ()
     if hits:
-        passages = (Span(f"{wording.heading}\n"), *numbered_passages(hits), Span("\n"))
-    asked, demos = question_spans(question), wording.demos if question.demos is None else question.demos
+        passages = (Span(f"{template.heading}\n"), *numbered_passages(hits), Span("\n"))
+    asked, demos = question_spans(question), template.demos if question.demos is None else question.demos
     examples = (*demos, *question.history)
     parts = (*example_spans(examples, "\n\n"), *passages, Span("Question: "), *asked, Span("\nAnswer:"))
     worked = [((untrusted(demo.question),), demo.answer) for demo in examples]
-    return in_layout(layout, model, parts, chat_turns(wording.system, worked, (*passages, *asked)), text)
+    return in_layout(layout, model, parts, chat_turns(template.system, worked, (*passages, *asked)), text)
 
 
 def in_layout(
-    layout: Layout, model: Model, parts: Sequence[Span], turns: Sequence[Turn], so_far: str
+    layout: Layout, model: Model, parts: Sequence[Span], turns: Sequence[Turn], text: str
 ) -> Prompt:
-    """A prompt as text, `parts`, or as a chat, `turns`, whose answer has begun with `so_far`."""
-    continuation = (untrusted(so_far),) if so_far else ()
+    """Return a prompt as raw text (`parts`) or as a chat (`turns`), whose answer begins with `text`."""
+    continuation = (untrusted(text),) if text else ()
     if layout == "raw" or (layout == "auto" and "raw" in model.capabilities):
         return Raw(tuple(parts), continuation)
     return Chat(tuple(turns), continuation)
 
 
 def chat_turns(
-    system: str, worked: Iterable[tuple[tuple[Span, ...], str]], asked: tuple[Span, ...]
+    system: str, examples: Iterable[tuple[tuple[Span, ...], str]], request: tuple[Span, ...]
 ) -> list[Turn]:
-    """A chat that asks `asked`, after examples, each of what is asked and what is answered."""
+    """Return a chat of a system turn, pairs of a request and its answer as examples, and a request."""
     turns = [Turn("system", (Span(system),))] if system else []
-    for question, answer in worked:
+    for question, answer in examples:
         turns += [Turn("user", question), Turn("assistant", (untrusted(answer),))]
-    return [*turns, Turn("user", asked)]
+    return [*turns, Turn("user", request)]
 
 
 def numbered_passages(hits: Sequence[Hit]) -> tuple[Span, ...]:
-    """Passages on a line each, numbered from 1."""
+    """Return passages, one per line, numbered from 1."""
     return numbered([passage_text(hit.passage) for hit in hits])
 
 
 def numbered(texts: Sequence[str]) -> tuple[Span, ...]:
-    """Texts on a line each, numbered from 1."""
+    """Return texts, one per line, numbered from 1."""
     spans = list[Span]()
     for number, text in enumerate(texts, start=1):
         spans += [Span(f"[{number}] "), untrusted(text), Span("\n")]
@@ -152,7 +157,7 @@ def numbered(texts: Sequence[str]) -> tuple[Span, ...]:
 
 
 def example_spans(demos: Sequence[Demo], gap: str) -> tuple[Span, ...]:
-    """Worked examples with `gap` behind each."""
+    """Return worked examples, each followed by `gap`."""
     spans = list[Span]()
     for demo in demos:
         spans += [Span("Question: "), untrusted(demo.question)]
@@ -161,13 +166,13 @@ def example_spans(demos: Sequence[Demo], gap: str) -> tuple[Span, ...]:
 
 
 def passage_text(passage: Passage) -> str:
-    """Title and text on one line."""
+    """Return the title and text of a passage on one line."""
     title = f"{passage.title}: " if passage.title else ""
     return " ".join(f"{title}{passage.text}".split())
 
 
 def question_spans(question: Question) -> tuple[Span, ...]:
-    """The question on one line, and its options on another."""
+    """Return the question on one line and its options on the next."""
     asked = [untrusted(" ".join(question.text.split()))]
     if question.options:
         asked += [Span("\nOptions: "), untrusted("; ".join(question.options))]

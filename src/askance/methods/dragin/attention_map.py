@@ -1,7 +1,7 @@
-"""What a sentence looks back at, by characters: one form for a model's own attention and for a proxy's.
+"""A model's attention over question, answer and sentence, by characters.
 
-Two models cut the same text differently, and some rewrite it: they add a begin token or a space in front,
-join spaces, fold letter case or take a ligature apart. `token_offsets` finds their tokens in it all the same.
+Two models tokenize the same text differently, and some rewrite it: they add a begin token or a leading space,
+merge spaces, fold letter case or split a ligature. `token_offsets` still locates their tokens in the text.
 """
 
 import re
@@ -24,212 +24,214 @@ Offsets = tuple[int, int]
 
 
 def token_offsets(texts: Sequence[str], target: str) -> tuple[Offsets, ...]:
-    """The offsets in `target` of each of `texts`, which join to `target` or nearly so.
+    """Return the offsets in `target` of each of `texts`, whose concatenation equals `target` or nearly so.
 
-    They never decrease and stay inside `target`. A text that has no counterpart gets an empty place, or its
-    share of the place of what it replaces.
+    The offsets never decrease and stay inside `target`. A text without a counterpart gets an empty range, or
+    its share of the range of its replacement.
     """
-    joined = "".join(texts)
-    places = _places(joined, target)
-    ends = list(accumulate(map(len, texts), initial=0))
-    return tuple((places[start], places[end]) for start, end in pairwise(ends))
+    offsets = _offset_map("".join(texts), target)
+    boundaries = accumulate(map(len, texts), initial=0)
+    return tuple((offsets[start], offsets[end]) for start, end in pairwise(boundaries))
 
 
-def _places(source: str, target: str) -> list[int]:
-    """Of each offset in `source`, the end included, the offset in `target`."""
+def _offset_map(source: str, target: str) -> list[int]:
+    """Return the offset in `target` for each offset in `source`, including its end."""
     shift = source.rfind(target) if target else -1
     if shift >= 0:
-        num_behind = len(source) - shift - len(target)
-        return [*(0,) * shift, *range(len(target) + 1), *(len(target),) * num_behind]
-    places = [0]
+        num_after = len(source) - shift - len(target)
+        return [*(0,) * shift, *range(len(target) + 1), *(len(target),) * num_after]
+    offsets = [0]
     edits = SequenceMatcher(None, source, target, autojunk=False).get_opcodes()
-    for _, start, end, first, last in edits:  # what differs takes its even share of what stands there instead
+    for _, start, end, first, last in edits:  # characters of a replaced text share its replacement evenly
         length = end - start
-        places += [first + (last - first) * step // length for step in range(1, length + 1)]
-    return places
+        offsets += [first + (last - first) * step // length for step in range(1, length + 1)]
+    return offsets
 
 
 _SPACED = re.compile(r"\S+")
 _REPLACEMENT = "\ufffd"
-_MOST_TOKENS_OF_A_CHARACTER = 4
+_MAX_TOKENS_PER_CHARACTER = 4
 Heads = Literal["max", "mean"]
-"""How the heads of a layer are summed up."""
+"""The aggregation over the heads of a layer."""
 Row = NDArray[np.float32]
-"""The attention of one token: shape [tokens], summed up over heads, or [heads, tokens]."""
+"""The attention of one token: shape [tokens], aggregated over heads, or [heads, tokens]."""
 
 
-def over_heads(row: Row, how: Heads) -> Row:
-    """Shape [tokens]. A row that has been summed up stays as it is."""
+def over_heads(row: Row, heads: Heads) -> Row:
+    """Return the row with shape [tokens]; an aggregated row stays unchanged."""
     if row.ndim == 1:
         return row
-    found: Row = row.max(axis=0) if how == "max" else row.mean(axis=0)
-    return found
+    aggregated: Row = row.max(axis=0) if heads == "max" else row.mean(axis=0)
+    return aggregated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionMap:
-    """The last layer's attention over a text that ends in the sentence under judgement.
+    """The last layer's attention over a text that ends in the sentence to score.
 
     Attributes:
-        text: what was attended to.
-        asked: where in it the question and the answer so far stand; examples, passages and labels are not
-            asked about.
-        sentence: where the sentence begins.
-        offsets: of each token in `text`.
-        rows: of each token, its attention over the tokens up to itself; None where it is not known.
+        text: The text that the model attended to.
+        regions: The offsets of the question and of the answer so far; examples, passages and labels lie
+            outside.
+        sentence_start: The offset of the sentence.
+        offsets: The offsets of each token in `text`.
+        rows: For each token, its attention over the tokens up to itself; None if it is not known.
     """
 
     text: str
-    asked: tuple[Offsets, Offsets]
-    sentence: int
+    regions: tuple[Offsets, Offsets]
+    sentence_start: int
     offsets: tuple[Offsets, ...]
     rows: tuple[Row | None, ...]
 
-    def with_answer(self, said: str) -> "AttentionMap":
-        """The same with another text of the answer, the sentence included, of the same length."""
-        start = self.asked[1][0]
-        return replace(self, text=self.text[:start] + said + self.text[start + len(said) :])
+    def with_answer_text(self, answer: str) -> "AttentionMap":
+        """Return the map with another text of the same length for the answer and the sentence."""
+        start = self.regions[1][0]
+        return replace(self, text=self.text[:start] + answer + self.text[start + len(answer) :])
 
     def influence(self, start: int, end: int, heads: Heads) -> float:
-        """The greatest attention that a token behind `end` pays to one in the sentence's `start` to `end`."""
-        return self.most_paid_to(*self._covering(self.sentence + start, self.sentence + end), heads)
+        """Return the maximum attention of later tokens to a token from `start` to `end` of the sentence."""
+        return self.max_attention_to(
+            *self._token_range(self.sentence_start + start, self.sentence_start + end), heads
+        )
 
-    def most_paid_to(self, first: int, last: int, heads: Heads) -> float:
-        """The greatest attention that a later token pays to one of the tokens `first` to `last`."""
+    def max_attention_to(self, first: int, last: int, heads: Heads) -> float:
+        """Return the maximum attention from a later token to one of the tokens `first` to `last`."""
         later = (row[..., first:last] for row in self.rows[last:] if row is not None)
         return max((float(over_heads(row, heads).max(initial=0.0)) for row in later), default=0.0)
 
-    def words_before(self, at: int, linguistics: Linguistics, heads: Heads) -> list[tuple[str, float]]:
-        """The words with content of question and answer before offset `at` of the sentence, each with the
-        attention to it.
+    def attended_words_before(
+        self, offset: int, linguistics: Linguistics, heads: Heads
+    ) -> list[tuple[str, float]]:
+        """Return the content words of question and answer before `offset` of the sentence, with weights.
 
-        That is the row of the token before `at`, which predicted what stands there; where it is not known, of
-        the one at `at`, or else of the last one before. Without any row, no words.
+        A weight is the attention in the row of the token before `offset`, which predicted the token there. If
+        that row is not known, the row of the token at `offset` stands in, or else the last known row before
+        it; without any, there are no words.
         """
-        place, _ = self._covering(self.sentence + at, self.sentence + at + 1)
-        known = self._first_known((place - 1, place, *range(place - 2, -1, -1)), heads)
+        position = self.sentence_start + offset
+        token, _ = self._token_range(position, position + 1)
+        known = self._first_known((token - 1, token, *range(token - 2, -1, -1)), heads)
         if known is None:
             return []
-        found, (_, weights) = [], known
-        for begin, end in self._asked_before(self.sentence + at):
-            for word in linguistics.content_words(self.text[begin:end]):
-                start, stop = (begin + offset for offset in word)
-                first, last = self._covering(start, stop)
-                found.append((self.text[start:stop], float(weights[first:last].sum())))
-        return found
+        words, (_, weights) = [], known
+        for begin, end in self._regions_before(position):
+            for start, stop in linguistics.content_words(self.text[begin:end]):
+                first, last = self._token_range(begin + start, begin + stop)
+                words.append((self.text[begin + start : begin + stop], float(weights[first:last].sum())))
+        return words
 
-    def context_of(self, token: int, top_tokens: int, heads: Heads, *, whole: bool) -> str:
-        """QFS as the DRAGIN paper has it: the `top_tokens` tokens before `token` that it attends to most, as
-        words, in the order of the text.
+    def most_attended_text(self, token: int, top_tokens: int, heads: Heads, *, whole: bool) -> str:
+        """Return the `top_tokens` tokens before `token` that it attends to most, as words in text order.
 
-        Tokens that write no part of a word with a letter or digit are passed over: control tokens, line
-        breaks and dashes stand for nothing that could be asked.
+        This is QFS as in the DRAGIN paper. Tokens that are part of no word with a letter or digit do not
+        count: control tokens, line breaks and dashes mean nothing in a query.
 
         Args:
-            token: its place among all tokens. Where it has no row, the last one before it that has counts.
-            whole: every token before it is a candidate, those of examples, passages and instructions, too,
-                rather than those of question and answer alone.
+            token: The index of the token. If it has no row, the last token before it that has one stands in.
+            whole: Whether tokens of examples, passages and instructions are candidates, too.
         """
         known = self._first_known(range(token, -1, -1), heads)
         if known is None:
             return ""
         token, weights = known
-        place = self.offsets[token][0]
-        regions = ((0, place),) if whole else self._asked_before(place)
+        end = self.offsets[token][0]
+        regions = ((0, end),) if whole else self._regions_before(end)
         spans = [word.span() for region in regions for word in _SPACED.finditer(self.text, *region)]
         words = [span for span in spans if any(map(str.isalnum, self.text[slice(*span)]))]
-        written = [range(*self._covering(*span)) for span in words]
-        candidates = sorted({at for tokens in written for at in tokens if at < token})
-        chosen = frozenset(sorted(candidates, key=lambda at: -weights[at])[:top_tokens])
+        tokens_of_words = [range(*self._token_range(*span)) for span in words]
+        candidates = sorted({index for tokens in tokens_of_words for index in tokens if index < token})
+        chosen = frozenset(sorted(candidates, key=lambda index: -weights[index])[:top_tokens])
         return " ".join(
             self.text[slice(*span)]
-            for span, tokens in zip(words, written, strict=True)
+            for span, tokens in zip(words, tokens_of_words, strict=True)
             if not chosen.isdisjoint(tokens)
         )
 
-    def _asked_before(self, place: int) -> tuple[Offsets, Offsets]:
-        """Question, and answer so far up to `place`."""
-        question, (start, _) = self.asked
-        return question, (start, place)
+    def _regions_before(self, end: int) -> tuple[Offsets, Offsets]:
+        """Return the offsets of the question, and of the answer so far up to `end`."""
+        question, (start, _) = self.regions
+        return question, (start, end)
 
     def _first_known(self, tokens: Iterable[int], heads: Heads) -> tuple[int, Row] | None:
-        """The first of some tokens whose row is known, and that row, summed up over heads."""
-        inside = ((at, self.rows[at]) for at in tokens if 0 <= at < len(self.rows))
-        return next(((at, over_heads(row, heads)) for at, row in inside if row is not None), None)
+        """Return the first of some tokens that has a row, and that row, aggregated over heads."""
+        rows = ((token, self.rows[token]) for token in tokens if 0 <= token < len(self.rows))
+        return next(((token, over_heads(row, heads)) for token, row in rows if row is not None), None)
 
-    def _covering(self, start: int, end: int) -> tuple[int, int]:
-        """The range of tokens that write a character of `start` to `end`, or a part of one."""
+    def _token_range(self, start: int, end: int) -> tuple[int, int]:
+        """Return the range of tokens that write any part of the characters `start` to `end`."""
         begins, ends = itemgetter(0), itemgetter(1)
-        # A token without text is the first part of the character where it stands.
+        # A token without text is the first part of the character at its offset.
         first = min(bisect_right(self.offsets, start, key=ends), bisect_left(self.offsets, start, key=begins))
         return first, max(first, bisect_left(self.offsets, end, key=begins))
 
 
-async def look_back(written: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
-    """The attention of the model in the role attend, if there is one, or else of the one that wrote."""
+async def attention_map_of(generation: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
+    """Return the attention map of the model in the role attend, or else of the answering model."""
     if "attend" in run.models:
-        return await proxy_look(written, question, so_far, run.models["attend"])
-    return own_look(written, question, so_far, run.model)
+        return await proxy_attention_map(generation, question, so_far, run.models["attend"])
+    return model_attention_map(generation, question, so_far, run.model)
 
 
-def own_look(written: Generation, question: str, so_far: str, model: Model) -> AttentionMap:
-    """The answering model's own attention while it wrote."""
-    prompt = [" " if text is None else text for text in token_texts(written.prompt_ids, model)]
-    tokens = (*written.tokens, *written.dropped)
+def model_attention_map(generation: Generation, question: str, so_far: str, model: Model) -> AttentionMap:
+    """Return the answering model's own attention while it wrote."""
+    prompt = [" " if text is None else text for text in token_texts(generation.prompt_ids, model)]
+    tokens = (*generation.tokens, *generation.dropped)
     texts = [*prompt, *(token.text for token in tokens)]
-    text, sentence = "".join(texts), sum(map(len, prompt))
+    text, sentence_start = "".join(texts), sum(map(len, prompt))
     rows = (*[None] * len(prompt), *(token.attention for token in tokens))
-    asked, answer = " ".join(question.split()), sentence - len(so_far)
-    place = place_of(asked, text, answer)
-    return AttentionMap(text, (place, (answer, sentence)), sentence, token_offsets(texts, text), rows)
+    answer_start = sentence_start - len(so_far)
+    regions = question_offsets(" ".join(question.split()), text, answer_start), (answer_start, sentence_start)
+    return AttentionMap(text, regions, sentence_start, token_offsets(texts, text), rows)
 
 
-def place_of(asked: str, text: str, end: int) -> Offsets:
-    """Where the question stands last before `end`.
+def question_offsets(question: str, text: str, end: int) -> Offsets:
+    """Return the offsets of the last occurrence of the question before `end`.
 
-    A tokenizer may change white space and letter case. Where it changes more, all before `end` is asked
-    about.
+    A tokenizer may change white space and letter case. If it changes more, the result covers all text before
+    `end`.
     """
-    begin = text.rfind(asked, 0, end)
-    if begin >= 0:
-        return begin, begin + len(asked)
-    form = r"\s*".join(map(re.escape, asked.split()))
-    found = list(re.finditer(form, text[:end], re.IGNORECASE))
-    return found[-1].span() if found else (0, end)
+    start = text.rfind(question, 0, end)
+    if start >= 0:
+        return start, start + len(question)
+    pattern = r"\s*".join(map(re.escape, question.split()))
+    matches = list(re.finditer(pattern, text[:end], re.IGNORECASE))
+    return matches[-1].span() if matches else (0, end)
 
 
-async def proxy_look(written: Generation, question: str, so_far: str, proxy: Model) -> AttentionMap:
-    """The attention of another model, which reads question, answer so far and sentence in one pass."""
-    asked = " ".join(question.split())
-    label = "Question: "
-    before = f"{label}{asked}\nAnswer:{so_far}"
-    text = before + "".join(token.text for token in (*written.tokens, *written.dropped))
+async def proxy_attention_map(
+    generation: Generation, question: str, so_far: str, proxy: Model
+) -> AttentionMap:
+    """Return the attention of another model, which reads question, answer and sentence in one pass."""
+    shown, label = " ".join(question.split()), "Question: "
+    before = f"{label}{shown}\nAnswer:{so_far}"
+    text = before + "".join(token.text for token in (*generation.tokens, *generation.dropped))
     attention = await proxy.attend(text, bos=True)
-    rows = tuple(attention.weights[:, at, : at + 1] for at in range(attention.weights.shape[1]))
-    regions = ((len(label), len(label) + len(asked)), (len(before) - len(so_far), len(before)))
+    rows = tuple(attention.weights[:, row, : row + 1] for row in range(attention.weights.shape[1]))
+    regions = ((len(label), len(label) + len(shown)), (len(before) - len(so_far), len(before)))
     return AttentionMap(text, regions, len(before), token_offsets(attention.texts, text), rows)
 
 
-def weightiest(words: Sequence[tuple[str, float]], most: int) -> str:
-    """The `most` words of the greatest weights, in the order of the text."""
-    ranked = sorted(range(len(words)), key=lambda at: -words[at][1])[:most]
-    return " ".join(words[at][0] for at in sorted(ranked))
+def heaviest_words(words: Sequence[tuple[str, float]], most: int) -> str:
+    """Return the `most` words of the greatest weights, in text order."""
+    ranked = sorted(range(len(words)), key=lambda index: -words[index][1])[:most]
+    return " ".join(words[index][0] for index in sorted(ranked))
 
 
 def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
-    """The text that each token completes: empty for a character's first parts, None for control tokens."""
-    control = {id for id in set(ids) if is_control(id, model)}
-    texts, begin = list[str | None](), 0
-    for at, id in enumerate(ids):
-        text = None if id in control else model.decode(ids[begin : at + 1])
+    """Return the text that each token completes: empty for a partial character, None for control tokens."""
+    control = {id for id in set(ids) if is_control_token(id, model)}
+    texts, start = list[str | None](), 0
+    for end, id in enumerate(ids, start=1):
+        text = None if id in control else model.decode(ids[start:end])
         is_part = text is not None and text.endswith(_REPLACEMENT)
-        is_whole = not is_part or at + 1 - begin >= _MOST_TOKENS_OF_A_CHARACTER or at + 1 == len(ids)
+        is_whole = not is_part or end - start >= _MAX_TOKENS_PER_CHARACTER or end == len(ids)
         texts.append(text if is_whole else "")
-        begin = at + 1 if is_whole else begin
+        start = end if is_whole else start
     return texts
 
 
-def is_control(id: int, model: Model) -> bool:
-    """Whether a token is a control token: the one that its own text gives only where that text is trusted."""
+def is_control_token(id: int, model: Model) -> bool:
+    """Return whether a token is a control token, which its text encodes to only if that text is trusted."""
     text = model.decode((id,))
     return model.tokenize(text) != (id,) == model.tokenize((Span(text),))

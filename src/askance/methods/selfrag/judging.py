@@ -33,7 +33,7 @@ from askance.core.types import (
     Want,
     untrusted,
 )
-from askance.methods.common.labels import label_shares
+from askance.methods.common.label_probabilities import label_probabilities
 from askance.methods.common.prompts import numbered, passage_text, question_spans
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.tokens import Distribution, Group
@@ -75,7 +75,7 @@ def judged_in_words(model: Model, question: Question, run: Run) -> Scorer:
         labels = LABELS[group]
         prompt = fitting(run, model, prompt_with, hit, _LABEL_TOKENS)
         if "score" in model.capabilities:
-            shares = await label_shares(model, prompt, labels.values())
+            shares = await label_probabilities(model, prompt, labels.values())
             return dict(zip(labels, shares, strict=True))
         (written,) = await model.generate(GenerateRequest(prompt, Sampling(_LABEL_TOKENS), key=key))
         words = [word.strip(".,:;!?*\"'()[]") for word in written.text.lower().split()]

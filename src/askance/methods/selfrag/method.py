@@ -9,7 +9,7 @@ from askance.core.parameters import SearchParameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom
 from askance.core.types import Answer, Question, Role, Signal, Span
-from askance.methods.common.finishing import checked
+from askance.methods.common.answer_text import check_citations
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import tasks
@@ -60,7 +60,7 @@ class Selfrag(OwnParameters):
             )
         if has_reflection_tokens(model):
             return
-        layouts = layout_needs(self.layout, goes_on=self.form == "long")
+        layouts = layout_needs(self.layout, continues=self.form == "long")
         if layouts and not any(each <= model.capabilities for each in layouts):
             raise MissingAbility(
                 f"method selfrag, set to form={self.form} and layout={self.layout}, writes prompts that "
@@ -77,7 +77,7 @@ class Selfrag(OwnParameters):
         path, option = await form(self, question, run, writer).answer()
         is_native = isinstance(writer, NativeWriter)
         judged = is_native or "support" in self.read
-        text, citations = checked(question, run.trace, *cited(path, self.citations), judged=judged)
+        text, citations = check_citations(question, run.trace, *cited(path, self.citations), judged=judged)
         if writer.was_short and not text:
             raise NoRoom("no segment had room")
         run.trace.commit(text)
@@ -88,7 +88,7 @@ class Selfrag(OwnParameters):
         elicit_tokens = self.elicit_tokens if self.elicit and not option else 0
         writing = GenerationState(question, run, elicit_tokens, self.layout, self.wording, hits=shown)
         writing.text = path.written.rstrip()
-        text += await writing.elicit()
+        text += await writing.ask_short_answer()
         return Answer(text, option or _short(text, question), citations)
 
     def _own_writer(self, question: Question, run: Run) -> Writer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from askance.core.ports import Run
 from askance.core.trace import Decided, WordSignal
 from askance.core.types import Hit, Question
-from askance.methods.common.labels import softmax
+from askance.methods.common.label_probabilities import softmax
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.segments import Action, Path, Segment, found_for, show

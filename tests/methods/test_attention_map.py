@@ -11,12 +11,12 @@ from askance.core.types import GenerateRequest, Question, Sampling, Want
 from askance.methods.common.prompts import answer_prompt
 from askance.methods.dragin.attention_map import (
     AttentionMap,
-    own_look,
-    place_of,
-    proxy_look,
+    heaviest_words,
+    model_attention_map,
+    proxy_attention_map,
+    question_offsets,
     token_offsets,
     token_texts,
-    weightiest,
 )
 from askance.text.linguistics import OWN, WORD, Linguistics
 from tests.tolerances import near
@@ -30,10 +30,10 @@ def word_spans(text):
     return tuple(word.span() for word in WORD.finditer(text))
 
 
-def words_before(look, at):
+def attended_words_before(look, at):
     """Every word with its attention, whether or not it has content."""
     every = Linguistics("every word", OWN.sentences, word_spans)
-    return look.words_before(at, every, "max")
+    return look.attended_words_before(at, every, "max")
 
 
 def look_by_hand():
@@ -57,16 +57,16 @@ def test_influence_is_the_greatest_attention_of_what_follows():
 
 
 def test_words_before_have_the_row_that_predicted_what_follows():
-    words = words_before(look_by_hand(), 4)
+    words = attended_words_before(look_by_hand(), 4)
     assert [(word, near(weight)) for word, weight in words] == [
         ("Who", 0.5), ("He", 0.3), ("is", 0.1)
     ]  # fmt: skip
-    assert words_before(look_by_hand(), 0) == [("Who", 0.5), ("He", near(0.3))], "no row: the next"
+    assert attended_words_before(look_by_hand(), 0) == [("Who", 0.5), ("He", near(0.3))], "no row: the next"
 
 
 def test_weightiest_keeps_the_order_of_the_text():
-    assert weightiest([("a", 0.1), ("b", 0.3), ("c", 0.2)], 2) == "b c"
-    assert weightiest([], 2) == ""
+    assert heaviest_words([("a", 0.1), ("b", 0.3), ("c", 0.2)], 2) == "b c"
+    assert heaviest_words([], 2) == ""
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen"])
@@ -78,17 +78,17 @@ def test_own_attention_stands_where_the_text_stands(name, request, question, so_
     (written,) = asyncio.run(
         model.generate(GenerateRequest(prompt, Sampling(6), Want(attention="max"), key=("k",)))
     )
-    look = own_look(written, question, so_far, model)
-    assert look.text[look.sentence :] == "".join(t.text for t in (*written.tokens, *written.dropped))
+    look = model_attention_map(written, question, so_far, model)
+    assert look.text[look.sentence_start :] == "".join(t.text for t in (*written.tokens, *written.dropped))
     for offsets, row in zip(look.offsets, look.rows, strict=True):
         assert row is None or len(row) == look.offsets.index(offsets) + 1 or offsets[0] == offsets[1]
     for token in written.tokens:
         assert 0.0 <= look.influence(token.start, token.end, "max") <= 1.0
-    weights = [weight for _, weight in words_before(look, len(written.text))]
+    weights = [weight for _, weight in attended_words_before(look, len(written.text))]
     assert all(0.0 <= weight <= NUM_HEADS for weight in weights)
     asked, shown = " ".join(question.split()), model.decode(written.prompt_ids)
     if shown.endswith(f"Question: {asked}\nAnswer:{so_far}"):
-        assert [look.text[begin:end] for begin, end in look.asked] == [asked, so_far]
+        assert [look.text[begin:end] for begin, end in look.regions] == [asked, so_far]
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen"])
@@ -99,16 +99,18 @@ def test_characters_of_several_tokens_stay_in_their_words(name, request):
     (written,) = asyncio.run(
         model.generate(GenerateRequest(prompt, Sampling(6), Want(attention="max"), key=("k",)))
     )
-    words = [word for word, _ in words_before(own_look(written, question, so_far, model), 0)]
+    words = [
+        word for word, _ in attended_words_before(model_attention_map(written, question, so_far, model), 0)
+    ]
     assert words == ["Who", "founded", "Malmö", "Łódź", "and", "北京", "Кто", "Ångström"]
 
 
 def test_at_the_end_of_a_text_the_last_row_that_is_known_counts():
-    assert words_before(look_by_hand(), 6)[:2] == [
+    assert attended_words_before(look_by_hand(), 6)[:2] == [
         ("Who", near(0.1)),
         ("He", near(0.1)),
     ]
-    assert words_before(look_by_hand(), 8)[:2] == words_before(look_by_hand(), 6)[:2]
+    assert attended_words_before(look_by_hand(), 8)[:2] == attended_words_before(look_by_hand(), 6)[:2]
 
 
 @pytest.mark.parametrize(("name", "proxy_name"), [("llama", "qwen"), ("qwen", "llama")])
@@ -118,16 +120,16 @@ def test_a_proxy_with_another_tokenizer_reads_the_same_words(name, proxy_name, r
     model, proxy = request.getfixturevalue(name), request.getfixturevalue(proxy_name)
     prompt = answer_prompt(model, Question("q", question, demos=()), (), so_far, "raw")
     (written,) = asyncio.run(model.generate(GenerateRequest(prompt, Sampling(6), Want(), key=("k",))))
-    look = asyncio.run(proxy_look(written, question, so_far, proxy))
+    look = asyncio.run(proxy_attention_map(written, question, so_far, proxy))
     flat = [offset for pair in look.offsets for offset in pair]
     assert flat == sorted(flat)
     assert flat[-1] == len(look.text)
-    (begin, end), (start, _) = look.asked
+    (begin, end), (start, _) = look.regions
     assert look.text[begin:end] == " ".join(question.split())
-    assert look.text[start : look.sentence] == so_far
+    assert look.text[start : look.sentence_start] == so_far
     for token in written.tokens:
         assert 0.0 <= look.influence(token.start, token.end, "max") <= 1.0
-    assert all(word in look.text for word, _ in words_before(look, len(written.text)))
+    assert all(word in look.text for word, _ in attended_words_before(look, len(written.text)))
 
 
 def context_of_last(model, text, weights, top_tokens):
@@ -137,7 +139,7 @@ def context_of_last(model, text, weights, top_tokens):
     shown = "".join(texts)
     rows = (*[None] * (len(ids) - 1), np.array(weights(len(ids)), np.float32))
     look = AttentionMap(shown, ((0, 0), (0, len(shown))), 0, token_offsets(texts, shown), rows)
-    return look.context_of(len(ids) - 1, top_tokens, "max", whole=True)
+    return look.most_attended_text(len(ids) - 1, top_tokens, "max", whole=True)
 
 
 def falling(number):
@@ -157,6 +159,6 @@ def test_a_word_whose_characters_are_several_tokens_is_one_word_of_the_papers_qu
 
 def test_a_question_is_found_where_a_tokenizer_changes_white_space_or_case():
     text = "Question: Who is who?\nAnswer: x.\n\nQuestion: who  is\twho ?\nAnswer: who"
-    begin, end = place_of("Who is who ?", text, text.rindex(" who"))
+    begin, end = question_offsets("Who is who ?", text, text.rindex(" who"))
     assert text[begin:end] == "who  is\twho ?"
-    assert place_of("Who is he?", text, 9) == (0, 9), "nowhere: all of it"
+    assert question_offsets("Who is he?", text, 9) == (0, 9), "nowhere: all of it"

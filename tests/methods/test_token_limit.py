@@ -156,7 +156,7 @@ def test_the_authors_code_shows_a_number_of_passages():
 
 def test_room_is_what_window_and_every_allowance_leave():
     model = ScriptedModel(None, context_tokens=50)
-    prompt = answer_prompt(model, QUESTION, wording=BARE)
+    prompt = answer_prompt(model, QUESTION, template=BARE)
     count = model.count(prompt)
     assert has_room(model, prompt, 50 - count)
     assert not has_room(model, prompt, 51 - count)
@@ -238,7 +238,7 @@ def test_what_self_rag_leaves_out_does_not_depend_on_timing(form):
 
 def test_a_call_that_does_not_fit_says_why():
     model = ScriptedModel(None, context_tokens=30)
-    prompt = answer_prompt(model, QUESTION, (Hit(PASSAGES[3], 1.0, 1),), wording=BARE)
+    prompt = answer_prompt(model, QUESTION, (Hit(PASSAGES[3], 1.0, 1),), template=BARE)
     with pytest.raises(NoRoom, match=r"the next call reads \d+ tokens, and 3 are left"):
         TokenLedger(3).share(1).read(model, prompt, 1)
     with pytest.raises(NoRoom, match=r"the next prompt has \d+ tokens, 9 more .* a context window of 30"):

@@ -14,14 +14,14 @@ from askance.core.types import Passage, Question
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
 from askance.methods.dragin.attention_map import AttentionMap
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_reading import DraginPaper
+from askance.methods.dragin.paper_profile import DraginPaper
 from askance.models.scripted import Reply, ScriptedModel
 from askance.registry import load_linguistics, make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics
 from askance.training.calibration.calibrate import calibrate
-from tests.methods.readings import dragin
+from tests.methods.profiles import dragin
 from tests.tolerances import near
 
 ASKED = Question("q", "Which river crosses Bremen?", options=("Weser", "Elbe"))
@@ -139,10 +139,10 @@ def look_of_two_heads():
 
 def test_heads_are_summed_up_as_they_are_asked_for():
     look = look_of_two_heads()
-    assert look.context_of(5, 2, "max", whole=False) == "a b"
-    assert look.context_of(5, 1, "mean", whole=False) == "a"
-    by_mean = dict(look.words_before(0, OWN, "mean"))
-    by_max = dict(look.words_before(0, OWN, "max"))
+    assert look.most_attended_text(5, 2, "max", whole=False) == "a b"
+    assert look.most_attended_text(5, 1, "mean", whole=False) == "a"
+    by_mean = dict(look.attended_words_before(0, OWN, "mean"))
+    by_max = dict(look.attended_words_before(0, OWN, "max"))
     assert by_max == near({"b": 0.6, "c": 0.4}, number_format="float32")
     assert by_mean == near({"b": 0.3, "c": 0.25}, number_format="float32")
 
@@ -163,7 +163,7 @@ def test_heads_are_summed_up_as_they_are_asked_for():
 )
 def test_trigger_and_query_sum_heads_up_each_for_itself(parameters, of_query, read):
     method = dragin(**parameters)
-    assert (method.heads_of_query, method.attention) == (of_query, read)
+    assert (method.qfs_heads, method.attention) == (of_query, read)
 
 
 class TwoHeads(ScriptedModel):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from askance.methods.dragin.method import Dragin
-from askance.methods.dragin.paper_reading import DraginPaper
+from askance.methods.dragin.paper_profile import DraginPaper
 from askance.reproductions.dragin import DraginAuthors
 
 READINGS = {"default": Dragin, "paper": DraginPaper, "code": DraginAuthors}

@@ -156,7 +156,7 @@ def test_the_phrase_belongs_to_the_wording():
 def test_a_model_that_only_chats_and_can_not_go_on_is_not_asked():
     result, model = run(ClosedBook(), ["The Arno."], capabilities=frozenset({"chat"}))
     assert (result.answer.text, len(model.prompts)) == ("The Arno.", 1)
-    assert "can't go on from a text" in result.trace.decisions[-1].why
+    assert "can't continue a text" in result.trace.decisions[-1].why
 
 
 def test_a_full_window_keeps_the_answer():

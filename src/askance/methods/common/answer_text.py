@@ -1,0 +1,210 @@
+"""The text of an answer without the markers that the model wrote, and the citations of that text."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from askance.core.ports import Run
+from askance.core.token_ledger import has_room
+from askance.core.trace import Decided, Event, Searched, Trace, Uncited
+from askance.core.types import Answer, Chat, Citation, Passage, Prompt, Question
+from askance.text.answers import has_content, short_answer
+from askance.text.markers import UnmarkedText, without_markers
+from askance.text.support import (
+    ModelMarker,
+    PromptPassages,
+    QuestionOffsets,
+    SentenceSupport,
+    best_support,
+    citations_of,
+    claim_of,
+    sentence_support,
+)
+
+
+class PlainTrace(Trace):
+    """A trace that removes the model's markers from the text that a method commits and drafts.
+
+    It holds text back that may become a marker, so that it never retracts text.
+
+    Attributes:
+        written: All text that the method has committed, with the markers in it.
+    """
+
+    def __init__(self, inner: Trace, question: Question) -> None:
+        self.events, self._listener, self._started = inner.events, inner._listener, inner._started
+        self._inner = inner
+        self.written = UnmarkedText(lambda: quotable_texts(question, inner.events))
+        self._draft, self._draft_since = self.written, -1
+
+    @property
+    def committed(self) -> str:
+        return self._inner.committed
+
+    def flush(self) -> None:
+        """Commit the text held back; any later text starts something else."""
+        self._inner.commit(self.written.end())
+
+    def commit(self, text: str) -> None:
+        self._draft_since = -1
+        self._inner.commit(self.written.add(text))
+
+    def draft(self, text: str) -> None:
+        # A draft continues the committed text; after any other event a new draft starts.
+        if self._draft_since != len(self.events):
+            self._draft, self._draft_since = replace(self.written), len(self.events)
+        piece = self._draft.add(text)
+        if piece:
+            self._inner.draft(piece)
+
+
+def full_text(trace: Trace) -> UnmarkedText:
+    """Return all text committed to a trace, with its markers, after a flush."""
+    if not isinstance(trace, PlainTrace):
+        return UnmarkedText(lambda: ("",), trace.committed)
+    trace.flush()
+    return trace.written
+
+
+def num_committed_chars(trace: Trace) -> int:
+    """Return the number of characters committed to a trace, markers included."""
+    return len(trace.written.written if isinstance(trace, PlainTrace) else trace.committed)
+
+
+def quotable_texts(question: Question, events: Iterable[Event]) -> Sequence[str]:
+    """Return the texts that an answer may quote: the question with its options, and the passages found."""
+    hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
+    passages = dict.fromkeys(f"{hit.passage.title}\n{hit.passage.text}" for hit in hits)
+    return ("\n".join((question.text, *question.options)), *passages)
+
+
+def parse_markers(text: str, question: Question, trace: Trace) -> UnmarkedText:
+    """Return a text that the model wrote, with the markers in it."""
+    return without_markers(text, lambda: quotable_texts(question, trace.events))
+
+
+Evidence = tuple[str, Sequence[Passage]]
+"""A question, and the passages that its answer was written from."""
+
+
+def cite_sentences(
+    trace: Trace,
+    written: UnmarkedText,
+    shown: PromptPassages,
+    short: str,
+    questions: QuestionOffsets,
+    stated: str = "",
+) -> tuple[Citation, ...]:
+    """Return the citations of `written.text`; record in the trace why a sentence cites nothing.
+
+    Args:
+        shown: Pairs of an offset in `written.written` and the passages that the prompt shows, numbered, from
+            there on, in order.
+        questions: The questions that parts of the text answer, with their offsets in `written.text`.
+        stated: `written.text` with blanks in place of text that makes no claim; by default all of it makes
+            claims.
+    """
+    marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
+    shown = [(written.offset(offset), hits) for offset, hits in shown]
+    text = stated or written.text
+    results = sentence_support(text, shown, questions, short, marks)
+    _record_uncited(trace, text, results)
+    return citations_of(results)
+
+
+def cite_with_markers(
+    question: Question, trace: Trace, text: str, shown: PromptPassages, short: str
+) -> tuple[Citation, ...]:
+    """Return the citations of a text that keeps the markers that the model wrote."""
+    written = parse_markers(text, question, trace)
+    return tuple(
+        replace(each, start=written.written_offset(each.start), end=written.written_offset(each.end))
+        for each in cite_sentences(trace, written, shown, short, ((0, question.text),))
+    )
+
+
+def cite_whole_answer(trace: Trace, text: str, evidence: Sequence[Evidence]) -> tuple[Citation, ...]:
+    """Return the citation of a bare answer: the best passage of the first evidence that supports it.
+
+    Args:
+        evidence: What the answer was written from, the nearest first, each with the question it answers.
+    """
+    reasons = list[str]()
+    for asked_question, passages in evidence:
+        best, why = best_support(claim_of(f"The answer is {text}", asked_question), passages)
+        if best:
+            return citations_of([SentenceSupport(0, len(text), (best,))])
+        reasons += [why] if why else []
+    _record_uncited(trace, text, [SentenceSupport(0, len(text), (), "; ".join(dict.fromkeys(reasons)))])
+    return ()
+
+
+def check_citations(
+    question: Question, trace: Trace, text: str, citations: Sequence[Citation], *, judged: bool
+) -> tuple[str, tuple[Citation, ...]]:
+    """Return a text without markers, and those of a method's own citations that pass the check.
+
+    Args:
+        judged: Whether the method has judged that each passage supports its sentence. If so, all citations of
+            text that states something stay.
+    """
+    written = parse_markers(text, question, trace)
+    results = list[SentenceSupport]()
+    for citation in citations:
+        start, end = written.offset(citation.start), written.offset(citation.end)
+        sentence, objection = written.text[start:end], ""
+        if not (judged and has_content(sentence)):
+            objection = claim_of(sentence, question.text).objection(citation.passage)
+        why = f"it was written with a passage, but {objection}" if objection else ""
+        results.append(SentenceSupport(start, end, () if why else (citation.passage,), why))
+    _record_uncited(trace, written.text, results)
+    return written.text, citations_of(results)
+
+
+def _mark(end: int, start: int, numbers: Sequence[int], shown: PromptPassages) -> ModelMarker:
+    hits = next((hits for offset, hits in reversed(shown) if offset < end), ())
+    passages = tuple(hits[number - 1].passage for number in numbers if number <= len(hits))
+    return ModelMarker(start, passages, tuple(number for number in numbers if number > len(hits)))
+
+
+def _record_uncited(trace: Trace, text: str, results: Sequence[SentenceSupport]) -> None:
+    for finding in results:
+        if finding.why:
+            trace.add(Uncited, text=text[finding.start : finding.end], why=finding.why)
+
+
+def committed_answer(question: Question, run: Run, shown: PromptPassages) -> Answer:
+    """Return the committed text, without markers, as an answer with a short answer and citations.
+
+    Args:
+        shown: Pairs of an offset in the committed text, markers and white space included, and the passages
+            that the prompt shows from there on, in order.
+    """
+    written = full_text(run.trace)
+    text = written.text.strip()
+    num_leading, short = len(written.text) - len(written.text.lstrip()), short_answer(text, question)
+    citations = cite_sentences(run.trace, written, shown, short, ((0, question.text),))
+    shifted = (
+        replace(each, start=each.start - num_leading, end=each.end - num_leading) for each in citations
+    )
+    return Answer(text, short, tuple(shifted))
+
+
+def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: str) -> Decided | None:
+    """Return the decision to ask for a short answer of `num_tokens` tokens; None if the model can't give one.
+
+    The trace records the reason in either case.
+
+    Args:
+        why: What the text lacks.
+    """
+    model, obstacle = run.model, ""
+    if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
+        obstacle = f"{model.name} can't continue a text that it has written"
+    elif not has_room(model, prompt, num_tokens):
+        exceeds_window = model.count(prompt) + num_tokens > model.context_tokens
+        limit = f"the window of {model.context_tokens} tokens" if exceeds_window else "l_max"
+        obstacle = f"{limit} has no room to ask for it"
+    if not obstacle:
+        return run.trace.decide("end", "elicit", why)
+    run.trace.decide("end", "unstated", f"{why}, and {obstacle}")
+    return None

@@ -1,0 +1,191 @@
+"""Methods that work for another method, by name: their settings, their needs, and their answers."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import product
+from typing import Any, cast
+
+from askance.core.errors import ParameterError, UnknownName
+from askance.core.parameters import changed_parameters, name_of
+from askance.core.ports import ChecksModels, Method, Model, Needs, Run
+from askance.core.token_ledger import BudgetedModel, TokenLedger
+from askance.core.types import Answer, Question, Role
+from askance.methods.common.token_limit import answer_within_limit
+
+NamedMethods = tuple[tuple[str, Method], ...]
+
+
+class MethodCollection:
+    """The base of parameter values that hold methods, each with its own name and parameters.
+
+    Attributes:
+        own: Names that precede those of the methods.
+    """
+
+    __slots__ = ()
+
+    named: NamedMethods
+    own: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the methods, in order."""
+        return tuple(name for name, _ in self.named)
+
+    def check_names_are_unique(self, parameter: str) -> None:
+        """Raise ParameterError, which names the parameter, if a name occurs twice."""
+        twice = next((name for name in self.names if self.names.count(name) > 1), None)
+        if twice is not None:
+            raise ParameterError(f"parameter {parameter}: {twice} occurs twice.")
+
+    def __repr__(self) -> str:
+        return "+".join([*self.own, *(f"{name}={method!r}" for name, method in self.named)])
+
+    def __str__(self) -> str:
+        return ",".join([*self.own, *(member_text(*each) for each in self.named)])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Members(MethodCollection):
+    """Methods by name, in order.
+
+    Raises:
+        ParameterError: The collection is empty, or a name occurs twice.
+    """
+
+    named: NamedMethods
+
+    def __post_init__(self) -> None:
+        if not self.named:
+            raise ParameterError("parameter methods='' of method blender: name one or more methods.")
+        self.check_names_are_unique(f"methods={str(self)!r} of method blender")
+
+
+def member_text(name: str, method: Method) -> str:
+    """Return a member as text, with its changed parameters: ``single[passages=5]``.
+
+    A member whose name differs from that of its method reads ``more=single``. Square brackets keep these
+    parameters apart from those of the method itself in the title of a run.
+    """
+    spec_name = name if name == name_of(type(method)) else f"{name}={name_of(type(method))}"
+    changed = " ".join(f"{parameter}={value}" for parameter, value in changed_parameters(method).items())
+    return f"{spec_name}[{changed}]" if changed else spec_name
+
+
+def split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Split settings into those of the method itself and those of its members, by their names.
+
+    ``{"single.passages": 5}`` and ``{"single": {"passages": 5}}`` both set `passages` of the member `single`.
+    """
+    own: dict[str, Any] = {}
+    of_members: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        member, dot, parameter = key.partition(".")
+        if dot or isinstance(value, Mapping):
+            of_members.setdefault(member, {}).update({parameter: value} if dot else value)
+        else:
+            own[key] = value
+    return own, of_members
+
+
+def member_settings(member: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a member's settings in the dotted form that `split_by_member` reads."""
+    return {f"{member}.{parameter}": value for parameter, value in settings.items()}
+
+
+def method_with_settings(
+    method: Any, settings: Mapping[str, Any], in_profile: Callable[[Any, Mapping[str, Any]], Any]
+) -> Method:
+    """Return a method with settings, its own and those of its members, of the parameters' types.
+
+    Args:
+        in_profile: Returns the method for the profile that some settings name.
+    """
+    own, of_members = split_by_member(settings)
+    method = in_profile(method, own)
+    holder = _held_methods(method, own)
+    if of_members and holder is not None:
+        parameter, held = holder
+        members = (
+            (name, method_with_settings(member, of_members.get(name, {}), in_profile))
+            for name, member in held.named
+        )
+        own[parameter] = replace(cast(Any, held), named=tuple(members))
+    return cast(Method, replace(method, **own) if own else method)
+
+
+def members_by_name(method: Any, settings: Mapping[str, Any]) -> dict[str, Method] | None:
+    """Return the methods that a method with some settings calls, by name; None if it calls none."""
+    holder = _held_methods(method, settings)
+    return None if holder is None else dict(holder[1].named)
+
+
+def _held_methods(method: Any, settings: Mapping[str, Any]) -> tuple[str, MethodCollection] | None:
+    """Return the parameter that holds other methods, and its value; None if a method has none."""
+    parameters = fields(method) if is_dataclass(method) else ()
+    values = {field.name: settings.get(field.name, getattr(method, field.name)) for field in parameters}
+    held = ((parameter, value) for parameter, value in values.items() if isinstance(value, MethodCollection))
+    return next(held, None)
+
+
+async def member_answer(
+    name: str, method: Method, question: Question, run: Run, ledger: TokenLedger
+) -> Answer:
+    """Return the answer of a member within a token budget, which lowers the member's own L_max.
+
+    Raises:
+        BudgetTooSmall, NoRoom: The budget has no room for an answer.
+    """
+    models = {role: BudgetedModel(model, ledger, scope=(name,)) for role, model in run.models.items()}
+    member: Any = method
+    if ledger.left is not None and hasattr(method, "l_max"):
+        l_max = ledger.left if member.l_max is None else min(member.l_max, ledger.left)
+        member = replace(member, l_max=max(1, l_max))  # the parameter must be at least 1
+    return await answer_within_limit(member, question, replace(run, models=models))
+
+
+def combined_needs(needs: Sequence[Needs]) -> Needs:
+    """Return needs that cover all of `needs`."""
+    choices = [each.one_of for each in needs if each.one_of]
+    return Needs(
+        signals=frozenset().union(*(each.signals for each in needs)),
+        capabilities=frozenset().union(*(each.capabilities for each in needs)),
+        one_of=tuple(frozenset().union(*chosen) for chosen in product(*choices)) if choices else (),
+        attention=any(each.attention for each in needs),
+        retriever=any(each.retriever for each in needs),
+        roles=frozenset().union(*(each.roles for each in needs)),
+        encoder=any(each.encoder for each in needs),
+    )
+
+
+def check_models_of(methods: Iterable[Method], models: Mapping[Role, Model]) -> None:
+    """Raise MissingAbility if one of `methods` can't work with `models`."""
+    for method in methods:
+        if isinstance(method, ChecksModels):
+            method.check_models(models)
+
+
+def parse_members(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Members:
+    """Return the methods that `text` names, separated by commas: ``single,dragin``.
+
+    A method that occurs twice, with different parameters, gets its own name: ``single,more=single``.
+
+    Args:
+        make: Returns a method by name, without settings.
+
+    Raises:
+        UnknownName: A method does not exist.
+        ParameterError: No method is named, a name occurs twice, or a name is not valid.
+    """
+    known, named = tuple(methods), []
+    for part in filter(None, map(str.strip, text.split(","))):
+        own, equals, base = (piece.strip() for piece in part.partition("="))
+        method = (base or own).lower()
+        if equals and not own.isidentifier():
+            raise ParameterError(
+                f"parameter methods={text!r} of method blender: {own!r} is not a valid name, such as more."
+            )
+        if method not in known:
+            raise UnknownName("method", method, known, place=f"in methods={text!r}")
+        named.append((own if equals else method, make(method)))
+    return Members(tuple(named))

@@ -1,0 +1,107 @@
+"""DRAGIN exactly as its paper describes it."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+from askance.core.parameters import SearchParameter, parameter
+from askance.core.ports import Needs, Run
+from askance.core.types import Answer, Generation, Question, Signal
+from askance.methods.common.prompts import layout_needs
+from askance.methods.dragin.attention_map import AttentionMap, Heads
+from askance.methods.dragin.method import DraginParameters, ScoredSentence, improbability
+from askance.text.linguistics import FUNCTION_WORDS, token_words
+
+
+@dataclass(frozen=True, slots=True)
+class DraginPaper(DraginParameters):
+    """DRAGIN (Su et al. 2024) exactly as its paper describes it.
+
+    The method scores a complete sentence token by token. The first token whose entropy times the maximum
+    attention of a later token is above `threshold` ends the text, also inside a word; function words do not
+    count. The `query_top` tokens of question and answer that it attends to most are the query, or those of
+    the whole prompt with `query_context`. The model then continues with the passages found, until others
+    replace them. The token right after a search can't trigger another one.
+    """
+
+    profile: Literal["paper"] = parameter("paper", "variant of the method: the paper's")
+    query_context: Literal["question_and_answer", "whole_prompt"] = parameter(
+        "question_and_answer", "source of the words of the query real_words"
+    )
+
+    known_as: ClassVar[str] = "dragin"
+    rind_signal: ClassVar[str] = "entropy (nats) × attention"
+    default_qfs_heads: ClassVar[Heads | None] = "mean"
+    calibrated: ClassVar[SearchParameter] = SearchParameter(
+        "threshold", belongs_to=("trigger", "heads"), scale=("trigger",), in_force="theta"
+    )
+
+    @property
+    def needs(self) -> Needs:
+        signals: set[Signal] = {"attention"} if self.attention else set()
+        signals |= {"entropy"} if self.trigger == "rind" else set()
+        signals |= {"logprob"} if self.trigger == "token_probability" else set()
+        return Needs(frozenset(signals), one_of=layout_needs(self.layout, continues=True), retriever=True)
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        state, has_searched = self.start(question, run), False
+        if not self.signal:
+            await state.search_first(self.passages)
+        for step in state.rounds(self.max_rounds):
+            written = await self.next_sentence(state, self.want(run), step)
+            attention, scorable = await self.attention_map(state, written), state.scorable(written)
+            is_over, num_prompt_tokens = bool(state.stop_reason_after(written)), len(written.prompt_ids)
+            scored = self._score_words(scorable, attention, is_over=is_over, may_start=not has_searched)
+            obstacle = "another search would be of no use here" if scored.search_at is None else ""
+            qfs_query = partial(self._qfs_query, scored, attention, num_prompt_tokens)
+            decision = self.decide(state, scored, obstacle, qfs_query)
+            has_searched = bool(decision.query)
+            if has_searched:
+                state.keep_text(scored.kept, scored.num_kept_tokens)
+                state.show_passages(await state.search(decision, self.passages))
+            else:
+                state.keep_piece(written)
+        return await state.finish()
+
+    def _score_words(
+        self, written: Generation, attention: AttentionMap | None, *, is_over: bool, may_start: bool
+    ) -> ScoredSentence:
+        """Score every token outside function words; the first above the threshold triggers a search.
+
+        Args:
+            is_over: Whether nothing follows this sentence, so that no search is scheduled after it.
+            may_start: Whether the first token may trigger; right after a search, it would do so forever.
+        """
+        tokens, words = written.tokens, token_words(written.tokens)
+        if not self.signal:
+            return self.scheduled(written, words, is_over=is_over)
+        offset, stopwords = len(written.prompt_ids), [word for word in words if _is_stopword(word.text)]
+        stop_tokens = {index for word in stopwords for index in range(word.first, word.last)}
+
+        def score(index: int) -> float:
+            if self.trigger == "token_probability" or attention is None:
+                return improbability(tokens[index])
+            influence = attention.max_attention_to(offset + index, offset + index + 1, self.heads)
+            return 0.0 if index in stop_tokens else (tokens[index].entropy or 0.0) * influence
+
+        scores = [score(index) for index in range(len(tokens))]
+        hits = (index for index, value in enumerate(scores) if value > self.theta and (index or may_start))
+        first_hit = next(hits, None)
+        signals = self.word_signals(words, (max(scores[word.first : word.last]) for word in words))
+        if first_hit is None:
+            return ScoredSentence(signals, None, written.text, len(tokens))
+        start = tokens[first_hit].start
+        return ScoredSentence(signals, start, written.text[:start], first_hit)
+
+    def _qfs_query(
+        self, scored: ScoredSentence, attention: AttentionMap | None, num_prompt_tokens: int
+    ) -> str:
+        """Return the words that the triggering token, or the last one with a row, attends to most."""
+        if attention is None:
+            return ""
+        token, is_whole = num_prompt_tokens + scored.num_kept_tokens, self.query_context == "whole_prompt"
+        return attention.most_attended_text(token, self.query_top, self.qfs_heads, whole=is_whole)
+
+
+def _is_stopword(word: str) -> bool:
+    return word.strip(".,;:!?\"'()").lower() in FUNCTION_WORDS

@@ -1,0 +1,298 @@
+"""Code that all methods of the DRAGIN authors' code share: generation, search, short answers, drafts."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+from askance.core.parameters import parameter
+from askance.core.ports import Needs, Run
+from askance.core.trace import Decided, Trace, WordSignal
+from askance.core.types import (
+    Answer,
+    GenerateRequest,
+    Generation,
+    Hit,
+    Key,
+    Question,
+    Raw,
+    Sampling,
+    Signal,
+    Span,
+    TokenIds,
+    Want,
+    untrusted,
+)
+from askance.methods.common.answer_text import cite_with_markers, decide_short_answer, parse_markers
+from askance.methods.common.prompts import OWN, PromptTemplate, example_spans, numbered
+from askance.methods.common.token_limit import TokenLimited
+from askance.methods.dragin.attention_map import is_control_token
+from askance.text.answers import AUTHORS_MARKER, before_invention, short_answer
+from askance.text.linguistics import OWN as OWN_LINGUISTICS
+from askance.text.linguistics import Linguistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsMethod(TokenLimited):
+    """The parameters of every method of the authors' code.
+
+    Prompts are raw text, and the text of the model stays unchanged, markers and end tokens included.
+    """
+
+    profile: Literal["code"] = parameter("code", "variant of the method: the DRAGIN authors' code")
+    max_tokens: int = parameter(
+        128, "maximum number of new tokens of one generation; a longer text ends the answer", at_least=1
+    )
+    elicit: bool = parameter(True, "ask the model for a short answer if the text states none")
+    elicit_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
+    wording: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
+
+    keeps_markers: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Signal]] = frozenset()
+    """The signals that the method reads."""
+    retrieves: ClassVar[bool] = False
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(self.reads, frozenset({"raw"}), retriever=self.retrieves)
+
+    def start(self, question: Question, run: Run) -> "AuthorsState":
+        """Return the state of an answer that is still empty."""
+        return AuthorsState(question, run, self.wording, self.elicit_tokens if self.elicit else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsSearch(AuthorsMethod):
+    """The parameters of the methods that search."""
+
+    passages: int = parameter(3, "number of passages per search", at_least=1)
+    query_tokens: int = parameter(64, "maximum number of tokens of a query, its last ones", at_least=1)
+
+    retrieves: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsRounds(AuthorsSearch):
+    """The parameters of the methods that write in rounds with searches."""
+
+    max_rounds: int = parameter(100, "maximum number of rounds of one answer", at_least=1)
+
+
+@dataclass(slots=True)
+class AuthorsState:
+    """The state of the answer to one question while a method of the authors' code writes it.
+
+    Attributes:
+        short_answer_tokens: The maximum number of new tokens of the short answer; 0 asks for none.
+        text: The answer so far, with leading and trailing spaces, as the code keeps it.
+        stop_reason: The reason why no further round follows; empty until it is known.
+        shown: Pairs of an offset in the stripped text and the passages found there, for the citations.
+        control: The text and id of the control tokens that the model has written, usually its end token;
+            later prompts contain them as these tokens.
+    """
+
+    question: Question
+    run: Run
+    template: PromptTemplate
+    short_answer_tokens: int = 0
+    text: str = ""
+    stop_reason: str = ""
+    shown: list[tuple[int, Sequence[Hit]]] = field(default_factory=list)
+    control: dict[str, int] = field(default_factory=dict)
+
+    def rounds(self, most: int, max_tokens: int) -> Iterator[int]:
+        """Yield the number of each round until the text has ended; record the reason in the trace."""
+        for step in range(most):
+            chars_before = len(self.text)
+            yield step
+            self.stop_reason = self.stop_reason or self._stop_reason_after(chars_before, max_tokens)
+            if self.stop_reason:
+                break
+        self.run.trace.decide("end", "stop", self.stop_reason or f"there were {most} rounds")
+
+    async def write(
+        self, text: str, max_tokens: int, key: Key, passages: Sequence[str] | None = None, want: Want = Want()
+    ) -> Generation:
+        """Generate greedily after `text`, without stop strings, with `passages` before the question.
+
+        The authors' code sees the end token as one of the tokens, and its string as part of the text. The
+        text has no leading space, even if the tokenizer adds one.
+        """
+        model, prompt, watch = self.run.model, self._prompt(text, passages), self.run.trace.draft
+        request = GenerateRequest(prompt, Sampling(max_tokens), want, key=key, watch=watch)
+        (generation,) = await model.generate(request)
+        tokens = (*generation.tokens, *generation.dropped)
+        ids = tuple(token.id for token in tokens)
+        self.control |= {model.decode((id,)): id for id in set(ids) if is_control_token(id, model)}
+        return replace(generation, text=model.decode(ids, at_start=True), tokens=tokens, dropped=())
+
+    async def search(self, decision: Decided, k: int, query_tokens: int) -> tuple[str, ...]:
+        """Return the texts of `k` passages; empty texts stand in for passages that were not found.
+
+        The search uses the last `query_tokens` tokens of the query, without the control tokens among them.
+        """
+        model, run = self.run.model, self.run
+        ids = self.ids(decision.query)[-query_tokens:]
+        plain_ids = tuple(id for id in ids if id not in self.control.values())
+        with run.trace.because(decision):
+            hits = await run.retriever.search(model.decode(plain_ids, at_start=True), k)
+        self.shown.append((len(self.text.strip()), hits))
+        return (*(" ".join(hit.passage.text.split("\n")) for hit in hits), *[""] * (k - len(hits)))
+
+    async def search_for(self, query: str, why: str, k: int, query_tokens: int) -> tuple[str, ...]:
+        """Record the decision to search for `query`, and search."""
+        decision = self.run.trace.decide("retrieve", "search", why, query=query)
+        return await self.search(decision, k, query_tokens)
+
+    def ids(self, text: str) -> TokenIds:
+        """Return the tokens of a separate text, without BOS."""
+        return self.run.model.tokenize(control_spans(text, self.control), at_start=True)
+
+    def replace(self, text: str) -> None:
+        """Replace the text by one that begins with it, apart from white space around it."""
+        self.run.trace.commit(text.strip()[len(self.text.strip()) :])
+        self.text = text
+
+    async def finish(self) -> Answer:
+        """Return the answer, with the white space that the code keeps and without the added statement."""
+        leading = len(self.text) - len(self.text.lstrip())
+        shown = [(offset and offset + leading, hits) for offset, hits in self.shown]
+        short, text = await self._short_answer(), self._without_control_tokens(self.text)
+        citations = cite_with_markers(self.question, self.run.trace, text, shown, short)
+        return Answer(self.text, short, citations)
+
+    async def _short_answer(self) -> str:
+        """Return the short answer of the text up to an invented question or note.
+
+        As in the code, the model completes a text without "the answer is", in this letter case, without
+        passages; a space follows the words that start the answer. The code reads all text after these words,
+        by rules of each data set; here the short answer is read as for every method. The trace records when
+        the window has no room for this.
+        """
+        text = before_invention(self.text.strip(), least_index=1)
+        if self.short_answer_tokens and AUTHORS_MARKER not in text:
+            opening = f"{text}{self.template.elicitation}".lstrip()
+            why = f"the text does not hold {AUTHORS_MARKER!r}"
+            if decide_short_answer(self.run, self._prompt(f" {opening} "), self.short_answer_tokens, why):
+                ending = await self.write(f" {opening} ", self.short_answer_tokens, ("elicit",))
+                text = f"{opening} {before_invention(ending.text, least_index=0)}"
+        statement = self._without_control_tokens(text[max(0, text.find(AUTHORS_MARKER)) :])
+        return short_answer(parse_markers(statement, self.question, self.run.trace).text, self.question)
+
+    def _stop_reason_after(self, chars_before: int, max_tokens: int) -> str:
+        if AUTHORS_MARKER in self.text:
+            return f"the text holds {AUTHORS_MARKER!r}"
+        if len(self.text) <= chars_before:
+            return "the text did not grow"
+        if self.text and self.run.model.count(Raw((Span(self.text),))) > max_tokens:
+            return f"the text has more than {max_tokens} tokens"
+        return ""
+
+    def _without_control_tokens(self, text: str) -> str:
+        """Return `text` with blanks in place of the control tokens that the model wrote."""
+        spans = control_spans(text, self.control)
+        return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
+
+    def _prompt(self, text: str, passages: Sequence[str] | None = None) -> Raw:
+        """Return examples, passages, question and answer so far, in the order and format of the authors.
+
+        Their layout has no place for the options and the history of a question, so both are left out. White
+        space in `text` directly follows "Answer:".
+
+        Args:
+            passages: None leaves the block of passages out.
+        """
+        template, question = self.template, self.question
+        demos = template.demos if question.demos is None else question.demos
+        spans = [*example_spans(demos, gap="\n")]
+        if passages is not None:
+            heading, instruction = f"{template.heading}\n", f"{template.instruction}\n"
+            spans += [Span(heading), *numbered(passages), Span(instruction)]
+        spans += [Span(f"{template.before_question}Question: "), untrusted(question.text), Span("\nAnswer:")]
+        return Raw(tuple(spans), control_spans(text, self.control))
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """The part of a draft that is written again, and the search for it.
+
+    Attributes:
+        kept: The text of the draft before that part.
+        words: The scored parts of the sentence that triggers: words, or FLARE's tokens or entities.
+        query: The query of the search.
+        signal: The meaning of the scores; empty for a trigger without scores.
+        threshold: The threshold of the scores.
+    """
+
+    kept: str
+    words: tuple[WordSignal, ...]
+    query: str = ""
+    signal: str = ""
+    threshold: float | None = None
+
+    def record(self, trace: Trace) -> Decided:
+        """Record the decision to search."""
+        why = "a search is due" if self.threshold is None else f"a sentence is above {self.threshold:g}"
+        evidence = {"signal": self.signal, "threshold": self.threshold, "words": self.words}
+        numbers = {"kept characters": float(len(self.kept))}
+        return trace.decide("retrieve", "search", why, query=self.query, numbers=numbers, **evidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsDrafts(AuthorsRounds, ABC):
+    """A method that drafts without passages, and rewrites the part that triggers a search."""
+
+    linguistics: Linguistics = parameter(
+        OWN_LINGUISTICS, "sentences, content words and entities: own, or spacy:PIPELINE"
+    )
+
+    joins_empty: ClassVar[bool] = False
+    """Whether a space also precedes or follows an empty text."""
+
+    @property
+    @abstractmethod
+    def want(self) -> Want:
+        """The signals of a draft that the method reads."""
+
+    @abstractmethod
+    async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:
+        """Return the part of `draft` to write again; None to keep the whole draft."""
+
+    async def answer(self, question: Question, run: Run) -> Answer:
+        state = self.start(question, run)
+        for step in state.rounds(self.max_rounds, self.max_tokens):
+            before = state.text
+            draft = await state.write(self._leading(before), self.max_tokens, ("draft", step), want=self.want)
+            trigger = await self.find_trigger(draft, state)
+            if trigger is None:
+                run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")
+                state.replace(f"{before.strip()} {draft.text.strip()}")
+                continue
+            decision, kept = trigger.record(run.trace), trigger.kept.strip()
+            passages = await state.search(decision, self.passages, self.query_tokens)
+            with run.trace.because(decision):
+                new = await self.rewrite(self._leading(before, kept), state, passages, step)
+            state.replace(joined(before.strip(), kept, new.strip(), keeps_empty=self.joins_empty))
+        return await state.finish()
+
+    async def rewrite(self, text: str, state: AuthorsState, passages: Sequence[str], step: int) -> str:
+        """Return the text that replaces the rest of the draft after `text`."""
+        return (await state.write(text, self.max_tokens, ("again", step), passages)).text
+
+    def _leading(self, *parts: str) -> str:
+        """Return the parts as they follow "Answer:"."""
+        text = joined(*parts, keeps_empty=self.joins_empty)
+        return f" {text}" if text or self.joins_empty else ""
+
+
+def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
+    """Return `text` as untrusted spans, with the strings in `control` as trusted ones."""
+    longest_first = sorted(control, key=len, reverse=True)
+    pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text) if control else [text]
+    return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)
+
+
+def joined(*parts: str, keeps_empty: bool = False) -> str:
+    """Join the parts with single spaces; leave empty parts out unless `keeps_empty` is set."""
+    return " ".join(part for part in parts if part or keeps_empty)
