@@ -24,7 +24,7 @@ from askance.methods.airrag.parameters import read_actions
 from askance.methods.common.members import by_member, members_of, of_member, read_members, with_settings
 from askance.models.registry import parse_spec
 from askance.presets import Preset, open_preset, own_preset
-from askance.prompts import open_airrag_wording, open_instructions, open_wording
+from askance.prompts import open_airrag_prompts, open_instructions, open_prompts
 from askance.text.spacy_pipeline import load_linguistics
 
 DEFAULT_METHOD = "dragin"
@@ -62,8 +62,8 @@ PROFILES = {"paper": "paper", "code": "authors"}
 
 RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
-    "wording": open_wording,
-    "prompts": open_airrag_wording,
+    "wording": open_prompts,
+    "prompts": open_airrag_prompts,
     "instructions": open_instructions,
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
     "methods": lambda text: read_members(text, METHODS | READINGS, make_method),

@@ -14,12 +14,12 @@ from askance.core.types import Passage, Question
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
-    FULLY,
+    FULLY_SUPPORTED,
     GROUPS,
     IRRELEVANT,
-    PARTIALLY,
+    NO_SUPPORT,
+    PARTIALLY_SUPPORTED,
     RELEVANT,
-    UNSUPPORTED,
     Distribution,
 )
 from askance.models.scripted import Reply, ScriptedModel
@@ -56,7 +56,7 @@ def relevant(share: float, text: str, *more: dict[str, float], ends: bool = True
 
 
 def supported(fully: float, partially: float, unsupported: float) -> dict[str, float]:
-    return {FULLY: fully, PARTIALLY: partially, UNSUPPORTED: unsupported}
+    return {FULLY_SUPPORTED: fully, PARTIALLY_SUPPORTED: partially, NO_SUPPORT: unsupported}
 
 
 def by_ending(table: dict[str, Any]):
@@ -159,7 +159,9 @@ def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, t
         score += rel * yes / (yes + no)
     backed = [p for piece, p in zip(pieces, here, strict=True) if "upport" in piece]
     if backed:
-        full, part, none = (backed[0].get(name, 0) for name in (FULLY, PARTIALLY, UNSUPPORTED))
+        full, part, none = (
+            backed[0].get(name, 0) for name in (FULLY_SUPPORTED, PARTIALLY_SUPPORTED, NO_SUPPORT)
+        )
         score += sup * (full + part / 2) / (full + part + none)
     useful = [p for piece, p in zip(pieces, here, strict=True) if piece.startswith("[Utility")]
     if useful:

@@ -7,12 +7,12 @@ from askance.core.trace import Expanded, Generated
 from askance.core.types import Passage, Question
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
-    FULLY,
+    FULLY_SUPPORTED,
     IRRELEVANT,
-    NO_SEARCH,
+    NO_RETRIEVAL,
+    NO_SUPPORT,
     RELEVANT,
-    SEARCH,
-    UNSUPPORTED,
+    RETRIEVAL,
     UTILITIES,
 )
 from askance.models.scripted import Reply, ScriptedModel
@@ -55,22 +55,22 @@ def code(**parameters):
 
 def asking(probability):
     """A draft that begins with [Retrieval], which shares all probability with [No Retrieval]."""
-    beside = {SEARCH: {NO_SEARCH: 1 - probability}}
-    return Reply(f"{SEARCH}Pisa lies on it.{GOOD}", doubts={SEARCH: probability}, beside=beside)
+    beside = {RETRIEVAL: {NO_RETRIEVAL: 1 - probability}}
+    return Reply(f"{RETRIEVAL}Pisa lies on it.{GOOD}", doubts={RETRIEVAL: probability}, beside=beside)
 
 
 def judged(text, relevant=0.5, fully=0.5, end=GOOD):
     """An answer or segment with these shares of [Relevant] and [Fully supported]."""
     return Reply(
-        f"{RELEVANT}{text}{FULLY}{end}",
-        doubts={RELEVANT: relevant, FULLY: fully},
-        beside={RELEVANT: {IRRELEVANT: 1 - relevant}, FULLY: {UNSUPPORTED: 1 - fully}},
+        f"{RELEVANT}{text}{FULLY_SUPPORTED}{end}",
+        doubts={RELEVANT: relevant, FULLY_SUPPORTED: fully},
+        beside={RELEVANT: {IRRELEVANT: 1 - relevant}, FULLY_SUPPORTED: {NO_SUPPORT: 1 - fully}},
     )
 
 
-def onward(text, relevant=0.5, fully=0.5):
+def retrieve_probs(text, relevant=0.5, fully=0.5):
     """The same, and then another search is asked for."""
-    return judged(text, relevant, fully, end=f"{SEARCH}<paragraph>thrown away")
+    return judged(text, relevant, fully, end=f"{RETRIEVAL}<paragraph>thrown away")
 
 
 def candidates(result):

@@ -133,7 +133,7 @@ def test_terms_can_be_switched_off():
         if not args["use_groundness"] and "passages" in expected:
             assert all(each["ground_score"] == 0 for each in expected["passages"])
             assert differences(case, ids) == []
-    assert "support" not in Selfrag(use_groundness=False).read
-    assert "support" in Selfrag(use_groundness=False, reject_unsupported=True).read
-    assert "utility" not in Selfrag(use_utility=False).read
-    assert "utility" in Selfrag(use_utility=False, least_utility=2).read
+    assert "support" not in Selfrag(use_groundness=False).needed_groups
+    assert "support" in Selfrag(use_groundness=False, reject_unsupported=True).needed_groups
+    assert "utility" not in Selfrag(use_utility=False).needed_groups
+    assert "utility" in Selfrag(use_utility=False, least_utility=2).needed_groups

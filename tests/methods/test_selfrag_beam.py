@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.methods.selfrag.long import LongForm
+from askance.methods.selfrag.long_form import LongForm
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path, Segment
 from tests.methods.reflecting import QUESTION
@@ -35,13 +35,13 @@ class Table(LongForm):
         await self.wait()
         return [self.path(path.text + letter) for letter in self.table.get(path.text, "")]
 
-    async def settle(self, path):
+    async def judge_support(self, path):
         await self.wait()
         assert path.text not in self.settled
         self.settled.append(path.text)
         return replace(path, segments=(replace(path.segments[0], is_judged=True),))
 
-    def drop(self, path):
+    def record_pruned(self, path):
         self.dropped.append(path.text)
 
     def score(self, path):

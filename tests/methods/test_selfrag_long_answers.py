@@ -8,14 +8,8 @@ from askance.ask import ask
 from askance.core.errors import RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
 from askance.methods.selfrag.segments import Path, Segment
-from askance.methods.selfrag.segments import cited as cited_text
-from askance.methods.selfrag.tokens import (
-    ALL_TOKENS,
-    FULLY,
-    IRRELEVANT,
-    RELEVANT,
-    UTILITIES,
-)
+from askance.methods.selfrag.segments import cite_passages as cited_text
+from askance.methods.selfrag.tokens import ALL_TOKENS, FULLY_SUPPORTED, IRRELEVANT, RELEVANT, UTILITIES
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting import (
@@ -49,7 +43,7 @@ def segments(*pieces):
         hit = (
             None if passage is None else next(iter(asyncio.run(ScriptedRetriever([passage]).search("x", 1))))
         )
-        path = path.then(Segment(text, action, hit, labels=frozenset(labels)), number)
+        path = path.extend_with(Segment(text, action, hit, labels=frozenset(labels)), number)
     return path
 
 
@@ -62,7 +56,7 @@ def segments(*pieces):
 )
 def test_sentences_of_a_segment_cite_its_passage(which, sentences):
     text, citations = cited_text(
-        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY)), which
+        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY_SUPPORTED)), which
     )
     assert [(each.number, each.passage.id, text[each.start : each.end]) for each in citations] == sentences
 

@@ -12,13 +12,13 @@ from askance.core.types import Passage, Question, Raw, Span
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
-    CLOSES,
+    CONTINUE,
     GROUPS,
     IRRELEVANT,
-    KEEP_USING,
-    OPENS,
+    PARAGRAPH_END,
+    PARAGRAPH_START,
     RELEVANT,
-    SEARCH,
+    RETRIEVAL,
     UTILITIES,
     ReflectionVocabulary,
     has_reflection_tokens,
@@ -134,7 +134,7 @@ def test_a_random_model_gets_through(form, random_model):
         )
         result = asyncio.run(ask(QUESTIONS[0], method, {"answer": random_model}, ScriptedRetriever(PASSAGES)))
         assert result.trace.committed == result.answer.text
-        left = {KEEP_USING} if profile == "code" else set()
+        left = {CONTINUE} if profile == "code" else set()
         assert not any(token in result.answer.text for token in {*ALL_TOKENS} - left)
         for event in tried(result).values():
             assert 0 <= event.numbers["sequence"] <= 1
@@ -233,7 +233,7 @@ def test_the_long_form_finds_a_passage_for_each_segment(speaker):
         assert result.answer.text == "The cat is blue now. The boat is red now."
         assert [each[:2] for each in cited(result.answer)] == [(1, "cat blue"), (2, "boat red")]
         first, last = tried(result)["0.2"], tried(result)["0.2.2"]
-        assert first.distributions["retrieve"][SEARCH] > 0.9
+        assert first.distributions["retrieve"][RETRIEVAL] > 0.9
         assert last.distributions["utility"][UTILITIES[4]] > 0.9
         assert tried(result)["0.2.1"].numbers["relevance"] < 0.1
 
@@ -242,7 +242,7 @@ def test_the_long_form_goes_on_with_the_passage_in_use(speaker):
     result, queries = asked(speaker, "Tell of the boat now.", [("boat", "green")], form="long")
     assert queries == ["Tell of the boat now."]
     assert [each.action for each in tried(result).values()] == ["retrieve", "continue"]
-    assert tried(result)["0.1"].distributions["retrieve"][KEEP_USING] > 0.9
+    assert tried(result)["0.1"].distributions["retrieve"][CONTINUE] > 0.9
     assert result.answer.text == "The boat is green now. It is all green now."
     assert [each.passage.id for each in result.answer.citations] == ["boat green"] * 2
 
@@ -254,7 +254,7 @@ def test_a_segment_cut_by_length_asks_what_would_follow(speaker):
     passages = {asks: [("cat", "blue")], f"{asks} The cat is blue now.": [("boat", "red")]}
     result, _ = asked(speaker, asks, passages, form="long", max_tokens=room)
     assert result.answer.text == "The cat is blue now. The boat is red now."
-    assert tried(result)["0.1"].distributions["retrieve"][SEARCH] > 0.9
+    assert tried(result)["0.1"].distributions["retrieve"][RETRIEVAL] > 0.9
     total = result.trace.decisions[-1].numbers["0.1.1"]
     assert 0.95 < total / ((3 + 3) / 2 + 0.5) < 1.05, "its grade was read, too"
 
@@ -276,7 +276,7 @@ def test_its_own_text_is_well_formed(speaker):
     supports = "|".join(map(re.escape, GROUPS["support"]))
     well_formed = rf"\[Relevant\]The cat is red now\.({supports})\[Utility:5\]"
     assert re.fullmatch(well_formed, generated[-1].text)
-    found = f"{SEARCH}{OPENS}About the cat today\nThe cat is red now.{CLOSES}"
+    found = f"{RETRIEVAL}{PARAGRAPH_START}About the cat today\nThe cat is red now.{PARAGRAPH_END}"
     assert generated[-1].prompt.endswith(found)
     assert IRRELEVANT not in generated[-1].text
 

@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.types import Chat, GenerateRequest, Passage, Question, Sampling
 from askance.methods.common.labels import label_options
-from askance.methods.selfrag.judging import INSTRUCTIONS, LABELS, SYSTEM, judgement_prompt
+from askance.methods.selfrag.scoring import INSTRUCTIONS, LABELS, SYSTEM, judgement_prompt
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import tolerance
 
@@ -52,7 +52,7 @@ PROMPTS = {
         "Sentence: It lies there.\n",
     ),
     "usefulness": (
-        lambda model: judgement_prompt(model, QUESTION, "utility", said="The Arno.\nIt is long."),
+        lambda model: judgement_prompt(model, QUESTION, "utility", text="The Arno.\nIt is long."),
         ASKED,
         INSTRUCTIONS["utility"],
         "Answer: The Arno. It is long.\n",
@@ -77,7 +77,7 @@ def hostile(text):
         lambda model: judgement_prompt(model, question, "retrieve", [passage], text),
         lambda model: judgement_prompt(model, question, "relevance", [passage]),
         lambda model: judgement_prompt(model, question, "support", [passage], text, text),
-        lambda model: judgement_prompt(model, question, "utility", said=text),
+        lambda model: judgement_prompt(model, question, "utility", text=text),
     ]
 
 

@@ -15,14 +15,14 @@ from askance.methods.common.prompts import PromptTemplate
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (
-    FULLY,
+    CONTINUE,
+    FULLY_SUPPORTED,
     IRRELEVANT,
-    KEEP_USING,
-    NO_SEARCH,
-    PARTIALLY,
+    NO_RETRIEVAL,
+    NO_SUPPORT,
+    PARTIALLY_SUPPORTED,
     RELEVANT,
-    SEARCH,
-    UNSUPPORTED,
+    RETRIEVAL,
     UTILITIES,
 )
 from askance.models.scripted import ScriptedModel
@@ -136,7 +136,7 @@ def test_a_dropped_segment_is_told_with_its_bound():
     supports = []
     scorer = ScriptedScorer(
         relevances=lambda passage: {RELEVANT: 1.0 if passage < "Text 2" else 0.1, IRRELEVANT: 0.9},
-        supports=lambda sentence, passage: supports.append(passage) or {FULLY: 1.0},
+        supports=lambda sentence, passage: supports.append(passage) or {FULLY_SUPPORTED: 1.0},
     )
     method = Selfrag(
         form="long", mode="always", max_segments=1, max_tokens=8, wording=PLAIN, use_seqscore=False, w_use=0
@@ -159,7 +159,7 @@ class FullSearch(Judged):
 
         async def write(path, action, hit, *, key, whole):
             segment = await bounded(path, action, hit, key=key, whole=whole)
-            return segment if whole else await writer.supported(path, segment, key=key)
+            return segment if whole else await writer.with_support(path, segment, key=key)
 
         writer.write = write
         return await self.selfrag.answer_with(writer, question, run)
@@ -200,9 +200,11 @@ def test_a_bounded_search_finds_what_the_full_one_does(parameters, seed, coarse)
         return told + chance.choice([" More", " More", " More", "", " So the answer is it."])
 
     scorer = ScriptedScorer(
-        lambda so_far: distribution((SEARCH, NO_SEARCH, KEEP_USING), so_far),
+        lambda so_far: distribution((RETRIEVAL, NO_RETRIEVAL, CONTINUE), so_far),
         lambda passage: distribution((RELEVANT, IRRELEVANT), passage),
-        lambda sentence, passage: distribution((FULLY, PARTIALLY, UNSUPPORTED), sentence, passage),
+        lambda sentence, passage: distribution(
+            (FULLY_SUPPORTED, PARTIALLY_SUPPORTED, NO_SUPPORT), sentence, passage
+        ),
         lambda answer: distribution(UTILITIES, answer),
     )
     method = Selfrag(form="long", max_tokens=8, wording=PLAIN, elicit=False, **parameters)

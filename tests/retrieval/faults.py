@@ -36,7 +36,7 @@ from askance.core.errors import BadIndex
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
-from askance.retrieval.index import build, draft, ledger, lexical, store, vectors
+from askance.retrieval.index import build, build_transaction, document_table, index_folder, lexical, vectors
 
 OLD = [("a", "old river"), ("b", "old town"), ("c", "old bridge"), ("e", "old mill")]
 NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower"), ("e", "new mill")]
@@ -46,7 +46,11 @@ FAULTLESS, FAULTY, ODD, STILL_OLD = 0, 3, 4, 5
 CHECKPOINT_PASSAGES = 2
 PAGE = 4096
 """Of SQLite."""
-WRITERS = {lexical.LexicalWriter: "lexical/*", ledger.Ledger: store.LEDGER, vectors.VectorWriter: "vectors/*"}
+WRITERS = {
+    lexical.LexicalWriter: "lexical/*",
+    document_table.DocumentTable: index_folder.DOCUMENTS,
+    vectors.VectorWriter: "vectors/*",
+}
 """What commits, and the files that it writes."""
 ENCODER = ScriptedEncoder()
 
@@ -140,19 +144,19 @@ class CommitFault:
 
 def killed_after_checkpoint(number: int) -> None:
     """From now on the process dies once it has made so many checkpoints."""
-    real, left = draft.Draft.checkpoint, count(number - 1, -1)
+    real, left = build_transaction.BuildTransaction.checkpoint, count(number - 1, -1)
 
-    def checkpoint(self: draft.Draft) -> None:
+    def checkpoint(self: build_transaction.BuildTransaction) -> None:
         real(self)
         if next(left) == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    draft.Draft.checkpoint = checkpoint
+    build_transaction.BuildTransaction.checkpoint = checkpoint
 
 
 def content(index: Path) -> object:
     """All that a reader of an index finds: its manifest, passages and vectors."""
-    manifest = store.open_store(index).manifest
+    manifest = index_folder.open_index_reader(index).manifest
     hits = asyncio.run(open_index(index).search("old new river town bridge tower", 99))
     by_meaning = asyncio.run(open_dense(index, ENCODER).search("new town", 99))
     return [

@@ -11,16 +11,16 @@ from askance.core.errors import RetrieverFailure
 from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.draft import open_draft
+from askance.retrieval.index.build_transaction import open_transaction
 from askance.retrieval.index.lexical import Analysis
 
 
 def index_of(folder, passages, analysis=Analysis()):
     """An index of these passages as they are."""
-    with open_draft(folder, analysis) as draft:
+    with open_transaction(folder, analysis) as draft:
         for passage in passages:
             draft.lexical.add(passage.id, [passage])
-        draft.ledger.summary = lambda: (len(passages), len(passages), "hash")
+        draft.documents.summary = lambda: (len(passages), len(passages), "hash")
         draft.publish()
     return open_index(folder)
 
@@ -90,7 +90,7 @@ def test_an_index_that_breaks_is_a_retriever_failure(rows_index, monkeypatch):
         raise ValueError("bad block")
 
     retriever = rows_index("river")
-    monkeypatch.setattr(type(retriever.store.lexical), "best", broken)
+    monkeypatch.setattr(type(retriever.index.lexical), "search", broken)
     with pytest.raises(RetrieverFailure, match="could not be searched for 'river': bad block"):
         search(retriever, "river")
 

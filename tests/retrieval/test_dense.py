@@ -17,7 +17,7 @@ from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import HybridRetriever, open_dense, open_hybrid
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.store import VECTORS, generation_folder
+from askance.retrieval.index.index_folder import VECTORS, generation_folder
 from askance.retrieval.scripted import ScriptedRetriever
 
 
@@ -157,7 +157,7 @@ def test_encoders_that_break_while_searching(index):
     assert len(search(retriever, "word", 3)) == 3
     for row in (np.zeros(16), np.full(16, np.nan), np.full(16, np.inf), np.ones(16)):
         broken.row = row
-        with pytest.raises(RetrieverFailure, match=r"is no vector of length 1 .*use another encoder"):
+        with pytest.raises(RetrieverFailure, match=r"is not a vector of length 1 .*use another encoder"):
             search(retriever, "word", 3)
     with pytest.raises(RetrieverFailure, match=r"the shape \(1, 8\) where \(1, 16\) was due"):
         search(open_dense(index, Turncoat()), "word", 3)
@@ -176,7 +176,7 @@ def test_damaged_vectors(index, damage):
     path = generation_folder(index, 1) / VECTORS / name
     rows = np.fromfile(path, dtype="<f4").reshape(60, 16)
     rows[17] = np.nan if damage == "nan" else 0
-    broken_row = "row 17 is no vector"
+    broken_row = "row 17 is not a vector"
     told = {"nan": broken_row, "zero": broken_row, "short": "too few", "lost": "0 bytes"}
     if damage == "lost":
         path.unlink()

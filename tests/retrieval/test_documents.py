@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.index.documents import Document, Skipped, read_documents
+from askance.retrieval.index.documents import Document, SkippedSource, read_documents
 
 
 def read(*paths, **options):
     found = list(read_documents(paths, **options))
     documents = [each for each in found if isinstance(each, Document)]
-    return documents, {Path(each.source).name: each.reason for each in found if isinstance(each, Skipped)}
+    return documents, {
+        Path(each.source).name: each.reason for each in found if isinstance(each, SkippedSource)
+    }
 
 
 def test_a_folder_is_read_in_order_without_hidden_files(tmp_path):
@@ -39,7 +41,7 @@ def test_rows_become_documents(tmp_path):
     assert found == [
         Document("7", "T", "one", str(path), place, is_row=True),
         Document("rows.jsonl:2", "", "two", str(path), place, is_row=True),
-        Skipped(f"{path}, line 3", "the row has no text"),
+        SkippedSource(f"{path}, line 3", "the row has no text"),
     ]
 
 

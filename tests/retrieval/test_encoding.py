@@ -15,7 +15,7 @@ from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailur
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.index import build
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.store import VECTORS, EncoderNote, generation_folder, read_manifest
+from askance.retrieval.index.index_folder import VECTORS, EncoderRecord, generation_folder, read_manifest
 
 ROW_BYTES = 16 * 4
 
@@ -36,7 +36,7 @@ def test_every_passage_is_encoded_with_its_title(tmp_path, index, encoder):
     assert (report.passages, report.encoded) == (2, 2)
     assert [text[:20] for text in encoder.texts] == ["The Rhine # The Rhin", "The Rhine is long. I"]
     assert str(report).startswith(f"{index}: 2 passages of 1 documents (1 added, 2 passages encoded) in ")
-    assert read_manifest(index).encoder == EncoderNote("scripted", "scripted, 16 dimensions", 16)
+    assert read_manifest(index).encoder == EncoderRecord("scripted", "scripted, 16 dimensions", 16)
     check_vectors(index, 2)
 
 
@@ -206,9 +206,9 @@ def test_an_encoder_that_breaks_leaves_the_old_index_and_what_is_encoded(
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        (np.zeros(16), "is no vector of length 1"),
-        (np.full(16, np.nan), "is no vector of length 1"),
-        (np.full(16, np.inf), "is no vector of length 1"),
+        (np.zeros(16), "is not a vector of length 1"),
+        (np.full(16, np.nan), "is not a vector of length 1"),
+        (np.full(16, np.inf), "is not a vector of length 1"),
         (np.ones(16), "not normalised"),
         (np.ones(8) / 8**0.5, r"gave vectors of the shape \(1, 8\) where \(1, 16\) was due"),
     ],

@@ -8,7 +8,7 @@ from tests.tolerances import assert_near
 
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.dense import open_dense
-from askance.retrieval.index.store import LEDGER, VECTORS, generation_folder, open_store
+from askance.retrieval.index.index_folder import DOCUMENTS, VECTORS, generation_folder, open_index_reader
 
 
 class CountingEncoder(ScriptedEncoder):
@@ -45,7 +45,7 @@ def check_vectors(index: Path, num_passages: int, encoder=None) -> None:
     """Every passage has a vector, its own, and there are no others."""
     encoder = encoder or ScriptedEncoder()
     retriever = open_dense(index, encoder)
-    assert retriever.vectors.num_vectors == num_passages == retriever.store.manifest.passages
+    assert retriever.vectors.num_vectors == num_passages == retriever.index.manifest.passages
     hits = search(retriever, "word", num_passages + 10)
     assert len({hit.passage.id for hit in hits}) == len(hits) == num_passages
     own = asyncio.run(encoder.embed([hit.passage.titled_text for hit in hits]))
@@ -55,10 +55,10 @@ def check_vectors(index: Path, num_passages: int, encoder=None) -> None:
 
 def files_of_vectors(index: Path) -> dict[str, int]:
     """Size of each file of vectors in the valid generation."""
-    folder = generation_folder(index, open_store(index).manifest.generation) / VECTORS
+    folder = generation_folder(index, open_index_reader(index).manifest.generation) / VECTORS
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
 
 def ledger_of(index: Path) -> Path:
     """That of the valid generation."""
-    return generation_folder(index, open_store(index).manifest.generation) / LEDGER
+    return generation_folder(index, open_index_reader(index).manifest.generation) / DOCUMENTS

@@ -11,11 +11,11 @@ from askance.core.ports import Method, Model, Needs, Run
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
-from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
-from askance.methods.airrag.method import Airrag, AirragLite, with_sources
+from askance.methods.airrag.method import Airrag, AirragLite, answer_with_sources
 from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
-from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.state import PathState, each_once
+from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.state import PathState, unique_hits
+from askance.methods.airrag.verifiers import FinishedPath, choose_answer, valid_paths, verifier_tokens
 from askance.methods.baselines import Single
 from askance.methods.common.members import Members, answer_of, check_all, joined_needs
 from askance.methods.common.token_limit import NotedRetriever
@@ -59,10 +59,10 @@ async def ask_member(name: str, method: Method, question: Question, run: Run, al
             run.trace.decide("member", "failed", f"{name}: {raised}")
         finally:
             allowance.close()
-    return Told(name, answer, each_once(hit for _, hits in retriever.shown for hit in hits), error)
+    return Told(name, answer, unique_hits(hit for _, hits in retriever.shown for hit in hits), error)
 
 
-def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[Told, Ending]]:
+def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[Told, FinishedPath]]:
     """The answers of those that came to an end, with the passages that most methods found early.
 
     An answer is the short one, or all that was written where none can be read from it. What was written
@@ -80,7 +80,7 @@ def endings_of(told: Sequence[Told], most_passages: int | None) -> list[tuple[To
         bare = (each.answer.short or written).strip()
         before = (Demo("", written),) if normalise_answer(written) != normalise_answer(bare) else ()
         state = PathState(history=before, found=(tuple(hit for hit in hits if hit.rank),), answer=bare)
-        endings.append((each, Ending(state, is_grounded=bool(each.hits))))
+        endings.append((each, FinishedPath(state, is_grounded=bool(each.hits))))
     return endings
 
 
@@ -165,7 +165,7 @@ class Blender(Parameters):
         """Each method has L_max, and so has the last call; or all together, the methods in equal parts."""
         names = self.methods.names
         if self.strict_budget and self.l_max is not None:
-            kept = num_kept_for_choosing(Prompts(run.model, question, self.prompts), len(names), self.l_max)
+            kept = verifier_tokens(PromptBuilder(run.model, question, self.prompts), len(names), self.l_max)
             whole = last = TokenLedger(self.l_max, set_aside=kept)
             members = [whole.share(len(names) - number) for number in range(len(names))]
             whole.set_aside -= kept
@@ -193,7 +193,7 @@ class Blender(Parameters):
 
     async def _chosen(self, question: Question, run: Run, told: Sequence[Told], shares: Shares) -> Answer:
         endings = endings_of(told, (self.passages or None) if self.show_passages else 0)
-        kept = valid([ending for _, ending in endings])
+        kept = valid_paths([ending for _, ending in endings])
         if not kept:
             run.trace.decide("end", "nothing", "no method came to an answer")
             return Answer("")
@@ -203,11 +203,11 @@ class Blender(Parameters):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        prompts = Prompts(BudgetedModel(run.model, shares.last), question, self.prompts)
-        chosen = await choose(self.verifier, kept, prompts, self.summary_tokens, run)
-        nearest = by_ending[id(chosen.ending)]
+        prompts = PromptBuilder(BudgetedModel(run.model, shares.last), question, self.prompts)
+        chosen = await choose_answer(self.verifier, kept, prompts, self.summary_tokens, run)
+        nearest = by_ending[id(chosen.path)]
         scored = zip(kept, chosen.scores, strict=True)
         numbers = {by_ending[id(ending)].name: score for ending, score in scored}
         run.trace.decide("choose", chosen.answer, f"nearest to {nearest.name}", numbers=numbers)
         own = [(question.text, [citation.passage for citation in nearest.answer.citations])]
-        return with_sources(chosen.answer, question, run, own, chosen.ending.state.hits)
+        return answer_with_sources(chosen.answer, question, run, own, chosen.path.state.hits)

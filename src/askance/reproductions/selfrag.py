@@ -15,8 +15,13 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
-from askance.methods.selfrag.tasks import named_option, options_of
-from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens, search_share
+from askance.methods.selfrag.tasks import answer_options, named_option
+from askance.methods.selfrag.tokens import (
+    RETRIEVAL,
+    first_distribution,
+    has_reflection_tokens,
+    retrieval_share,
+)
 from askance.reproductions import selfrag_reading as reading
 from askance.reproductions.selfrag_reading import QueryContext, Read, Told
 
@@ -64,7 +69,9 @@ class SelfragAuthors(SelfragParameters):
         asked = QueryContext(self, question, run, fixed_weights=self.fixed_weights)
         text, citations = await (_short_form(asked) if self.form == "short" else long_form(asked))
         run.trace.commit(text)
-        return Answer(text, named_option(text, question) if options_of(question) else text.strip(), citations)
+        return Answer(
+            text, named_option(text, question) if answer_options(question) else text.strip(), citations
+        )
 
 
 async def _short_form(asked: QueryContext) -> tuple[str, tuple[Citation, ...]]:
@@ -77,7 +84,7 @@ async def _short_form(asked: QueryContext) -> tuple[str, tuple[Citation, ...]]:
     )
     answers = enumerate(zip(hits, written, strict=True), start=1)
     candidates = [_candidate(asked, number, hit, each) for number, (hit, each) in answers]
-    if options_of(asked.question):
+    if answer_options(asked.question):
         candidates = _greatest_sum(asked, candidates)
     _, text, hit = max(candidates, key=lambda candidate: candidate[0])
     text = _told(text)
@@ -91,10 +98,10 @@ async def _found_by_draft(asked: QueryContext) -> tuple[Hit, ...]:
     if draft is None or parameters.mode == "never":
         return await asked.found_by_mode()
     if parameters.threshold is None:
-        searches = SEARCH in draft.text
-        return await asked.found(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
+        searches = RETRIEVAL in draft.text
+        return await asked.found(searches, f"the draft {'has' if searches else 'lacks'} a {RETRIEVAL}")
     probs = first_distribution(draft, "retrieve")
-    kind = f"share of {SEARCH} in logarithms"
+    kind = f"share of {RETRIEVAL} in logarithms"
     return await asked.found_by_share(reading.inverted_share(probs), parameters.threshold, kind, probs)
 
 
@@ -103,7 +110,7 @@ def _candidate(asked: QueryContext, number: int, hit: Hit, written: Generation) 
     numbers = asked.answer_scores(written, judged)
     text = asked.text(written)
     asked.show(f"0.{number}", reading.closed_text(text).strip(), hit, numbers, judged)
-    return numbers["score"], reading.closed_text(text) if options_of(asked.question) else text, hit
+    return numbers["score"], reading.closed_text(text) if answer_options(asked.question) else text, hit
 
 
 def _told(text: str) -> str:
@@ -187,7 +194,7 @@ async def kept_levels(asked: QueryContext, hits: Sequence[Hit]) -> list[list[Bea
 
 def supported_path(node: BeamNode, *, rejects: bool) -> list[Told]:
     """What leads to a node, and the node; segments without support go only now, if it `rejects` them."""
-    return [(text, passage) for text, passage in node.path if not (rejects and tokens.UNSUPPORTED in text)]
+    return [(text, passage) for text, passage in node.path if not (rejects and tokens.NO_SUPPORT in text)]
 
 
 async def _found_by_probe(asked: QueryContext) -> tuple[Hit, ...]:
@@ -195,12 +202,14 @@ async def _found_by_probe(asked: QueryContext) -> tuple[Hit, ...]:
     if asked.parameters.mode != "adaptive":
         return await asked.found_by_mode()
     probe = await asked.write(key=("decide",), max_tokens=_PROBE_TOKENS)
-    if SEARCH not in _first_paragraph(probe.text):
-        return await asked.found(False, f"{SEARCH} is not in the first paragraph of {_PROBE_TOKENS} tokens")
+    if RETRIEVAL not in _first_paragraph(probe.text):
+        return await asked.found(
+            False, f"{RETRIEVAL} is not in the first paragraph of {_PROBE_TOKENS} tokens"
+        )
     threshold, probs = asked.parameters.threshold, first_distribution(probe, "retrieve")
     if threshold is None:
         return await asked.found(False, "there is no threshold")
-    return await asked.found_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
+    return await asked.found_by_share(retrieval_share(probs), threshold, f"share of {RETRIEVAL}", probs)
 
 
 async def children_of(asked: QueryContext, parent: BeamNode, hits: Sequence[Hit]) -> list[BeamNode]:

@@ -26,11 +26,18 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.parameters import SelfragParameters
-from askance.methods.selfrag.segments import found_for
-from askance.methods.selfrag.tasks import Separator, Task, asked_text, prompt_head, shown_options, task_of
-from askance.methods.selfrag.tokens import NO_SEARCH, SEARCH, WANT, Distribution, Group, ReflectionVocabulary
+from askance.methods.selfrag.scoring import fit_passage, passage_spans
+from askance.methods.selfrag.segments import search_passages
+from askance.methods.selfrag.tasks import Separator, Task, input_text, lettered_options, prompt_head, task_of
+from askance.methods.selfrag.tokens import (
+    NO_RETRIEVAL,
+    RETRIEVAL,
+    WANTED,
+    Distribution,
+    Group,
+    ReflectionVocabulary,
+)
 from askance.text.answers import sentence_spans
 from askance.text.options import lettered
 
@@ -66,17 +73,17 @@ class QueryContext:
         max_tokens = max_tokens or self.parameters.max_tokens
 
         def prompt_with(*shown: Hit) -> Raw:
-            passages = (part for each in shown for part in (Span(SEARCH), *passage_parts(each)))
+            passages = (part for each in shown for part in (Span(RETRIEVAL), *passage_spans(each)))
             return Raw(self._before, (*behind, *passages))
 
-        prompt = fitting(self.run, self.run.model, prompt_with, hit, max_tokens)
-        request = GenerateRequest(prompt, Sampling(max_tokens), WANT, key=key)
+        prompt = fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+        request = GenerateRequest(prompt, Sampling(max_tokens), WANTED, key=key)
         (written,) = await self.run.model.generate(request)
         return written
 
     async def write_alone(self) -> str:
         """The answer without passages."""
-        return self.text(await self.write(Span(NO_SEARCH), key=("none",)))
+        return self.text(await self.write(Span(NO_RETRIEVAL), key=("none",)))
 
     def text(self, written: Generation) -> str:
         """A generation as text, with the end token where the model's text shows it."""
@@ -99,7 +106,7 @@ class QueryContext:
             "numbers": dict(numbers),
         }
         decision = self.run.trace.decide("retrieve", outcome, why, **told)
-        return await found_for(self.run, decision, self.parameters.passages) if searches else ()
+        return await search_passages(self.run, decision, self.parameters.passages) if searches else ()
 
     async def found_by_mode(self) -> tuple[Hit, ...]:
         """What is found where there is nothing to decide."""
@@ -122,8 +129,8 @@ class QueryContext:
         """Relevance where a continuation begins, support and utility at their first tokens, or empty."""
         return {
             "relevance": tokens.first_distribution(written, "relevance"),
-            "support": self.vocabulary.judged(written.tokens, "support"),
-            "utility": self.vocabulary.judged(written.tokens, "utility"),
+            "support": self.vocabulary.group_probs(written.tokens, "support"),
+            "utility": self.vocabulary.group_probs(written.tokens, "utility"),
         }
 
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
@@ -166,7 +173,7 @@ def inverted_share(probs: Distribution) -> float:
     tokens are all there is. Ours: a missing token counts -100, as meant; the code fails on one.
     """
     filled = _filled("retrieve", probs)
-    search, none = (abs(math.log(filled[token])) for token in (SEARCH, NO_SEARCH))
+    search, none = (abs(math.log(filled[token])) for token in (RETRIEVAL, NO_RETRIEVAL))
     return search / (search + none) if search + none else 0.0
 
 
@@ -181,7 +188,9 @@ def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
     if threshold is None or threshold >= 1:
         return False
     filled = _filled("retrieve", probs)
-    return (filled[SEARCH] + filled[tokens.KEEP_USING]) / (filled[SEARCH] + filled[NO_SEARCH]) > threshold
+    return (filled[RETRIEVAL] + filled[tokens.CONTINUE]) / (
+        filled[RETRIEVAL] + filled[NO_RETRIEVAL]
+    ) > threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,24 +224,25 @@ def segment(
     """
     ends = tuple(token.id for token in written.dropped) if shows_end else ()
     text = written.text.removesuffix(END) + END if ends else written.text
-    told = _rewritten(text, written.tokens, vocabulary.ids[NO_SEARCH], threshold)
-    at = told.find(SEARCH)
-    shown = [token for token in written.tokens if token.text or token.id not in vocabulary.control]
+    told = _rewritten(text, written.tokens, vocabulary.ids[NO_RETRIEVAL], threshold)
+    at = told.find(RETRIEVAL)
+    shown = [token for token in written.tokens if token.text or token.id not in vocabulary.control_ids]
     if 0 <= at <= len(written.text):
         return Read(told[:at], _parts(shown, at), searches=True)
-    stray = (vocabulary.ids[NO_SEARCH],) if len(told) > len(text) else ()
+    stray = (vocabulary.ids[NO_RETRIEVAL],) if len(told) > len(text) else ()
     ids = (*(token.id for token in shown), *ends, *stray)
     return Read(told if at < 0 else told[:at], (ids,), searches=at >= 0, is_end=told == END)
 
 
 def _rewritten(text: str, written: Sequence[Token], no_search: int, threshold: float | None) -> str:
-    if NO_SEARCH not in text:
+    if NO_RETRIEVAL not in text:
         return text
     decided = (tokens.distribution(token, "retrieve") for token in written if token.id == no_search)
     turned = [is_rewritten(probs, threshold) for probs in decided]
-    pieces = text.split(NO_SEARCH)
+    pieces = text.split(NO_RETRIEVAL)
     return "".join(
-        piece + (SEARCH if turned[at : at + 1] == [True] else NO_SEARCH) for at, piece in enumerate(pieces)
+        piece + (RETRIEVAL if turned[at : at + 1] == [True] else NO_RETRIEVAL)
+        for at, piece in enumerate(pieces)
     )
 
 
@@ -253,17 +263,17 @@ Told = tuple[str, Passage]
 END = "</s>"
 """How a text of theirs shows the end token, where it shows it."""
 
-_STRIPPED = [token for token in tokens.ALL_TOKENS if token != tokens.KEEP_USING]
-_GOES_ON = f".{tokens.KEEP_USING}"
+_STRIPPED = [token for token in tokens.ALL_TOKENS if token != tokens.CONTINUE]
+_GOES_ON = f".{tokens.CONTINUE}"
 _UNSPACED = re.compile(r"(?<=\w)([.!?])(?=\w)")
 
 
 def asked_with(question: Question, task: Task, separator: Separator, form: str) -> tuple[str, Separator]:
     """What is asked, and what stands before it: separators differ by task from those of the training data."""
-    shown = _four_options(shown_options(question)) if task == "choice" else ()
+    shown = _four_options(lettered_options(question)) if task == "choice" else ()
     if separator == "auto" and form == "short":
         separator = "choice" if task == "choice" else "short_form"
-    return asked_text(question, shown), "training" if separator == "auto" else separator
+    return input_text(question, shown), "training" if separator == "auto" else separator
 
 
 def _four_options(shown: Sequence[str]) -> Sequence[str]:

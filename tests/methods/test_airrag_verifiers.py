@@ -7,8 +7,8 @@ import pytest
 from askance.core.errors import MissingAbility
 from askance.core.types import Hit
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.reward import PASSAGE_TOKENS, PathJudge
+from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.reward import PASSAGE_TOKENS, PathRewardModel
 from askance.methods.airrag.state import DA, SA, PathState
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from tests.methods.bridge import (
@@ -190,16 +190,18 @@ def test_impossible_scores(options):
 
 def test_what_a_reward_model_is_shown():
     long = type(CREEK)("2", "Creek", "word " * 1000)
-    state = PathState().planned((WHERE,), QUESTION.text)
-    state = state.answered(WHERE, "Over Crum Creek", (Hit(long, 1, 1), Hit(BRIDGE, 1, 2)), refused=False)
-    state = state.transformed(()).concluded(SA, "the Delaware")
+    state = PathState().with_plan((WHERE,), QUESTION.text)
+    state = state.with_answer(
+        WHERE, "Over Crum Creek", (Hit(long, 1, 1), Hit(BRIDGE, 1, 2)), is_refused=False
+    )
+    state = state.with_queries(()).with_final_answer(SA, "the Delaware")
     raw = ScriptedModel(capabilities=frozenset({"raw", "score"}))
-    shown = raw.decode(raw.prompt_ids(PathJudge(Prompts(raw, QUESTION)).prompt(state)))
+    shown = raw.decode(raw.prompt_ids(PathRewardModel(PromptBuilder(raw, QUESTION)).prompt(state)))
     assert shown.endswith(f"Found: {WHERE} Over Crum Creek\nNext: None\nAnswer: the Delaware\nJudgement:")
     assert f"Question: {QUESTION.text}\nPlan: {WHERE}\nPassage: Creek" in shown
     assert PASSAGE_TOKENS - 9 < shown.count("word") < PASSAGE_TOKENS
     chat = ScriptedModel()
-    assert chat.count(PathJudge(Prompts(chat, QUESTION)).prompt(state, with_passages=False)) < 100
+    assert chat.count(PathRewardModel(PromptBuilder(chat, QUESTION)).prompt(state, with_passages=False)) < 100
 
 
 def test_a_judge_with_a_small_window_sees_no_passages_or_nothing():
