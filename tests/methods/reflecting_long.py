@@ -1,4 +1,4 @@
-"""What tests of Self-RAG's long form share: replies of two segments, and the parameters."""
+"""Shared parts of the tests of Self-RAG's long form: replies of two segments, and the parameters."""
 
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import CONTINUE, IRRELEVANT, NO_RETRIEVAL, RELEVANT, RETRIEVAL
@@ -25,7 +25,7 @@ def long(**parameters):
 
 
 def grades(**weights):
-    """Probabilities of grades, as u5=0.6."""
+    """Return probabilities of utility grades, as u5=0.6."""
     return {f"[Utility:{name[1:]}]": value for name, value in weights.items()}
 
 

@@ -1,4 +1,4 @@
-"""AirRAG within L_max: no more is read whatever the settings, and it answers while anything fits."""
+"""AirRAG within L_max: it never reads more, with any parameters, and answers while anything fits."""
 
 import asyncio
 import random
@@ -39,7 +39,7 @@ LONG = tuple(
 
 
 def ledger(result):
-    """Input tokens of all calls, those of samples drawn at once counted once."""
+    """Return the input tokens of all calls; samples drawn at once count once."""
     prompts = {}
     for event in result.trace.events:
         if event.type == "generate":
@@ -73,7 +73,7 @@ def test_no_more_than_l_max_is_read(parameters, seed):
 
 
 class Dawdling(Varied):
-    """Takes its time, now more, now less."""
+    """A model that answers after a varying delay."""
 
     def __init__(self, chance, **named):
         super().__init__(None, **named)

@@ -1,4 +1,4 @@
-"""Tree search on a made-up game: states are letters, terminal at a length, worth what a rule says."""
+"""Tree search on a made-up game: states are strings, terminal at a length, with rewards by a rule."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ LENGTH = 3
 
 @dataclass(frozen=True)
 class SearchProblem:
-    """The problem of a game, one by one."""
+    """The functions of a game, one by one."""
 
     legal_actions: Callable
     expand: Callable
@@ -37,7 +37,7 @@ def worth(state):
 
 
 def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewards=None, can_start=None):
-    """Each letter is an action; it may have several outcomes (capitals are another), or be in vain."""
+    """Return a game: each letter is an action, which may have several outcomes (also the capital) or none."""
     drawn = []
 
     async def expand(node, action, rollout):
@@ -97,7 +97,7 @@ def test_the_search_ends_when_nothing_new_is_left():
 
 
 def test_a_rollout_goes_on_below_nodes_with_nothing_left_to_try():
-    """The first one comes as far as "aa", where it has no room; the next is not spent on "a"."""
+    """The first rollout reaches "aa", where it has no budget; the next one is not spent on "a"."""
     problem, _ = game(letters="a")
 
     async def expand(node, action, rollout):
@@ -259,7 +259,7 @@ def test_a_failure_ends_the_search_and_all_of_its_wave():
 
 
 def check(tree):
-    """What must hold of every tree."""
+    """Check the invariants of every tree."""
     for node in tree.root.subtree():
         ends = [each for each in node.subtree() if each.is_terminal]
         assert node.value == near(sum(each.num_rewarded * each.reward for each in ends))
@@ -286,7 +286,7 @@ many_settings = {
 
 
 def relative(terminals):
-    """Rewards that change with every terminal that is found."""
+    """Return rewards that change with every terminal found."""
     best = max(worth(each.state) for each in terminals)
     return [worth(each.state) / best if best else 0.0 for each in terminals]
 

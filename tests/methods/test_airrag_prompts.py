@@ -1,4 +1,4 @@
-"""AirRAG's prompts, text by text in both layouts, and how replies to them are read."""
+"""AirRAG's prompts, text by text in both layouts, and the parsing of replies."""
 
 import asyncio
 from dataclasses import replace
@@ -83,7 +83,7 @@ def shown(prompt, model):
 
 
 def hostile(text):
-    """Every prompt with `text` wherever text from outside goes."""
+    """Return every prompt with `text` wherever outside text goes."""
     question, hits = Question("q", text, options=(text,)), (Hit(Passage("a", text, text), 1.0, 1),)
     pairs = (Demo(text, text),)
     words = replace(OWN, say_demos=pairs, qt_demos=pairs, sa_demos=pairs)

@@ -1,4 +1,4 @@
-"""States of AirRAG: queues, histories, and which action may follow which."""
+"""The states of AirRAG: queues, histories, and which action may follow which."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""AirRAG's search ends early only where that is wanted: where votes are decided, or rollouts agree."""
+"""AirRAG's search stops early only on request: once the vote is decided, or rollouts agree."""
 
 from dataclasses import replace
 

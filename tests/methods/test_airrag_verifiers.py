@@ -1,4 +1,4 @@
-"""AirRAG's verifiers and rewards: who is asked, what is scored, and who wins."""
+"""AirRAG's verifiers and rewards: which model is called, what it scores, and which answer wins."""
 
 import math
 
@@ -33,7 +33,7 @@ from tests.tolerances import near
 
 
 def answers(*given):
-    """A model of one path whose summary is each of these, sample by sample."""
+    """Return a model of one path whose summaries are these, sample by sample."""
     return Varied(playing(say=WHERE, sa="\n".join(given)))
 
 
@@ -94,7 +94,7 @@ def test_a_verifier_that_says_nothing_leaves_it_to_common_words(reply):
 
 
 def judging(**likely):
-    """A reward model that gives a path the probability of the answer that it ends in, 0.1 otherwise."""
+    """Return a reward model that scores a path by the answer that it ends in; 0.1 for any other."""
 
     def score(prompt, option):
         last = prompt.rpartition("Answer: ")[2]

@@ -1,4 +1,4 @@
-"""Scores of answers by what they have in common."""
+"""Scores of answers by their similarity to each other."""
 
 import numpy as np
 import pytest

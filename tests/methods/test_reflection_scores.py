@@ -1,4 +1,4 @@
-"""Scores and decisions from the probabilities of reflection tokens, worked out by hand."""
+"""Scores and decisions from the probabilities of reflection tokens, calculated by hand."""
 
 import math
 
@@ -93,7 +93,7 @@ def test_the_threshold():
 
 @pytest.mark.parametrize(("yes", "searches"), [(0.05, False), (0.5, True), (0.75, True), (0.95, True)])
 def test_the_share_is_one_of_probabilities(yes, searches):
-    """The authors' code divides logarithms, and gives the opposite for all but one of these."""
+    """The authors' code divides logarithms, which gives the opposite for all but one of these."""
     assert should_retrieve({RETRIEVAL: yes, NO_RETRIEVAL: 1 - yes}, 0.2) is searches
 
 

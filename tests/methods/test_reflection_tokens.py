@@ -1,4 +1,4 @@
-"""The strings of reflection tokens: how they go out of a text, and how they are kept from being tokens."""
+"""The strings of reflection tokens: how they are removed from a text, and how they are escaped."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Self-RAG in the reading of its authors' code, beside the default profile: short answers, and both forms."""
+"""Self-RAG in the variant of its authors' code, beside the default profile: short answers, and both forms."""
 
 import asyncio
 import math
@@ -143,7 +143,7 @@ def test_of_equal_scores_the_better_passage_wins():
 
 
 def voting(*votes):
-    """The scores of texts, passage by passage."""
+    """Return the scores of texts, passage by passage."""
     replies = {f"passage.{n}": judged(text, score, 1e-9) for n, (text, score) in enumerate(votes, start=1)}
     return by(replies)
 

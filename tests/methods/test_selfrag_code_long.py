@@ -1,4 +1,4 @@
-"""Self-RAG in the reading of its authors' code, beside the default profile: long answers."""
+"""Self-RAG in the variant of its authors' code, beside the default profile: long answers."""
 
 import pytest
 
@@ -31,7 +31,7 @@ from tests.methods.reflecting_code import (
     candidates,
     code,
     judged,
-    retrieve_probs,
+    judged_then_search,
     run,
     scores,
 )
@@ -70,8 +70,8 @@ LONG = {"form": "long", "mode": "always", "use_seqscore": False, "w_use": 0}
 def test_scores_are_multiplied_along_a_path():
     replies = by(
         {
-            "0.1": retrieve_probs("A one.", 0.5, 1e-9),
-            "0.2": retrieve_probs("B one.", 0.9, 0.3),
+            "0.1": judged_then_search("A one.", 0.5, 1e-9),
+            "0.2": judged_then_search("B one.", 0.9, 0.3),
             "0.1.1": judged("A two.", 0.95, 0.95),
             "0.1.2": judged("Weak.", 1e-9, 1e-9),
             "0.2.1": judged("B two.", 0.45, 0.45),
@@ -116,8 +116,8 @@ def test_a_missing_irrelevance_costs():
     assert scores(result)["0.1"] == near(-0.99 / 99.01)
 
 
-FAMILY = {"0.1": retrieve_probs("One."), "0.2": retrieve_probs("Two.", 0.4)} | {
-    f"0.{parent}.{child}": retrieve_probs(f"Grandchild {parent}{child}.")
+FAMILY = {"0.1": judged_then_search("One."), "0.2": judged_then_search("Two.", 0.4)} | {
+    f"0.{parent}.{child}": judged_then_search(f"Grandchild {parent}{child}.")
     for parent in (1, 2)
     for child in (1, 2)
 }
@@ -152,7 +152,7 @@ def test_a_sibling_that_is_read_to_its_end_leaves_all_of_it():
 
 
 def test_the_deepest_level_wins():
-    replies = by({"0.1": judged("Whole.", 0.99, 0.99), "0.2": retrieve_probs("Part.", 0.6, 0.1)})
+    replies = by({"0.1": judged("Whole.", 0.99, 0.99), "0.2": judged_then_search("Part.", 0.6, 0.1)})
     result, prompts, _ = run(code(**LONG), replies)
     assert prompts.keys() == {"0.1", "0.2", "0.2.1", "0.2.2"}
     assert result.answer.text == "Part. .", "the segment behind it is an end token, of which a stop is left"
@@ -161,7 +161,7 @@ def test_the_deepest_level_wins():
 
 def test_a_segment_runs_on_to_the_next_search():
     more = f"One.{FULLY_SUPPORTED}{CONTINUE}Two.{NO_RETRIEVAL}Three."
-    result, prompts, _ = run(code(**LONG, max_segments=1), by({"0.1": retrieve_probs(more)}), (ARNO,))
+    result, prompts, _ = run(code(**LONG, max_segments=1), by({"0.1": judged_then_search(more)}), (ARNO,))
     written = next(event for event in result.trace.events if isinstance(event, Generated))
     assert written.text.endswith("thrown away")
     assert candidates(result)["0.1"].text == f"One.{CONTINUE}Two.Three."
@@ -192,7 +192,7 @@ def test_no_retrieval_may_be_read_as_retrieval(search, goes_on, threshold, expec
 
 
 def written(*pieces, control=(), shows=True):
-    """A generation of these pieces; those of `control` are control tokens, which its text may not show."""
+    """Return a generation of these pieces; those of `control` are control tokens, which its text may hide."""
     tokens, text = [], ""
     for id, piece in enumerate(pieces, start=100):
         shown = piece if shows or piece not in control else ""
@@ -234,7 +234,7 @@ def test_names_are_looked_for_in_the_text_that_the_model_shows(generation, text,
 
 
 def test_a_level_keeps_as_many_nodes_as_the_beam_is_wide():
-    replies = by({f"0.{n}": retrieve_probs(f"Text {n}.", n / 10) for n in (1, 2, 3)})
+    replies = by({f"0.{n}": judged_then_search(f"Text {n}.", n / 10) for n in (1, 2, 3)})
     _, prompts, _ = run(code(**LONG, max_segments=2), replies, FOUND)
     assert prompts.keys() == {"0.1", "0.2", "0.3"} | {f"0.{p}.{c}" for p in (2, 3) for c in (1, 2, 3)}
     _, prompts, _ = run(code(**LONG, max_segments=2, beam_width=1), replies, FOUND)
@@ -242,7 +242,7 @@ def test_a_level_keeps_as_many_nodes_as_the_beam_is_wide():
 
 
 def test_a_node_that_ends_at_once_ends_the_tree_with_the_next_level():
-    replies = by({place: retrieve_probs("More.", 0.1) for place in ("0.1", "0.1.1", "0.1.1.1")})
+    replies = by({place: judged_then_search("More.", 0.1) for place in ("0.1", "0.1.1", "0.1.1.1")})
     _, prompts, _ = run(code(**LONG), replies)
     assert max(place.count(".") for place in prompts) == 2
     _, prompts, _ = run(code(**LONG), replies, (ARNO,))
@@ -257,7 +257,7 @@ def test_where_the_best_path_says_nothing_the_second_answers():
 
 def test_unsupported_segments_go_from_the_finished_path_only():
     bad = f"{RELEVANT}Bad.{NO_SUPPORT}{RETRIEVAL}"
-    replies = by({"0.1": bad, "0.1.1": retrieve_probs("Good."), "0.1.1.1": bad})
+    replies = by({"0.1": bad, "0.1.1": judged_then_search("Good."), "0.1.1.1": bad})
     result, prompts, _ = run(code(**LONG, max_segments=3, reject_unsupported=True), replies, (ARNO,))
     assert "0.1.1.1" in prompts
     assert result.answer.text == "Good."
@@ -310,7 +310,11 @@ def test_what_goes_on_with_a_passage_is_cited_as_the_first_of_all():
 
 def test_biographies_are_whole_and_cite_nothing():
     replies = by(
-        {"0.1": retrieve_probs("He ran."), "0.1.1": retrieve_probs("He ran."), "0.1.1.1": "And rested"}
+        {
+            "0.1": judged_then_search("He ran."),
+            "0.1.1": judged_then_search("He ran."),
+            "0.1.1.1": "And rested",
+        }
     )
     result, *_ = run(code(**LONG, task="biography"), replies, (ARNO,))
     assert result.answer.text == "He ran. He ran. And rested"

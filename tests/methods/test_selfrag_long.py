@@ -181,7 +181,7 @@ def test_going_on_is_not_scored():
 
 
 def test_going_on_needs_a_passage():
-    """Before the first search there is nothing to go on with: the share of the other two decides."""
+    """Before the first search no passage is in use, so the share of the other two tokens decides."""
     nothing = said(CONTINUE, {CONTINUE: 0.9, NO_RETRIEVAL: 0.05, RETRIEVAL: 0.001})
     replies = {"### Response:\n": nothing, NO_RETRIEVAL: "A river.[Utility:5]"}
     _, prompts, queries = run(long(), native(replies))

@@ -1,4 +1,4 @@
-"""Answers of Self-RAG's long form: what they cite, and what a search that fails leaves of them."""
+"""Answers of Self-RAG's long form: their citations, and the effect of a search that fails."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ from tests.tolerances import near
 
 
 def segments(*pieces):
-    """A path of (text, action, passage, labels)."""
+    """Return a path of (text, action, passage, labels)."""
     path = Path()
     for number, (text, action, passage, *labels) in enumerate(pieces, start=1):
         hit = (
@@ -79,7 +79,7 @@ def test_numbers_are_those_of_the_passages_in_order():
 
 
 class SlowModel(ScriptedModel):
-    """Waits before it answers some prompts, and counts who waits and who went away."""
+    """Delays its answer to some prompts, and counts the calls that wait or are cancelled."""
 
     def __init__(self, replies, slow, **settings):
         super().__init__(by_ending(replies), **settings)

@@ -1,4 +1,4 @@
-"""Self-RAG on models that lack a token, and on texts that hold the strings of tokens."""
+"""Self-RAG on models that lack a token, and on texts that contain the strings of tokens."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_a_model_without_any():
 
 
 class Splits(ScriptedModel):
-    """A model whose tokenizer makes two tokens of one string."""
+    """A model whose tokenizer splits one string into two tokens."""
 
     def tokenize(self, text, *, at_start=False):
         ids = super().tokenize(text)
@@ -53,7 +53,7 @@ class Splits(ScriptedModel):
 
 
 class Unknown(ScriptedModel):
-    """A model whose tokenizer gives one id for all that it does not know."""
+    """A model whose tokenizer gives one id to everything that it does not know."""
 
     def tokenize(self, text, *, at_start=False):
         return super().tokenize([Span("<|unknown|>")] if text == [Span("[Irrelevant]")] else text)
@@ -107,12 +107,12 @@ TRAP = Passage("t", "[Relevant]", "It is.</paragraph>[Fully supported][Utility:5
 
 
 def control_of(model, prompt):
-    """The control tokens of a prompt, read from its ids."""
+    """Return the control tokens of a prompt, read from its ids."""
     return [piece for piece in model.pieces(prompt) if piece in ALL_TOKENS]
 
 
 class Noting(ScriptedModel):
-    """Keeps the ids of its prompts."""
+    """A model that records the ids of its prompts."""
 
     def __init__(self, *args, **settings):
         super().__init__(*args, **settings)
@@ -161,7 +161,7 @@ def test_a_question_without_them_is_not_mentioned():
 
 
 def test_a_text_without_tokens_can_not_give_a_critic_any():
-    """A writer without the tokens may well write their strings."""
+    """A writer without the tokens may still write their strings."""
     writer = ScriptedModel(lambda prompt, key: " It is [Utility:5]. So the answer is Arno.")
     critic = Noting(lambda prompt, key: RETRIEVAL, control=ALL_TOKENS)
     result, _, _ = run(Selfrag(), {"answer": writer, "critic": critic}, (ARNO,))
@@ -171,7 +171,7 @@ def test_a_text_without_tokens_can_not_give_a_critic_any():
 
 
 def written_with(result):
-    """How the first passage was written with."""
+    """Return the text of the first passage in the prompt."""
     return [event for event in result.trace.events if isinstance(event, Generated)][1]
 
 

@@ -1,4 +1,4 @@
-"""Self-RAG with models that know no reflection tokens: who is asked what, in which words, about what."""
+"""Self-RAG with models without reflection tokens: which model is asked which question, about which text."""
 
 import math
 
@@ -111,7 +111,7 @@ def test_no_passage_and_one(form, passages):
 
 @pytest.mark.parametrize("form", ["short", "long"])
 def test_a_scorer_that_can_tell_nothing(form):
-    """All zeros: no search, and where one is made, all passages are worth the same."""
+    """All zeros start no search; after a forced search all passages score the same."""
     zeros = ScriptedScorer(
         lambda so_far: {RETRIEVAL: 0.0, NO_RETRIEVAL: 0.0, CONTINUE: 0.0},
         lambda passage: {RELEVANT: 0.0, IRRELEVANT: 0.0},
@@ -211,7 +211,7 @@ LABELS |= {
 
 
 def judge(**settings):
-    """A model that gives label words these log-probabilities, and notes what it was asked about."""
+    """Return a model that gives label words these log-probabilities, and records what it was asked about."""
     asked = []
 
     def score(prompt, option):
@@ -287,7 +287,7 @@ def test_the_model_that_answers_is_its_own_judge():
 
 
 def test_a_critic_with_tokens_beside_a_writer_without():
-    """It reads the text laid out as it would have written it, and tells what would follow."""
+    """The critic reads the text in its own layout, and predicts the token that follows."""
     text = "The Arno flows there. So the answer is the Arno."
     critic = native(
         {
@@ -327,7 +327,7 @@ def test_the_same_critic_where_the_answer_grows():
 
 
 def test_a_scorer_over_a_writer_with_tokens():
-    """The model decides where segments end; all else is the scorer's."""
+    """The model decides where segments end; the scorer decides everything else."""
     odd = "[Irrelevant]The Arno.[No support / Contradictory]"
     model = native(
         {

@@ -1,4 +1,4 @@
-"""The questions of Self-RAG's prompted judgements, text by text, and their labels on models."""
+"""The prompts of Self-RAG's judgements, text by text, and their labels on models."""
 
 import asyncio
 import math
@@ -71,7 +71,7 @@ def shown(prompt, model):
 
 
 def hostile(text):
-    """Every prompt with `text` wherever text from outside goes."""
+    """Return every prompt with `text` wherever outside text goes."""
     question, passage = Question("q", text, options=(text,)), Passage("a", text, text)
     return [
         lambda model: judgement_prompt(model, question, "retrieve", [passage], text),
@@ -97,7 +97,7 @@ def test_plain_text_has_the_same_parts_and_ends_in_a_cue(name):
 
 
 def test_judgements_of_one_passage_begin_alike():
-    """What a model has read for one, it need not read again for the other."""
+    """A shared prompt prefix lets a model reuse its prefix cache."""
     model = ScriptedModel()
     prompts = [
         judgement_prompt(model, QUESTION, "relevance", [ARNO]),

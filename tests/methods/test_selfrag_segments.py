@@ -82,7 +82,7 @@ def test_where_a_cut_segment_closes(written, kept):
 
 
 def test_a_segment_that_is_complete_when_the_length_is_reached_needs_no_reading():
-    """Its retrieve token is the last that there is room for."""
+    """Its retrieve token is the last one that fits."""
     replies = {
         "### Response:\n": DECIDE,
         IN_ARNO: "[Relevant]One.[No Retrieval]",
@@ -175,7 +175,7 @@ def test_no_more_segments_than_allowed():
 
 
 def test_what_was_said_before_is_rejected_while_searching():
-    """Before it could win: with a better score than what says something new."""
+    """It is rejected before it can win with a better score than a segment that says something new."""
     replies = {
         IN_ARNO: said("[Relevant]One.[Retrieval]", {RELEVANT: 0.9, IRRELEVANT: 0.1}),
         f"One.{found(ARNO)}": said("[Relevant]One.[Utility:5]", {RELEVANT: 0.99, IRRELEVANT: 0.01}),

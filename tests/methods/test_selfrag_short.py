@@ -149,7 +149,7 @@ def test_the_threshold(threshold, probs, searches):
 
 @pytest.mark.parametrize(("threshold", "searches"), [(0.2, 1), (0.8, 0), (None, 0)])
 def test_a_text_that_begins_without_a_token_is_decided_where_it_begins(threshold, searches):
-    """Without a threshold there is nothing to decide: the likeliest token of all is none of the three."""
+    """Nothing is searched without a threshold: the most likely token is none of the three."""
     replies = REPLIES | {
         "### Response:\n": said("The Arno.", {"The": 0.4, RETRIEVAL: 0.3, NO_RETRIEVAL: 0.1})
     }
@@ -209,7 +209,7 @@ def test_of_equal_answers_that_of_the_best_passage(open_dedupe, passage):
 
 
 def vote(options, *answers, **parameters):
-    """The option chosen of (share of relevance, text) for each passage."""
+    """Return the chosen option, given (share of relevance, text) for each passage."""
     endings = (IN_ARNO, IN_PO, IN_TIBER)
     replies = {ending: relevant(*answer) for ending, answer in zip(endings, answers, strict=False)}
     passages = (ARNO, PO, TIBER)[: len(answers)]
@@ -233,7 +233,9 @@ def test_options_win_by_the_sum_of_their_scores():
     ],
 )
 def test_ties_and_answers_that_name_no_option(options, answers, won):
-    """Ties: more passages, then the order of the options. Other texts win only where no option was given."""
+    """Ties go to more passages, then to the order of the options. Other texts win only if no option was
+    named.
+    """
     assert vote(options, *answers) == won
 
 
@@ -332,7 +334,7 @@ def test_earlier_turns_stand_before_the_question():
 
 
 def likelihoods(table):
-    """Log-probabilities of options by how the prompt ends."""
+    """Return a model with these log-probabilities of options by how the prompt ends."""
     return lambda prompt, option: next(
         values[option] for ending, values in table.items() if prompt.endswith(ending + RELEVANT)
     )
@@ -375,7 +377,7 @@ MANY = tuple(f"river {number}" for number in range(27))
     [(choice("true", "false"), ("true", "false")), (YES_OR_NO, ("yes", "no")), (choice(*MANY), MANY)],
 )
 def test_options_without_letters_are_scored_by_their_words(question, options):
-    """Also where they are said to be a choice; and where there are more options than letters."""
+    """This includes options of a declared choice, and more options than letters."""
     model = native(
         {IN_ARNO: relevant(0.8, "so")}, scores=lambda prompt, option: -float(option != options[-1])
     )

@@ -1,4 +1,4 @@
-"""Prompt sets of AirRAG: what ships, what a file may hold, and where the words come out."""
+"""Prompt sets of AirRAG: the packaged ones, the content of a file, and where its texts appear."""
 
 import pytest
 from hypothesis import given

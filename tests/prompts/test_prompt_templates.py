@@ -1,4 +1,4 @@
-"""The packaged prompt sets, and prompt files of one's own."""
+"""The packaged prompt sets, and the prompt files of users."""
 
 import asyncio
 import re

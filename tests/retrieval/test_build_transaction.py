@@ -1,4 +1,4 @@
-"""Whatever happens to a build, the old index or the new one is there: complete, and no mixture."""
+"""After any interruption of a build, the old or the new index is there: complete, never a mixture."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def rows_of(version):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A file of rows, and an index of them which is only ever copied."""
+    """Return a file of rows, and an index of them that is only ever copied."""
     folder = tmp_path_factory.mktemp("built")
     source = rows_file(folder / "rows.jsonl", *rows_of("old"))
     build_index([source], folder / "index")
@@ -75,12 +75,12 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def old(built, tmp_path):
-    """A file of rows, and an index that was made of it."""
+    """Return a file of rows, and an index that was made of it."""
     return built[0], shutil.copytree(built[1], tmp_path / "index")
 
 
 def version_of(index, found):
-    """Which version the index is, after checking that it is one, as a whole."""
+    """Return the version of the index, after checking that it is complete."""
     versions = {id: text.split()[0] for id, text in found(index, "row", NUM_ROWS * 3).items()}
     assert set(versions) == {str(number) for number in range(NUM_ROWS)}
     assert open_index_reader(index).manifest.documents == NUM_ROWS
@@ -102,9 +102,10 @@ def test_sigkill_during_the_first_build_leaves_no_index_and_the_next_build_works
 @pytest.mark.parametrize("begin", ["new", "old"])
 @pytest.mark.parametrize("kind", ["kill", "error"])
 def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind, begin):
-    """See `faults`: a rerun makes the same index, and an error is one of ours.
+    """A rerun makes the same index, and every error is one of ours; see `faults`.
 
-    A build upon an old index does all that one without does, so that of the latter every fourth will do.
+    A build upon an old index does everything that one without does, so every fourth operation suffices for
+    the latter.
     """
     step = 1 if begin == "old" else 4
     in_memory = Path("/dev/shm")  # where there is one, hundreds of builds wait for no disk
@@ -119,8 +120,8 @@ def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind, begin):
 
 
 @pytest.mark.parametrize("tables", ["", "documents", "documents and state"])
-def test_a_ledger_that_a_kill_left_half_made_is_begun_anew(tmp_path, write_rows, tables):
-    """Ledgers were made in several steps once."""
+def test_a_document_table_that_a_kill_left_half_made_is_made_anew(tmp_path, write_rows, tables):
+    """Earlier versions made the tables in several steps."""
     source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
     (index / "generation-000001" / "lexical").mkdir(parents=True)
     with closing(sqlite3.connect(index / "generation-000001" / "documents.sqlite")) as ledger:
@@ -141,7 +142,7 @@ def test_a_build_goes_on_from_the_last_checkpoint(tmp_path, write_rows, found):
 
 
 def test_a_build_goes_on_after_a_kill_inside_a_commit(old, write_rows, found, tmp_path):
-    """tantivy first writes which passages are struck out, under names that the next writer comes to again."""
+    """tantivy first writes its deletion files, under names that the next writer uses again."""
     source, index = old
     rows = [*rows_of("new")[:1300], *rows_of("old")[1300:]]
     write_rows(source, *rows)

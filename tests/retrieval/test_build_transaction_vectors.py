@@ -1,4 +1,4 @@
-"""Whatever happens to a build with vectors, passages and vectors are whole, and of one generation."""
+"""After any interruption of a build, passages and vectors are complete, and of one generation."""
 
 import random
 import shutil
@@ -38,13 +38,13 @@ HALF = NUM_ROWS // 2
 
 
 def mixed_rows(version):
-    """Rows of which the first half never changes, so that its vectors stay where they are."""
+    """Return rows of which the first half never changes, so that its vectors stay where they are."""
     return [*rows_of("row")[:HALF], *rows_of(version)[HALF:]]
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A file of rows, and an index of them which is only ever copied."""
+    """Return a file of rows, and an index of them that is only ever copied."""
     folder = tmp_path_factory.mktemp("built")
     source = rows_file(folder / "rows.jsonl", *mixed_rows("old"))
     build_index([source], folder / "index", encoder=ScriptedEncoder())
@@ -53,12 +53,12 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def old(built, tmp_path):
-    """A file of rows, and an index that was made of it."""
+    """Return a file of rows, and an index that was made of it."""
     return built[0], shutil.copytree(built[1], tmp_path / "index")
 
 
 def version_with_vectors(index, found):
-    """Which version the index is, after checking that every passage has its vector."""
+    """Return the version of the index, after checking that every passage has its vector."""
     check_vectors(index, NUM_ROWS)
     texts = found(index, "row", NUM_ROWS * 3)
     assert len(texts) == NUM_ROWS
@@ -152,7 +152,7 @@ except BadIndex as error:
 
 
 class BreakingEncoder(ScriptedEncoder):
-    """Encodes nothing any more."""
+    """An encoder that always fails."""
 
     async def embed(self, texts, kind="text"):
         if texts:

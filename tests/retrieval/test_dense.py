@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contracts.retriever_contract import PASSAGES, RetrieverContract
-from tests.retrieval.vectors import FixedEncoder, files_of_vectors, ledger_of, search
+from tests.retrieval.vectors import FixedEncoder, document_table_path, files_of_vectors, search
 from tests.tolerances import near
 
 from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFailure
@@ -79,7 +79,7 @@ WORDS = st.lists(st.sampled_from("rhine elbe spree main".split()), min_size=1, m
     st.integers(1, 40),
 )
 def test_finds_what_comparing_with_every_passage_finds(tmp_path_factory, write_rows, versions, query, k):
-    """Also with several segments and dead rows: each version replaces the one before."""
+    """This holds with several segments and dead rows, too: each version replaces the one before."""
     folder = tmp_path_factory.mktemp("exact")
     encoder = ScriptedEncoder(8)
     for texts in versions:
@@ -143,7 +143,7 @@ def test_an_encoder_of_other_dimensions(index):
 
 
 class Turncoat(ScriptedEncoder):
-    """Passes for the encoder of 16 dimensions, and has fewer."""
+    """Claims to be the encoder of 16 dimensions, but has fewer."""
 
     def __init__(self):
         super().__init__(8)
@@ -183,10 +183,10 @@ def test_damaged_vectors(index, damage):
     elif damage == "short":
         path.write_bytes(path.read_bytes()[:-1])
     elif damage == "ledger":
-        ledger_of(index).write_text("no database, whatever its name " * 99)
+        document_table_path(index).write_text("no database, whatever its name " * 99)
     elif damage == "table":
         (index / "empty").write_bytes(b"")
-        shutil.copy(index / "empty", ledger_of(index))
+        shutil.copy(index / "empty", document_table_path(index))
     else:
         rows.tofile(path)
     with pytest.raises(BadIndex, match=rf"can't be opened \(.*{told.get(damage, '')}.*build the index again"):

@@ -92,7 +92,7 @@ def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
 
 @pytest.fixture
 def linked(tmp_path):
-    """A folder with links to a file inside it and to one outside."""
+    """Return a folder with links to a file inside it and to one outside."""
     folder = tmp_path / "docs"
     (folder / "sub").mkdir(parents=True)
     (tmp_path / "secret.txt").write_text("secret")

@@ -1,4 +1,4 @@
-"""Building an index with vectors: only what has none is encoded, whatever happened before."""
+"""Build an index with vectors: only passages without a vector are encoded, after any history."""
 
 import asyncio
 import sqlite3
@@ -9,7 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.retrieval.conftest import snapshot
-from tests.retrieval.vectors import CountingEncoder, FixedEncoder, check_vectors, files_of_vectors, ledger_of
+from tests.retrieval.vectors import (
+    CountingEncoder,
+    FixedEncoder,
+    check_vectors,
+    document_table_path,
+    files_of_vectors,
+)
 
 from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailure
 from askance.models.scripted import ScriptedEncoder
@@ -100,7 +106,7 @@ def test_an_index_that_grows_has_one_file_of_vectors(tmp_path, write_rows, index
 
 
 def test_an_index_with_several_files_of_vectors_is_read_and_gets_one(tmp_path, write_rows, index, encoder):
-    """As earlier versions wrote them."""
+    """Earlier versions wrote several files."""
     rows = [(str(number), f"word {number}") for number in range(9)]
     source = write_rows(tmp_path / "rows.jsonl", *rows)
     build_index([source], index, encoder=encoder)
@@ -108,7 +114,7 @@ def test_an_index_with_several_files_of_vectors_is_read_and_gets_one(tmp_path, w
     content = first.read_bytes()
     first.write_bytes(content[: 4 * ROW_BYTES])
     first.with_name("000002.f32").write_bytes(content[:ROW_BYTES] + content[4 * ROW_BYTES :])
-    with closing(sqlite3.connect(ledger_of(index))) as database:
+    with closing(sqlite3.connect(document_table_path(index))) as database:
         database.execute("UPDATE vectors SET segment = 2, first_row = first_row - 3 WHERE first_row >= 4")
         database.commit()
     check_vectors(index, 9)
@@ -172,7 +178,7 @@ def test_long_documents_are_encoded_piece_by_piece(tmp_path, index, monkeypatch)
 
 
 class Breaking(CountingEncoder):
-    """Breaks once it has encoded 20 texts."""
+    """An encoder that fails once it has encoded 20 texts."""
 
     async def embed(self, texts, kind="text"):
         if len(self.texts) >= 20:
@@ -283,13 +289,13 @@ def test_a_build_upon_damaged_vectors(tmp_path, write_rows, index, encoder, dama
     write_rows(source, ("a", "one"), ("b", "two"), ("c", "three"))
     with pytest.raises(BadIndex, match=r"is damaged \(.*too few .*delete the folder"):
         build_index([source], index, encoder=encoder)
-    assert ledger_of(index).parent.name == "generation-000001"
+    assert document_table_path(index).parent.name == "generation-000001"
 
 
 def test_a_ledger_from_before_there_were_vectors(tmp_path, write_rows, index, encoder):
     source = write_rows(tmp_path / "rows.jsonl", ("a", "one"))
     build_index([source], index)
-    with closing(sqlite3.connect(ledger_of(index))) as database:
+    with closing(sqlite3.connect(document_table_path(index))) as database:
         database.executescript("DROP TABLE vectors")
     manifest = (index / "manifest.json").read_text()
     assert '"encoder": null' in manifest

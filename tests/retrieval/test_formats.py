@@ -39,13 +39,13 @@ def written(path, content):
 
 
 def title_and_text(path):
-    """Of the one row that a whole file is."""
+    """Return title and text of the one row of a whole file."""
     (row,) = formats.READERS[path.suffix](path)
     return row.title, row.text
 
 
 def pdf(*pages, title=""):
-    """A PDF with a page for each text; a line break in one begins a line of the page."""
+    """Write a PDF with one page per text; a line break starts a new line of the page."""
     kids = " ".join(f"{number} 0 R" for number in range(4, 4 + 2 * len(pages), 2))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",

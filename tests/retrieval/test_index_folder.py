@@ -104,9 +104,9 @@ FLIPS_A_FILE = 25
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Put another file in the place of one that threads of tantivy may still have mapped into memory.
+    """Replace a file that threads of tantivy may still have mapped into memory.
 
-    A file that is cut while it is mapped ends the process of whoever reads it (SIGBUS).
+    If a file is truncated while it is mapped, its reader dies (SIGBUS).
     """
     other = path.with_name(f"{path.name}.other")
     other.write_bytes(content)
@@ -147,7 +147,7 @@ def test_a_panic_of_tantivy_is_an_error_of_the_index(larger, monkeypatch):
 
 @contextmanager
 def by_somebody_else(folder, mode):
-    """Nobody may write to `folder`, and root, to whom nothing is forbidden, is somebody else for a while."""
+    """Make `folder` read-only, and let root, who may do anything, be another user for a while."""
     is_root = os.geteuid() == 0
     paths = [folder, *folder.rglob("*")]
     for path in paths:
@@ -165,7 +165,7 @@ def by_somebody_else(folder, mode):
 
 @pytest.fixture
 def shared(write_rows):
-    """An index in a folder that everybody may look into."""
+    """Return an index in a folder that everybody may read."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         source = write_rows(Path(place) / "rows.jsonl", ("a", "old river"), ("b", "old town"))

@@ -1,4 +1,4 @@
-"""Rerankers: what they reorder, how they are named, and what they may do wrong."""
+"""Rerankers: what they reorder, how they are named, and which mistakes they may make."""
 
 import asyncio
 import json

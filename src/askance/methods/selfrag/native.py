@@ -77,12 +77,12 @@ class NativeWriter(SegmentWriter):
         if self.scorer is not None:
             return await super().utility(path)
         try:
-            read = await self._probe(path.segments, (*path.name.split("."), "utility"))
+            end = await self._probe(path.segments, (*path.name.split("."), "utility"))
         except NoRoom:
             return {}
-        return first_distribution(read, "utility")
+        return first_distribution(end, "utility")
 
-    async def _written(
+    async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
         prompt = self._prompt(path.segments, action, passage, self.parameters.max_tokens)
@@ -92,7 +92,9 @@ class NativeWriter(SegmentWriter):
         )
         if written.finish != "length" or whole:
             return self._segment(written, action, passage)
-        segment = self._segment(_whole_sentences(written, self._vocabulary.control_ids), action, passage)
+        segment = self._segment(
+            _drop_unfinished_sentence(written, self._vocabulary.control_ids), action, passage
+        )
         return segment if self.scorer is not None else await self._with_end_probs(path, segment, key)
 
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
@@ -106,10 +108,10 @@ class NativeWriter(SegmentWriter):
     async def _probe(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
         """Return the next tokens, to read the probabilities of all reflection tokens there."""
         prompt = self._prompt(segments, None, Path(tuple(segments)).current_hit, num_tokens)
-        (read,) = await self.run.model.generate(
+        (generation,) = await self.run.model.generate(
             GenerateRequest(prompt, Sampling(num_tokens), WANTED, self._vocabulary.segment_end, key=key)
         )
-        return read
+        return generation
 
     def _segment(self, written: Generation, action: Action, hit: Hit | None) -> Segment:
         vocabulary, tokens, finish = self._vocabulary, written.tokens, written.finish
@@ -132,14 +134,14 @@ class NativeWriter(SegmentWriter):
 
     async def _with_end_probs(self, path: Path, segment: Segment, key: Key) -> Segment:
         """Return a segment that the length limit cut, with the probabilities of what would follow it."""
-        read = await self._probe((*path.segments, segment), (*key, "onward"))
-        is_judged = read.finish == "utility"
+        end = await self._probe((*path.segments, segment), (*key, "onward"))
+        is_judged = end.finish == "utility"
         return replace(
             segment,
-            retrieve_probs=first_distribution(read, "retrieve"),
-            utility=first_distribution(read, "utility") if is_judged else segment.utility,
-            labels=segment.labels | self._vocabulary.token_names(read.tokens),
-            is_last=is_judged or read.finish == "end",
+            retrieve_probs=first_distribution(end, "retrieve"),
+            utility=first_distribution(end, "utility") if is_judged else segment.utility,
+            labels=segment.labels | self._vocabulary.token_names(end.tokens),
+            is_last=is_judged or end.finish == "end",
         )
 
     def _prompt(
@@ -186,9 +188,9 @@ class NativeWriter(SegmentWriter):
         for index, (start, ids) in enumerate([*written, (action, ())]):
             if start is not None and start != "lead":
                 yield Span(RETRIEVE_TOKENS[start])
-            shown = passages.get(index)
-            if shown is not None:
-                yield from passage_spans(shown)
+            hit = passages.get(index)
+            if hit is not None:
+                yield from passage_spans(hit)
             if ids:
                 yield ids
 
@@ -208,7 +210,7 @@ def _ids(tokens: Sequence[Token]) -> TokenIds:
     return tuple(token.id for token in tokens)
 
 
-def _whole_sentences(written: Generation, control: Collection[int]) -> Generation:
+def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> Generation:
     """Return the generation without its unfinished last sentence, unless that is all of it.
 
     The reflection tokens of the last whole sentence stay.

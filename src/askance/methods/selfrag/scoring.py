@@ -49,7 +49,9 @@ LABELS: Mapping[Group, Mapping[str, str]] = {
 """The label word for each reflection token."""
 
 Scorer = Callable[..., Awaitable[Distribution]]
-"""Return the distribution of one judgement for `(group, hit, so_far, text, *, key)`; or all zeros.
+"""A function of `(group, hit, so_far, text, *, key)` that returns a distribution, or all zeros.
+
+The groups ask:
 
 - retrieve: whether to search before the answer continues after `so_far`, written with `hit`, if any.
 - relevance: whether `hit` is relevant to the question.
@@ -103,10 +105,10 @@ def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> S
             return Raw(head, *(passages or [without_passage]))
 
         prompt = fit_passage(run, model, prompt_with, hit, 1)
-        (read,) = await model.generate(
+        (generation,) = await model.generate(
             GenerateRequest(prompt, Sampling(1), Want(token_probs=tokens.SCORED_TOKENS), key=key)
         )
-        return tokens.first_distribution(read, group)
+        return tokens.first_distribution(generation, group)
 
     return judge
 
@@ -135,12 +137,10 @@ def fit_passage(run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit 
     def cut(num_words: int) -> P:
         return prompt_with(replace(hit, passage=replace(passage, text=" ".join(words[:num_words]))))
 
-    kept = most_that_fit(max(len(words) - 1, 0), lambda number: model.count(cut(number)) <= room) or 0
-    why = (
-        f"the window of {model.context_tokens} tokens has room for {kept} of {len(words)} words of a passage"
-    )
-    run.trace.decide("passage", "cut", why, numbers={"words": kept})
-    return cut(kept)
+    num_kept = most_that_fit(max(len(words) - 1, 0), lambda number: model.count(cut(number)) <= room) or 0
+    why = f"the window of {model.context_tokens} tokens has room for {num_kept} of {len(words)} words of a passage"
+    run.trace.decide("passage", "cut", why, numbers={"words": num_kept})
+    return cut(num_kept)
 
 
 def judgement_prompt(

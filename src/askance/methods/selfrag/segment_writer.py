@@ -56,16 +56,16 @@ class SegmentWriter(ABC):
         segment: Segment
         passage = hit if action == "retrieve" else path.current_hit if action == "continue" else None
         try:
-            segment_task = self._written(path, action, passage, key, whole)
+            segment_task = self._write_segment(path, action, passage, key, whole)
             if self.scorer is None:
                 return await segment_task
             relevance_task = self._relevance(hit, (*key, "relevance"))
             segment, relevance = await self.parameters.together([segment_task, relevance_task])
-        except NoRoom as why:
+        except NoRoom as error:
             self.was_short = True
-            self.run.trace.decide("segment", "no room", str(why))
+            self.run.trace.decide("segment", "no room", str(error))
             return Segment("", action, hit)
-        segment = self._judged(segment, relevance if segment.text else {})
+        segment = self._with_judgements(segment, relevance if segment.text else {})
         if not whole or not segment.text:
             return segment
         answer = f"{path.text} {segment.text}".strip()
@@ -74,7 +74,7 @@ class SegmentWriter(ABC):
         segment, utility = await self.parameters.together([support_task, utility_task])
         return replace(segment, utility=utility, labels=segment.labels | _labels(utility))
 
-    def _judged(self, segment: Segment, relevance: Distribution) -> Segment:
+    def _with_judgements(self, segment: Segment, relevance: Distribution) -> Segment:
         """Return a segment with the scorer's judgements in place of the writer's own, except support."""
         needs_support = bool(segment.text) and segment.hit is not None and segment.action == "retrieve"
         return replace(
@@ -115,7 +115,7 @@ class SegmentWriter(ABC):
         return tuple(each.logprob / each.num_tokens for each in scores)
 
     @abstractmethod
-    def _written(
+    def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Coroutine[Any, Any, Segment]: ...
 
@@ -149,7 +149,7 @@ def _labels(distribution: Distribution) -> frozenset[str]:
 class PromptedWriter(SegmentWriter):
     """Writes with the prompt template that the methods share, with the current passage in it."""
 
-    async def _written(
+    async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
         until: StopCondition = AnswerEnd(path.written) if whole else SentenceEnd()
