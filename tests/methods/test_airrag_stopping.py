@@ -78,7 +78,7 @@ def test_it_ends_at_a_majority_and_says_so():
     result, _ = run(replace(method, stop_decided=True), model(**plan))
     (stop,) = stops(result)
     assert stop.outcome == "stop"
-    assert stop.why == "no vote to come can change the words of the answer"
+    assert stop.why == "no further vote can change the words of the answer"
     assert stop.numbers["rollouts"] < 7
 
 

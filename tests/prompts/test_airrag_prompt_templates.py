@@ -148,7 +148,7 @@ BAD = [
     ("say = 3", "say: 3 is not a text"),
     ("say = x", r"mine\.toml: not TOML"),
     ("examples = 1", "examples: 1 is not a number from 0 to 0, the number in the file"),
-    ("examples = true", "examples: True is no number"),
+    ("examples = true", "examples: True is not a number"),
     ("say_demos = ['x']", "say_demos, example 1: it is 'x'.*give it a question and an answer"),
     ("qt_demos = 3", r"Begin it with \[\[qt_demos\]\]"),
     (

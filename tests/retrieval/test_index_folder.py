@@ -226,7 +226,7 @@ def test_an_error_of_the_system_is_no_damage(index, monkeypatch, tmp_path, numbe
         patched.setattr(Path, "read_text", fails)
         told(lambda: open_index_reader(index))
     with monkeypatch.context() as patched:
-        patched.setattr(build_transaction, "_start", fails)
+        patched.setattr(build_transaction, "_start_generation", fails)
         told(lambda: build_index([tmp_path / "rows.jsonl"], index))
 
 

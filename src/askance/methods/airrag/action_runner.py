@@ -135,7 +135,7 @@ class ActionRunner:
         try:
             answer = await answer_of(name, method, self.prompts.question, aside, self.budget)
         except (NoRoom, BudgetTooSmall):
-            run.trace.decide("action", "no room", f"{name} does not fit into the budget")
+            run.trace.decide("action", "no room", f"{name} does not fit the budget")
             return []
         except (LimitReached, ModelSpecError):
             raise

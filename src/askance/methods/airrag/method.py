@@ -51,8 +51,8 @@ class Airrag(AirragParameters):
         judge = models.get("reward", models["answer"])
         if self.is_judged and "score" not in judge.capabilities:
             raise MissingAbility(
-                f"method airrag, set as it is, has paths scored, which {judge.name} can't: name a model that "
-                "can, for example --model reward=bundled, or choose --set verifier=jcd --set "
+                f"method airrag, with these parameters, scores paths, which {judge.name} can't do: name a "
+                "model that can, for example --model reward=bundled, or choose --set verifier=jcd --set "
                 "reward=consistency."
             )
         check_all((method for _, method in self.actions.named), models)
@@ -140,7 +140,7 @@ def _cited_answer(question: Question, run: Run, chosen: ChosenAnswer | None) -> 
     is no such sub-query, all passages are checked against the question.
     """
     if chosen is None:
-        run.trace.decide("end", "nothing", "no path came to an answer")
+        run.trace.decide("end", "nothing", "no path reached an answer")
         return Answer("")
     state = chosen.path.state
     own = [

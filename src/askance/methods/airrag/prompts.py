@@ -1,7 +1,7 @@
 """Build the prompts of AirRAG's actions (Feng et al. 2025, arXiv 2501.10053, appendix) and parse the replies.
 
 The instructions come from an `AirragPromptTemplate`; the reply formats are the paper's. The parsers skip
-whatever models write beside or instead of a query: headings, announcements, statements.
+headings, announcements and statements that models write beside or instead of a query.
 
 A model with a chat format gets a system turn, a pair of turns for each example, and a user turn. Any other
 model gets the same as plain text that ends with a cue. Retrievers give hits best first; prompts show them
@@ -98,18 +98,18 @@ class PromptBuilder:
     """Builds the prompts for one question.
 
     Attributes:
-        words: The prompt template.
+        template: The prompt template.
         examples: The number of worked examples that SAY, QT and SA show.
     """
 
     model: Model
     question: Question
-    words: AirragPromptTemplate = OWN
+    template: AirragPromptTemplate = OWN
     examples: int = 0
 
     def say(self) -> Prompt:
         """Return the prompt that asks to rephrase, generalise or split the question, or for `None`."""
-        return self._prompt(self.words.say, self._question, "Queries:", self.words.say_demos)
+        return self._prompt(self.template.say, self._question, "Queries:", self.template.say_demos)
 
     def da(self) -> Prompt:
         """Return the bare question without an instruction; in plain text, with the cue for an answer."""
@@ -117,19 +117,19 @@ class PromptBuilder:
 
     def ra(self, hits: Sequence[Hit], query: str) -> Prompt:
         """Return the prompt that asks for a short answer to `query` from passages, or for `REFUSAL`."""
-        return self._prompt(self.words.ra, (*_contexts(hits), Span("Question: "), _line(query)))
+        return self._prompt(self.template.ra, (*_contexts(hits), Span("Question: "), _line(query)))
 
     def qt(self, history: Sequence[Demo], current: str) -> Prompt:
         """Return the prompt that asks what to search for next; `current` is the next query, or empty."""
         due = (Span("\n"), *_history(history), Span("Next query: "), _line(current.strip() or "None"))
-        return self._prompt(self.words.qt, (*self._question, *due), "Queries:", self.words.qt_demos)
+        return self._prompt(self.template.qt, (*self._question, *due), "Queries:", self.template.qt_demos)
 
     def sa(
         self, history: Sequence[Demo], hits: Sequence[Hit] = (), *, shows_examples: bool = False
     ) -> Prompt:
         """Return the prompt that asks for the final answer from the answered sub-queries and passages."""
         parts = (*_contexts(hits), *_history(history), *self._question)
-        return self._prompt(self.words.sa, parts, demos=self.words.sa_demos if shows_examples else ())
+        return self._prompt(self.template.sa, parts, demos=self.template.sa_demos if shows_examples else ())
 
     def verify(self, candidates: Sequence[Candidate], hits: Sequence[Hit] = ()) -> Prompt:
         """Return the prompt that asks which of the distinct candidates is right, likeliest first."""
@@ -137,15 +137,15 @@ class PromptBuilder:
         for candidate in candidates:
             count = f" ({candidate.num_paths})" if candidate.num_paths > 1 else ""
             listed += [Span("- "), _line(candidate.answer), Span(f"{count}\n"), *_history(candidate.history)]
-        return self._prompt(self.words.verify, (*_contexts(hits), *listed, *self._question))
+        return self._prompt(self.template.verify, (*_contexts(hits), *listed, *self._question))
 
     def judge(self, steps: Sequence[tuple[str, str]]) -> Prompt:
         """Return the prompt that asks whether a path is right; `steps` are pairs of a label and an output."""
         lines = [(Span(f"\n{label}: "), _line(output)) for label, output in steps]
-        judging = replace(self.words, system=_JUDGING)
+        judging = replace(self.template, system=_JUDGING)
         ending = (Span("\n"),) if "chat" in self.model.capabilities else ()
         parts = (*self._question, *chain.from_iterable(lines), *ending)
-        return replace(self, words=judging)._prompt(self.words.judge, parts, "Judgement:")
+        return replace(self, template=judging)._prompt(self.template.judge, parts, "Judgement:")
 
     @property
     def _question(self) -> tuple[Span, ...]:
@@ -159,11 +159,11 @@ class PromptBuilder:
         ]
         if "chat" in self.model.capabilities:
             head = (Span(f"{instruction}\n\n"),) if instruction else ()
-            system = Turn("system", (Span(self.words.system),))
+            system = Turn("system", (Span(self.template.system),))
             return Chat((system, *chat_turns("", worked, (*head, *parts))))
-        spans = [Span(f"{self.words.system} {instruction}\n\n")] if instruction else []
-        for asked, answer in worked:
-            spans += [*asked, Span(f"\n{cue} "), untrusted(answer), Span("\n\n")]
+        spans = [Span(f"{self.template.system} {instruction}\n\n")] if instruction else []
+        for question, answer in worked:
+            spans += [*question, Span(f"\n{cue} "), untrusted(answer), Span("\n\n")]
         return Raw((*spans, *parts, Span(f"\n{cue}")))
 
 
@@ -174,8 +174,8 @@ def _contexts(hits: Sequence[Hit]) -> tuple[Span, ...]:
 def _history(history: Sequence[Demo]) -> tuple[Span, ...]:
     spans: list[Span] = []
     for pair in history:
-        asked = (_line(pair.question), Span(" ")) if pair.question else ()
-        spans += [Span("Known: "), *asked, _line(pair.answer), Span("\n")]
+        question = (_line(pair.question), Span(" ")) if pair.question else ()
+        spans += [Span("Known: "), *question, _line(pair.answer), Span("\n")]
     return tuple(spans)
 
 

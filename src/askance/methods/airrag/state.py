@@ -95,8 +95,8 @@ class PathState:
         A query that was asked before, or that shares nine words in ten with one, is left out; otherwise a
         model that repeats itself would never finish. A query that is already in the queue moves to its head.
         """
-        asked = [pair.question for pair in self.history]
-        new = tuple(query for query in queries if not any(is_same_query(query, each) for each in asked))
+        answered = [pair.question for pair in self.history]
+        new = tuple(query for query in queries if not any(is_same_query(query, each) for each in answered))
         return replace(
             self._with_step(QT, new),
             pending=_unique_queries((*new, *self.pending[1:])) if new else self.pending,

@@ -171,7 +171,7 @@ class TreeSearch:
         if 0 < params.stop_agreed <= num_ended and len(verifiers.cluster_answers(paths)) == 1:
             why = f"{num_ended} rollouts agree"
         elif counts and verifiers.is_decided(params.verifier, paths, num_more):
-            why = "no vote to come can change the words of the answer"
+            why = "no further vote can change the words of the answer"
         else:
             return False
         self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": tree.num_rollouts})

@@ -93,8 +93,8 @@ def emb_scores(vectors: NDArray[np.float32], copies: Sequence[int] | None = None
 def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> list[float]:
     """Return the mean similarity of each answer to all, given shape [answers, answers]; each copy counts."""
     counts = np.array(copies or [1] * len(similarity), dtype=np.float64)
-    found: list[float] = (similarity @ counts / max(counts.sum(), 1)).tolist()
-    return found
+    means: list[float] = (similarity @ counts / max(counts.sum(), 1)).tolist()
+    return means
 
 
 def rank_paths(paths: Sequence[FinishedPath], scores: Sequence[float]) -> list[int]:

@@ -138,7 +138,8 @@ def fit_passage(run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit 
         return prompt_with(replace(hit, passage=replace(passage, text=" ".join(words[:num_words]))))
 
     num_kept = most_that_fit(max(len(words) - 1, 0), lambda number: model.count(cut(number)) <= room) or 0
-    why = f"the window of {model.context_tokens} tokens has room for {num_kept} of {len(words)} words of a passage"
+    room_for = f"room for {num_kept} of {len(words)} words of a passage"
+    why = f"the window of {model.context_tokens} tokens has {room_for}"
     run.trace.decide("passage", "cut", why, numbers={"words": num_kept})
     return cut(num_kept)
 

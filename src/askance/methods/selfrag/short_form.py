@@ -64,7 +64,7 @@ class Form:
         if self.parameters.mode != "adaptive":
             return f"mode={self.parameters.mode}"
         if action == "continue":
-            return "the model goes on with the passage it has"
+            return "the model continues with the passage in use"
         if self.parameters.threshold is None:
             return f"the likeliest token is {tokens.most_likely(retrieve_probs) or 'none of the three'}"
         above = "above" if action == "retrieve" else "not above"

@@ -98,7 +98,7 @@ def prompt_head(
 def record_escaped(trace: Trace, where: str, num_strings: int) -> None:
     """Record in the trace how many strings of reflection tokens were escaped, if any."""
     if num_strings:
-        why = f"what looks like a reflection token ({num_strings}) is kept from being one"
+        why = f"{num_strings} strings of reflection tokens are escaped"
         trace.decide(where, "disarm", why, numbers={"strings": num_strings})
 
 

@@ -215,7 +215,7 @@ class DocumentTable:
         query = f"{_ENTRIES} WHERE segment = ? AND first_row <= ? ORDER BY first_row DESC LIMIT 1"
         entry = next(self._entries(query, segment, row), None)
         if entry is None or row >= entry.first_row + entry.passages:
-            raise DamagedIndex(f"row {row:,} of the vectors {segment:06d}.f32 is no document's")
+            raise DamagedIndex(f"row {row:,} of the vectors {segment:06d}.f32 belongs to no document")
         return entry
 
     def _entries(self, query: str, *values: object) -> Iterator[DocumentEntry]:
