@@ -27,7 +27,7 @@ from askance.core.parameters import Parameters, SearchParameter, parameter
 from askance.core.ports import Needs
 from askance.core.types import Answer, Question
 from askance.evaluation.datasets import Example
-from askance.methods.common.prompts import Wording
+from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import ScriptedModel
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.scripted import ScriptedRetriever
@@ -87,7 +87,7 @@ def starts_alike(answer, golds):
 
 
 encoder = ScriptedEncoder
-prompts = Wording(heading="Found:")
+prompts = PromptTemplate(heading="Found:")
 '''
 POINTS = """
 [askance.methods]

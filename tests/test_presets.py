@@ -66,7 +66,7 @@ def test_the_settings_of_the_airrag_paper(name):
         assert (airrag.rollouts, airrag.samples, airrag.answer_samples) == (rollouts, samples, 1)
         assert (airrag.q_div, airrag.passages, airrag.l_max) == (q_div, passages, l_max)
         assert (airrag.temperature, airrag.top_p, airrag.top_k, airrag.most_iterations) == (0.7, 0.8, 50, 4)
-    assert filled("airrag", name).draws_beside, "a direct answer runs together with the analysis"
+    assert filled("airrag", name).has_direct_candidate, "a direct answer runs together with the analysis"
     for baseline in ("single", "iterdrag"):
         assert (filled(baseline, name).passages, filled(baseline, name).l_max) == (passages, l_max)
     blender = filled("blender", name)
