@@ -2,8 +2,8 @@
 
 A rollout selects a path by UCT, continues from its end until a state is terminal, and backs the reward up to
 every node on the path. A coroutine expands an action and may return several outcomes at once. The rollouts of
-a wave run concurrently. Each is selected as if the rollouts before it had earned nothing, so the resulting
-tree never depends on which of them finishes first. All state is local to one search.
+a wave run concurrently. Each is selected as if the earlier ones of its wave had earned nothing, so the
+resulting tree never depends on which of them finishes first. All state is local to one search.
 """
 
 import math

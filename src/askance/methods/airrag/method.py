@@ -29,7 +29,7 @@ class Airrag(AirragParameters):
 
     There is no public code. The paper does not define the queue of sub-queries, the exploration weight (we
     take rStar's) or the expansion (ours is lazy). It does not define the reward either: ours is how much an
-    answer has in common with all answers found up to now, recomputed after each rollout. The first rollout
+    answer has in common with all answers found up to now, recomputed after each rollout. Our first rollout
     takes the actions in the order of the paper's appendix. DA runs together with SAY (section 3.1) as one
     more candidate. Our additions: a query is never asked twice; a retrieval without passages counts as a
     refusal; up to `wave` rollouts run concurrently, at most one from each node. They share the token budget,
@@ -133,8 +133,7 @@ def _record_choice(
 
 
 def _cited_answer(question: Question, run: Run, chosen: ChosenAnswer | None) -> Answer:
-    """Return the answer, with the passages on its path that it was written from and that support it as
-    sources.
+    """Return the answer, citing the passages on its path that it was written from and that support it.
 
     If a sub-query's answer equals the final answer, its passages are checked against that sub-query. If there
     is no such sub-query, all passages are checked against the question.

@@ -1,4 +1,4 @@
-"""Estimate with a reward model how probability an AirRAG path leads to the right answer (Feng et al. 2025).
+"""Estimate with a reward model how likely an AirRAG path leads to the right answer (Feng et al. 2025).
 
 The paper trains a reward model on paths with known answers. Here any model that scores options can take the
 role: it is shown the question and the path, and the reward is the probability of `Yes` against `No`. The

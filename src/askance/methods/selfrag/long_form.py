@@ -54,8 +54,7 @@ class LongForm(Form):
         return finished, beam
 
     async def _prune(self, paths: list[Path]) -> tuple[list[Path], list[Path]]:
-        """Return the finished paths and the best open ones, after judging the support that decides between
-        them.
+        """Return the finished paths and the best open ones, once the support that matters is judged.
 
         Without a support judgement a score is an upper bound. Support is judged only for paths that may be
         among the best (branch and bound, Land and Doig 1960); the result is the same. Of paths with the same

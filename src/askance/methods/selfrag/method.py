@@ -1,6 +1,4 @@
-"""Self-RAG: retrieve on demand, generate with each passage, and keep the segments with the best critique
-scores.
-"""
+"""Self-RAG: retrieve on demand, generate with each passage, and keep the best-scored segments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,18 +26,17 @@ from askance.text.answers import short_answer
 
 @dataclass(frozen=True, slots=True)
 class Selfrag(OwnParameters):
-    """Self-RAG (Asai et al. 2024): reflection tokens decide on retrieval and score relevance, support and
-    utility.
+    """Self-RAG (Asai et al. 2024): reflection tokens decide on retrieval and score what is written.
 
     Form "short" searches at most once and writes an answer for each passage. It takes the best answer by
     equation 4 or, for questions with options, the option with the most votes (section 3.3). Form "long" is a
     segment-level beam search: answers grow segment by segment, and each search uses the latest segment
     (algorithm 1).
 
-    A model that was trained on reflection tokens scores its text while it writes (`scorer=native`). Any other
-    model is asked about each segment in words, and the probabilities of label words replace those of the
-    tokens (`scorer=prompted`); its segments are sentences. A model in the role critic scores in place of the
-    answering one.
+    A model that was trained on reflection tokens scores relevance, support and utility while it writes
+    (`scorer=native`). Any other model is asked about each segment in words, and the probabilities of label
+    words replace those of the tokens (`scorer=prompted`); its segments are sentences. A model in the role
+    critic scores in place of the answering one.
 
     The page docs/methods/selfrag.md lists each difference from the paper.
     """
@@ -76,9 +73,7 @@ class Selfrag(OwnParameters):
         return await self.answer_with(self._default_writer(question, run), question, run)
 
     async def answer_with(self, writer: SegmentWriter, question: Question, run: Run) -> Answer:
-        """Return the short-form or long-form answer that `writer` writes, with its citations and short
-        answer.
-        """
+        """Return the answer that `writer` writes in the chosen form, with citations and short answer."""
         form = ShortForm if self.form == "short" else LongForm
         path, option = await form(self, question, run, writer).answer()
         is_native = isinstance(writer, NativeWriter)
@@ -98,9 +93,9 @@ class Selfrag(OwnParameters):
         return Answer(text, option or _short_answer(text, question), citations)
 
     def _default_writer(self, question: Question, run: Run) -> SegmentWriter:
-        """Return the writer that fits the model: a model with reflection tokens scores its own text.
+        """Return the writer for the model; a model with reflection tokens scores its own text.
 
-        If there is another critic, that one scores.
+        If another model is the critic, that one scores.
         """
         is_native, critic = has_reflection_tokens(run.model), run.models.get("critic", run.model)
         scores_natively = self.scorer != "prompted" and has_reflection_tokens(critic)

@@ -89,7 +89,7 @@ class ShortForm(Form):
             record_candidate(self.run, f"{start.name}.{len(hits) + 1}", segment, score, "")
             return start.extend_with(segment, len(hits) + 1), named_option(segment.text, question)
         if answer_options(question):
-            best, option = await self._voted(start, candidates)
+            best, option = await self._vote(start, candidates)
         else:
             best, option = self._best(candidates), ""
         number = 1 + next(index for index, hit in enumerate(hits) if hit is best.hit)
@@ -124,7 +124,7 @@ class ShortForm(Form):
         same = normalise_answer(best.text)
         return next(segment for segment, _ in candidates if normalise_answer(segment.text) == same)
 
-    async def _voted(self, start: Path, candidates: Sequence[Scored]) -> tuple[Segment, str]:
+    async def _vote(self, start: Path, candidates: Sequence[Scored]) -> tuple[Segment, str]:
         """Return the answer and the option with the greatest sum of votes.
 
         Ties go to the option that more passages favour, then to the first. With `score_sum` each passage

@@ -1,5 +1,4 @@
-"""The reflection tokens of Self-RAG (Asai et al. 2024): their strings, their scores, and their ids in a
-model.
+"""The reflection tokens of Self-RAG (Asai et al. 2024): strings, scores, and ids in a model.
 
 The strings are exactly those of the released checkpoints, without surrounding spaces. The scores follow
 equations 3 and 4 and the appendix. All scores read probabilities; a group whose total is 0 scores 0.
@@ -203,7 +202,7 @@ def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
 
 
 def has_reflection_tokens(model: Model) -> bool:
-    """Return whether `model` was trained on reflection tokens and can report them."""
+    """Return whether `model` has the reflection tokens and reports their probabilities."""
     try:
         ReflectionVocabulary.of(model)
     except MissingAbility:

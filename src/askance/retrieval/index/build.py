@@ -51,7 +51,7 @@ class BuildReport:
     """The result of a build.
 
     Attributes:
-        documents, passages: The number that the index holds now.
+        documents, passages: The numbers that the index holds now.
         unchanged: The documents that the index had already, including those written by an interrupted build.
         duplicates: The documents found twice in this run, with the same id and content.
         encoded: The number of passages embedded in this run.

@@ -1,7 +1,7 @@
 """The transaction that writes one generation of an index, under the lock of its folder.
 
-A transaction starts with hard links to the files of the previous generation, so it copies none of them: no
-file in use is ever modified in place. Its files become the index when the manifest names them. Until then
+A transaction starts with hard links to the files of the previous generation, which are never modified in
+place. It copies only the document table. Its files become the index when the manifest names them. Until then
 only a later build reads them, to resume from the last checkpoint.
 """
 

@@ -152,7 +152,7 @@ class DocumentTable:
         return bool(self._database.execute(query, (entry.number,)).fetchone()[0])
 
     def not_seen(self, roots: Iterable[str], kept_paths: Set[str]) -> Iterator[DocumentEntry]:
-        """Yield the documents that this run did not see although it read their files.
+        """Yield the documents of this run's sources that it did not see.
 
         Their files are in or below `roots`, but not in or below `kept_paths`.
         """
