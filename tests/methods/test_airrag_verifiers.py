@@ -121,7 +121,7 @@ def test_the_answering_model_judges_where_no_other_is_given():
     result, _ = run(drawing("rm", 2), varied)
     assert chosen(result).numbers == near({"Mohawk": 0.5, "Delaware": 0.5})
     blind = ScriptedModel(playing(), capabilities=frozenset({"chat"}))
-    with pytest.raises(MissingAbility, match=r"scored, which scripted can't.*--model reward=bundled"):
+    with pytest.raises(MissingAbility, match=r"scores paths, which scripted can't.*--model reward=bundled"):
         run(Airrag(verifier="rm"), blind)
     with pytest.raises(MissingAbility, match="asks no model in the role reward"):
         run(Airrag(), {"answer": model(), "reward": judging()})

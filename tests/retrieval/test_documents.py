@@ -156,8 +156,8 @@ def test_a_file_reached_twice_is_read_once_and_the_index_itself_never(tmp_path):
 def test_the_place_is_the_same_however_a_file_is_given(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a")
     monkeypatch.chdir(tmp_path)
-    places = {read(Path(given))[0][0].place for given in ("a.txt", "./a.txt", str(tmp_path), ".")}
-    assert places == {str(tmp_path.resolve() / "a.txt")}
+    paths = {read(Path(given))[0][0].path for given in ("a.txt", "./a.txt", str(tmp_path), ".")}
+    assert paths == {str(tmp_path.resolve() / "a.txt")}
     assert read(Path("a.txt"))[0][0].source == "a.txt"
 
 

@@ -66,8 +66,8 @@ class ChosenAnswer:
 
 def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
     """Return the paths that answer; if there are none, those whose answer is not empty."""
-    valid = [each for each in paths if each.is_valid]
-    return valid or [each for each in paths if each.answer.strip()]
+    valid = [path for path in paths if path.is_valid]
+    return valid or [path for path in paths if path.answer.strip()]
 
 
 def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
@@ -105,9 +105,9 @@ def rank_paths(paths: Sequence[FinishedPath], scores: Sequence[float]) -> list[i
     """
 
     def order(index: int) -> tuple[float, int, float, bool, int]:
-        each = paths[index]
-        first = -round(scores[index], 9), -each.visits, -round(each.reward, 9)
-        return *first, not each.is_grounded, len(each.answer.split())
+        path = paths[index]
+        first = -round(scores[index], 9), -path.visits, -round(path.reward, 9)
+        return *first, not path.is_grounded, len(path.answer.split())
 
     return sorted(range(len(paths)), key=order)
 
@@ -130,12 +130,12 @@ def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> b
     distance d from those words gets d less from each of their copies than they do, and at most d more from
     each other answer. With `rm_vote` a further path adds at most 1 to the sum of another answer.
     """
-    if verifier not in ("jcd", "rm_vote") or not any(each.is_valid for each in paths):
+    if verifier not in ("jcd", "rm_vote") or not any(path.is_valid for path in paths):
         return False
     is_jcd, sums = verifier == "jcd", dict[object, float]()
-    for each in paths:
-        key = word_set(each.answer) if is_jcd else normalise_answer(each.answer)
-        sums[key] = sums.get(key, 0.0) + (1.0 if is_jcd else each.score) * each.copies
+    for path in paths:
+        key = word_set(path.answer) if is_jcd else normalise_answer(path.answer)
+        sums[key] = sums.get(key, 0.0) + (1.0 if is_jcd else path.score) * path.copies
     best = max(sums.values())
     others = sum(sums.values()) - best if is_jcd else max([0.0, *sorted(sums.values())[:-1]])
     return best > others + num_more + _ROUNDING
@@ -148,10 +148,10 @@ def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswe
 
 def _by_reward(paths: Sequence[FinishedPath], jcd: Sequence[float], *, is_vote: bool) -> ChosenAnswer:
     """Choose the greatest reward, or with `is_vote` the greatest sum over equal answers; ties go by `jcd`."""
-    sums = [each.score for each in paths]
+    sums = [path.score for path in paths]
     for group in cluster_answers(paths) if is_vote else ():
         for index in group:
-            sums[index] = sum(paths[each].score * paths[each].copies for each in group)
+            sums[index] = sum(paths[other].score * paths[other].copies for other in group)
     index = max(range(len(paths)), key=lambda each: (round(sums[each], 9), paths[each].score, jcd[each]))
     return ChosenAnswer(paths[index].answer, paths[index], tuple(sums))
 
@@ -166,11 +166,11 @@ async def choose_answer(
         prompts: The prompt builder for the model that is called.
         max_tokens: The most new tokens of that call.
     """
-    copies = [each.copies for each in paths]
-    jcd = jcd_scores([each.answer for each in paths], copies)
+    copies = [path.copies for path in paths]
+    jcd = jcd_scores([path.answer for path in paths], copies)
     if verifier == "emb" and len(paths) > 1:
         assert run.encoder is not None  # check_needs
-        vectors = await run.encoder.embed([each.answer for each in paths])
+        vectors = await run.encoder.embed([path.answer for path in paths])
         return _best(paths, emb_scores(vectors, copies))
     if verifier in ("rm", "rm_vote"):
         return _by_reward(paths, jcd, is_vote=verifier == "rm_vote")
@@ -184,14 +184,14 @@ async def _choose_by_call(
 ) -> ChosenAnswer:
     """Choose by one more call, which sees all candidates, likeliest first, and the passages that fit."""
     groups = [(max(group, key=lambda index: jcd[index]), group) for group in cluster_answers(paths)]
-    groups.sort(key=lambda each: -round(jcd[each[0]], 9))
+    groups.sort(key=lambda group: -round(jcd[group[0]], 9))
     best = [paths[index] for index, _ in groups]
-    num_paths = [sum(paths[each].copies for each in group) for _, group in groups]
+    num_paths = [sum(paths[index].copies for index in group) for _, group in groups]
     candidates = [
-        Candidate(each.answer, number, each.state.history)
-        for each, number in zip(best, num_paths, strict=True)
+        Candidate(path.answer, number, path.state.history)
+        for path, number in zip(best, num_paths, strict=True)
     ]
-    hits = unique_hits(sorted((hit for each in best for hit in each.state.hits), key=lambda hit: hit.rank))
+    hits = unique_hits(sorted((hit for path in best for hit in path.state.hits), key=lambda hit: hit.rank))
     try:
         prompt = _fitting_prompt(candidates, hits, prompts, max_tokens)
         request = GenerateRequest(prompt, Sampling(max_tokens, stop=STOPS), key=("verify",))
@@ -202,8 +202,8 @@ async def _choose_by_call(
     answer = parse_final(plain_of(written.text, prompts.question, run.trace).text)
     if not answer or is_refusal(answer):
         return _best(paths, jcd)
-    similarity = [jaccard(word_set(answer), word_set(each.answer)) for each in paths]
-    index = max(range(len(paths)), key=lambda each: (similarity[each], jcd[each]))
+    similarity = [jaccard(word_set(answer), word_set(path.answer)) for path in paths]
+    index = max(range(len(paths)), key=lambda i: (similarity[i], jcd[i]))
     return ChosenAnswer(answer, paths[index], tuple(jcd))
 
 
@@ -218,7 +218,7 @@ def _fitting_prompt(
     num_hits = most_that_fit(len(hits), lambda number: fits(prompts.verify(candidates, hits[:number])))
     if num_hits is not None:
         return prompts.verify(candidates, hits[:num_hits])
-    bare = [Candidate(each.answer, each.num_paths) for each in candidates]
+    bare = [Candidate(one.answer, one.num_paths) for one in candidates]
     fewer = (prompts.verify(bare[:number]) for number in range(len(bare), 1, -1))
     fitting = next(filter(fits, fewer), None)
     if fitting is None:

@@ -83,7 +83,7 @@ class LongForm(Form):
 
     def identity(self, path: Path) -> object:
         """Return the texts and passages of a path; paths that share them are the same."""
-        return tuple((each.text, each.hit.passage.id if each.hit else "") for each in path.segments)
+        return tuple((piece.text, piece.hit.passage.id if piece.hit else "") for piece in path.segments)
 
     def score(self, path: Path) -> float:
         return path.score(self.parameters.path_power)
@@ -146,7 +146,7 @@ class LongForm(Form):
             else:
                 self.record_decision(path.retrieve_probs, action, "")
             return await self._static_hits
-        last = next((each.text for each in path.segments[-1:] if each.action != "lead"), "")
+        last = next((segment.text for segment in path.segments[-1:] if segment.action != "lead"), "")
         return await self.search(path, action, f"{query} {last}".strip())
 
     async def _expand(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
@@ -188,7 +188,7 @@ class LongForm(Form):
 def _is_repeated(path: Path, segment: Segment) -> bool:
     """Return whether the visible text of a segment occurs in its path already."""
     text = without_tokens(segment.text)
-    return bool(text) and any(text == without_tokens(each.text) for each in path.segments)
+    return bool(text) and any(text == without_tokens(segment.text) for segment in path.segments)
 
 
 def _key(name: str) -> Key:

@@ -160,7 +160,7 @@ class NativeWriter(SegmentWriter):
                 found.
         """
         model = self.run.model
-        retrieved = [index for index, each in enumerate(segments) if each.action == "retrieve"]
+        retrieved = [index for index, segment in enumerate(segments) if segment.action == "retrieve"]
         position = len(segments) if action == "retrieve" else (retrieved or [-1])[-1]
         kept = (
             [index for index in retrieved if index != position or hit is None]
@@ -184,7 +184,7 @@ class NativeWriter(SegmentWriter):
         self, segments: Sequence[Segment], action: Action | None, passages: Mapping[int, Hit | None]
     ) -> Iterator[Part]:
         """Yield all segments and the start of the next one; `passages` maps segment indices to passages."""
-        written = [(each.action, each.ids) for each in segments]
+        written = [(segment.action, segment.ids) for segment in segments]
         for index, (start, ids) in enumerate([*written, (action, ())]):
             if start is not None and start != "lead":
                 yield Span(RETRIEVE_TOKENS[start])

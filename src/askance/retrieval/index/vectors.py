@@ -44,8 +44,8 @@ class VectorWriter:
         self.dimensions = dimensions
         self._folder, self._documents = folder, documents
         segments = documents.segments()
-        for each in segments:
-            map_rows(segment_path(folder, each.number), each.end, dimensions)
+        for segment in segments:
+            map_rows(segment_path(folder, segment.number), segment.end, dimensions)
         self._append_to(segments[-1].number if segments else 1)
 
     def add(self, vectors: NDArray[np.float32], document: DocumentEntry | None) -> None:
@@ -65,7 +65,7 @@ class VectorWriter:
         """Rewrite the rows in use if most rows are dead or there are several segments."""
         self._file.flush()
         segments = self._documents.segments()
-        num_live = sum(each.live for each in segments)
+        num_live = sum(segment.live for segment in segments)
         if len(segments) <= 1 and 2 * num_live >= self._num_rows:
             return
         self._file.close()
@@ -79,7 +79,7 @@ class VectorWriter:
 
     def remove_unused(self) -> None:
         """Remove the segments that are not in use."""
-        kept = {segment_path(self._folder, each.number) for each in self._documents.segments()}
+        kept = {segment_path(self._folder, segment.number) for segment in self._documents.segments()}
         for path in {*self._folder.iterdir()} - kept:
             path.unlink()
         sync(self._folder)
@@ -116,8 +116,8 @@ class FlatIndex:
         # Two threads must not use one SQLite connection at the same time.
         self._lock = threading.Lock()
         segments = self._documents.segments()
-        self._parts = [(each.number, *self._open(folder, each)) for each in segments]
-        self.num_vectors = sum(each.live for each in segments)
+        self._parts = [(segment.number, *self._open(folder, segment)) for segment in segments]
+        self.num_vectors = sum(segment.live for segment in segments)
 
     def search(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, RowAddress]]:
         """Return the inner products with the query, and the addresses, of the `limit` best vectors, best
