@@ -34,9 +34,9 @@ from askance.core.types import GenerateRequest, Hit, Passage, Sampling
 from askance.evaluation.datasets import Example, read_dataset
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.evaluation.statistics.compare import mean_interval
-from askance.methods.airrag.prompts import Prompts, is_refusal, parse_final
+from askance.methods.airrag.prompts import PromptBuilder, is_refusal, parse_final
 from askance.methods.common.label_probabilities import label_options
-from askance.methods.selfrag.judging import LABELS, judgement_prompt
+from askance.methods.selfrag.scoring import LABELS, judgement_prompt
 from askance.registry import load_model
 from askance.storage.durable_files import write_atomically
 from benchmarks.grids import folder_name
@@ -91,7 +91,7 @@ async def ask(model: Model, example: Example) -> Row:
     """One question over its own paragraph."""
     (paragraph,) = example.grounds.paragraphs
     hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
-    prompt = Prompts(model, example.question).ra(hits, example.question.text)
+    prompt = PromptBuilder(model, example.question).ra(hits, example.question.text)
     (reply,) = await model.generate(
         GenerateRequest(prompt, Sampling(REPLY_TOKENS, stop=("\n",)), key=("refusal",))
     )

@@ -17,7 +17,7 @@ from typing import Any
 from askance.core.types import Answer, Passage, Question
 from askance.evaluation.metrics.answers import exact_match, f1, match
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Separator, Task, prompt_head
-from askance.methods.selfrag.tokens import KEEP_USING
+from askance.methods.selfrag.tokens import CONTINUE
 from askance.reproductions.selfrag_outputs import (
     alce_answer,
     closed_answer,
@@ -117,7 +117,7 @@ def _evidences(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
 def _alce(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
     """Theirs is an older form of what their script does: it repeats texts and leaves spaces alone."""
     texts = [segment_text(text) for text in args[0] if text]
-    if out is None or len(set(texts)) < len(texts) or any(f".{KEEP_USING}" in text[:-1] for text in texts):
+    if out is None or len(set(texts)) < len(texts) or any(f".{CONTINUE}" in text[:-1] for text in texts):
         return None, None
     path = [(text, Passage(id, "", "")) for text, id in zip(args[0], args[1], strict=True)][1:]
     text, citations = alce_answer(path)

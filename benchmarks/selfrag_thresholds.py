@@ -30,7 +30,7 @@ from askance.evaluation.run.grid import Table
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.summaries import main_metrics, scores_of
-from askance.methods.selfrag.tokens import GROUPS, Distribution, search_share, wants_search
+from askance.methods.selfrag.tokens import GROUPS, Distribution, retrieval_share, should_retrieve
 from askance.storage.durable_files import write_atomically
 from benchmarks.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
 from benchmarks.threshold_picture import Curve, picture
@@ -89,7 +89,7 @@ def _measure(options: argparse.Namespace) -> None:
         for metric in main_metrics(always):
             asked = questions_of(always, never, metric)
             points = curve(asked, thresholds)
-            shares = sorted(search_share(each.decision) for each in asked)
+            shares = sorted(retrieval_share(each.decision) for each in asked)
             told.append(
                 {"dataset": dataset, "metric": metric, "shares": shares, "points": [*map(asdict, points)]}
             )
@@ -142,7 +142,7 @@ def curve(asked: Sequence[Asked], thresholds: Sequence[float | None]) -> list[Po
     """The points of these thresholds."""
     points = []
     for threshold in thresholds:
-        does_search = [wants_search(each.decision, threshold) for each in asked]
+        does_search = [should_retrieve(each.decision, threshold) for each in asked]
         scores = [
             each.searched if is_searched else each.unsearched
             for each, is_searched in zip(asked, does_search, strict=True)

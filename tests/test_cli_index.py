@@ -8,7 +8,7 @@ import pytest
 
 from askance.core.installing import pip_line
 from askance.models import bundled
-from askance.retrieval.index.store import read_manifest
+from askance.retrieval.index.index_folder import read_manifest
 
 
 @pytest.fixture

@@ -61,11 +61,11 @@ def test_a_method_is_shown_with_all_its_parameters(run, name):
 
 def test_a_parameter_has_its_default_bounds_and_meaning(run):
     lines = [" ".join(line.split()) for line in run("methods", "airrag")[1].splitlines()]
-    assert "rollouts 1 paths to try (int, 1 or more)" in lines
-    assert "exploration 2.0 weight of what was visited rarely (float, 0 or more)" in lines
+    assert "rollouts 1 number of rollouts (int, 1 or more)" in lines
+    assert "exploration 2.0 exploration weight of UCT (float, 0 or more)" in lines
     assert "top_p 0.8 probability mass to sample from (float, 0.01 to 1)" in lines
-    assert "early_sa false sum up also while sub-queries are left (true or false)" in lines
-    assert any(line.startswith("most_passages none the most of them") for line in lines)
+    assert "early_sa false allow a summary while sub-queries are left (true or false)" in lines
+    assert any(line.startswith("most_passages none most passages if passages is 0") for line in lines)
 
 
 def test_a_misspelt_method_has_a_nearest_one(run):

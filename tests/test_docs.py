@@ -24,7 +24,7 @@ from askance.methods.airrag.prompt_template import AirragPromptTemplate
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.registry import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
-from askance.prompts import AIRRAG_WORDINGS, WORDINGS, open_wording
+from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_prompts
 from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.training.reader.settings import ReaderSettings
 from tests.evaluation.hand_made import record, written
@@ -243,16 +243,16 @@ def test_the_page_on_prompts_names_every_key_and_set(tmp_path):
     examples = {
         name: int(number) for name, number in re.findall(r"^\| `(\w+)`.*? \| (\d) \|", sets, flags=re.M)
     }
-    assert examples == {name: len(open_wording(name).demos) for name in WORDINGS}
+    assert examples == {name: len(open_prompts(name).demos) for name in PROMPT_SETS}
     content = {field.name for field in dataclasses.fields(PromptTemplate) if field.compare}
     assert set(re.findall(r"^\| `(\w+)` \|", keys, flags=re.M)) == {"base", *content}
     (shown,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "mine.toml").write_text(shown, encoding="utf-8")
-    assert len(open_wording(tmp_path / "mine.toml").demos) == 2
+    assert len(open_prompts(tmp_path / "mine.toml").demos) == 2
     rows = re.findall(r"^\| (`.*?) \|", of_airrag, flags=re.M)
     named = set(re.findall(r"`([\w-]+)`", " ".join(rows)))
     content = {field.name for field in dataclasses.fields(AirragPromptTemplate) if field.compare}
-    assert named == {"base", *content, *AIRRAG_WORDINGS}
+    assert named == {"base", *content, *AIRRAG_PROMPT_SETS}
 
 
 def test_the_question_on_the_page_on_readers_is_one_on_a_line_of_a_file(tmp_path):

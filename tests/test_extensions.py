@@ -16,7 +16,7 @@ from askance.core.errors import InputError, UnknownName
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.metrics import open_metrics
 from askance.loaders import load_encoder, load_model, open_retriever
-from askance.prompts import open_wording
+from askance.prompts import open_prompts
 from askance.registry import make_method, plain_method
 from askance.training.calibration.calibrate import calibrated_methods
 
@@ -197,9 +197,9 @@ def test_a_grid_with_plug_ins(ours, run, tmp_path):
 
 def test_prompts_of_somebody_s_own(ours):
     for name in ("found", "ours_ext:prompts"):
-        assert open_wording(name).heading == "Found:"
+        assert open_prompts(name).heading == "Found:"
         assert make_method("single", {"wording": name}).wording.heading == "Found:"
-    assert EngineConfig(method="single", prompts=open_wording("found")).make().wording.heading == "Found:"
+    assert EngineConfig(method="single", prompts=open_prompts("found")).make().wording.heading == "Found:"
 
 
 def test_the_list_of_methods_goes_on_where_a_plug_in_fails(ours, run):

@@ -6,7 +6,7 @@ from askance.config import open_engine
 from askance.core.errors import AskanceError, ParameterError, PresetError, UnknownName
 from askance.methods.flare import Flare
 from askance.presets import OF_MODELS, open_preset, preset_text, shipped
-from askance.prompts import open_wording
+from askance.prompts import open_prompts
 from askance.registry import make_method, read_settings, with_preset
 from tests.models.tiny import save_adapter
 
@@ -66,7 +66,7 @@ def test_the_settings_of_the_airrag_paper(name):
         assert (airrag.rollouts, airrag.samples, airrag.answer_samples) == (rollouts, samples, 1)
         assert (airrag.q_div, airrag.passages, airrag.l_max) == (q_div, passages, l_max)
         assert (airrag.temperature, airrag.top_p, airrag.top_k, airrag.most_iterations) == (0.7, 0.8, 50, 4)
-    assert filled("airrag", name).draws_beside, "a direct answer runs together with the analysis"
+    assert filled("airrag", name).has_direct_candidate, "a direct answer runs together with the analysis"
     for baseline in ("single", "iterdrag"):
         assert (filled(baseline, name).passages, filled(baseline, name).l_max) == (passages, l_max)
     blender = filled("blender", name)
@@ -215,7 +215,7 @@ def test_the_bundled_model_gets_what_was_measured_for_it():
     assert plain.keys() == read.keys()
     assert all(plain[key] != read[key] for key in plain)
     assert shipped()["bundled"].about != shipped()["bundled:base"].about
-    own_prompts = {"bundled": {"wording": open_wording("plain")}, "bundled:base": {}}
+    own_prompts = {"bundled": {"wording": open_prompts("plain")}, "bundled:base": {}}
     for name in OF_MODELS:
         measured = shipped()[name].entries["flare", ""]
         assert measured["search_below"] != Flare().search_below
@@ -231,12 +231,12 @@ def test_the_bundled_model_gets_what_was_measured_for_it():
 def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text("[flare]\npassages = 5\n")
-    assert with_preset("flare", {}, "bundled", path) == {"passages": 5, "wording": open_wording("plain")}
+    assert with_preset("flare", {}, "bundled", path) == {"passages": 5, "wording": open_prompts("plain")}
 
 
 def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):
     folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
-    plain, own = open_wording("plain"), open_wording("own")
+    plain, own = open_prompts("plain"), open_prompts("own")
     for spec in (f"hf:{folder}", f"hf:{qwen_folder}?adapter={folder}", f"bundled:base?adapter={folder}"):
         assert with_preset("single", {}, spec, None) == {"wording": plain}
         assert with_preset("single", {"wording": "own"}, spec, None)["wording"] == own

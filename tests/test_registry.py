@@ -10,7 +10,7 @@ from askance.core.ports import Method
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.flare import Flare
 from askance.models.scripted import ScriptedModel
-from askance.prompts import open_wording
+from askance.prompts import open_prompts
 from askance.registry import (
     METHODS,
     READINGS,
@@ -79,7 +79,7 @@ OWN_PROMPTS = {"airrag", "airrag_lite", "iterdrag", "blender"}
 def test_every_other_method_takes_prompts_by_name_or_file(name, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('heading = "Found:"')
-    assert make_method(name, {"wording": "strategyqa"}).wording == open_wording("strategyqa")
+    assert make_method(name, {"wording": "strategyqa"}).wording == open_prompts("strategyqa")
     assert make_method(name, {"wording": str(path)}).wording == PromptTemplate(heading="Found:")
     assert "wording=hotpotqa-" in repr(make_method(name, {"wording": "hotpotqa"}))
 
@@ -90,8 +90,8 @@ def test_the_prompts_of_an_engine(tmp_path):
 
     (tmp_path / "iirc").write_text('base = "musique"')
     assert wording() == PromptTemplate()
-    assert wording(prompts="iirc") == open_wording("iirc")
-    assert wording(prompts=tmp_path / "iirc") == open_wording("musique")
+    assert wording(prompts="iirc") == open_prompts("iirc")
+    assert wording(prompts=tmp_path / "iirc") == open_prompts("musique")
     with pytest.raises(InputError, match="both name the prompts: give one"):
         wording(prompts="iirc", parameters={"wording": "iirc"})
     with pytest.raises(UnknownName, match="did you mean 'hotpotqa'"):

@@ -17,7 +17,7 @@ from askance.core.ports import Model
 from askance.core.types import Passage, Prompt
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Paragraph, Triple
-from askance.methods.selfrag.judging import LABELS, judgement_prompt
+from askance.methods.selfrag.scoring import LABELS, judgement_prompt
 from askance.training.reader.lesson import TrainingExample, reply
 from askance.training.reader.passages import Showing, as_hits, fitted
 from askance.training.reader.reading import reasoning
@@ -82,7 +82,7 @@ def usefulness(
         answer, label = reasoning(other).text, "[Utility:1]"
     else:
         return
-    prompt = judgement_prompt(model, example.question, "utility", said=answer)
+    prompt = judgement_prompt(model, example.question, "utility", text=answer)
     yield _judged("usefulness", example, prompt, LABELS["utility"], label)
 
 

@@ -13,7 +13,7 @@ from askance.core.types import Demo
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Triple
 from askance.methods.airrag.prompt_template import READER
-from askance.methods.airrag.prompts import Prompts
+from askance.methods.airrag.prompts import PromptBuilder
 from askance.training.reader.lesson import TrainingExample, reply
 from askance.training.reader.passages import Showing, among_distractors
 from recipes.reader.relations import in_order, questions, role, same
@@ -51,7 +51,9 @@ def splitting(example: Example, model: Model) -> Iterator[TrainingExample]:
     if not told and example.hops != 1:
         return
     target = "\n".join(hop.planned for hop in told) if len(told) > 1 or example.hops != 1 else NOTHING
-    yield reply("splitting", example.question.id, Prompts(model, example.question, READER).say(), target)
+    yield reply(
+        "splitting", example.question.id, PromptBuilder(model, example.question, READER).say(), target
+    )
 
 
 def following_up(example: Example, model: Model, random_: random.Random) -> Iterator[TrainingExample]:
@@ -66,7 +68,7 @@ def following_up(example: Example, model: Model, random_: random.Random) -> Iter
     target = told[at].resolved if at < len(told) else NOTHING
     if is_planned and told[at].planned == told[at].resolved:
         target = NOTHING  # as good as it can be asked
-    prompt = Prompts(model, example.question, READER).qt(history, current)
+    prompt = PromptBuilder(model, example.question, READER).qt(history, current)
     yield reply("following_up", example.question.id, prompt, target)
 
 
@@ -80,7 +82,7 @@ def summing_up(
     grounds = example.grounds
     hits = among_distractors(grounds.supporting, (), showing, random_) if random_.random() < 0.5 else ()
     history = tuple(Demo(hop.resolved, hop.answer) for hop in told)
-    prompt = Prompts(model, example.question, READER).sa(history, hits or ())
+    prompt = PromptBuilder(model, example.question, READER).sa(history, hits or ())
     yield reply("summing_up", example.question.id, prompt, example.golds[0])
 
 

@@ -13,7 +13,7 @@ from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.registry import load_encoder as load_encoder
 from askance.models.registry import options_in, parse_spec, readying
-from askance.retrieval.reranking import reranked, split_reranker
+from askance.retrieval.reranking import split_reranker, with_reranker
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
@@ -93,7 +93,7 @@ def open_retriever(
         return kind
     plain, reranker = split_reranker(kind)
     if reranker:
-        return reranked(open_retriever(index, plain, encoder), reranker)
+        return with_reranker(open_retriever(index, plain, encoder), reranker)
     if kind not in RETRIEVERS:
         return _extension(kind)
     if index is None:
@@ -136,7 +136,7 @@ def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
     Raises:
         InputError: The encoder can't be loaded, or the index can't be read.
     """
-    from askance.retrieval.index.store import MANIFEST, read_manifest
+    from askance.retrieval.index.index_folder import MANIFEST, read_manifest
 
     if spec is not None:
         return load_encoder(spec)
@@ -180,9 +180,9 @@ def check_has_index(index: object, retriever: object) -> None:
 
 def _encoder_of(index: Path) -> Encoder:
     """Load the encoder that made the vectors of an index."""
-    from askance.retrieval.index.store import encoder_of, read_manifest
+    from askance.retrieval.index.index_folder import encoder_record, read_manifest
 
-    made_by = encoder_of(index, read_manifest(index))
+    made_by = encoder_record(index, read_manifest(index))
     try:
         return load_encoder(made_by.name)
     except MissingExtra:

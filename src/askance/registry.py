@@ -28,7 +28,7 @@ from askance.methods.common.named_methods import (
 )
 from askance.models.registry import parse_spec
 from askance.presets import Preset, open_preset, own_preset
-from askance.prompts import open_airrag_wording, open_instructions, open_wording
+from askance.prompts import open_airrag_prompts, open_instructions, open_prompts
 from askance.text.spacy_pipeline import load_linguistics
 
 DEFAULT_METHOD = "dragin"
@@ -66,8 +66,8 @@ PROFILES = {"paper": "paper", "code": "authors"}
 
 RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
-    "wording": open_wording,
-    "prompts": open_airrag_wording,
+    "wording": open_prompts,
+    "prompts": open_airrag_prompts,
     "instructions": open_instructions,
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
     "methods": lambda text: parse_members(text, METHODS | READINGS, make_method),

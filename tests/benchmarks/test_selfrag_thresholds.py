@@ -12,7 +12,7 @@ from benchmarks.threshold_picture import Curve, picture
 from askance.core.errors import InputError
 from askance.core.trace import Trace
 from askance.evaluation.statistics.summaries import scores_of
-from askance.methods.selfrag.tokens import KEEP_USING, NO_SEARCH, SEARCH
+from askance.methods.selfrag.tokens import CONTINUE, NO_RETRIEVAL, RETRIEVAL
 from askance.models.scripted import ScriptedModel
 from benchmarks import grids
 from tests.tolerances import near
@@ -47,7 +47,7 @@ def scripted(monkeypatch):
 
 
 def asked(share, searched, unsearched):
-    return Asked({SEARCH: share, NO_SEARCH: 1 - share}, searched, unsearched)
+    return Asked({RETRIEVAL: share, NO_RETRIEVAL: 1 - share}, searched, unsearched)
 
 
 def test_the_curve_by_hand():
@@ -59,7 +59,7 @@ def test_the_curve_by_hand():
 
 
 def test_without_a_threshold_the_likeliest_token_decides():
-    going_on = Asked({SEARCH: 0.4, NO_SEARCH: 0.1, KEEP_USING: 0.5}, 1.0, 0.0)
+    going_on = Asked({RETRIEVAL: 0.4, NO_RETRIEVAL: 0.1, CONTINUE: 0.5}, 1.0, 0.0)
     (point,) = curve([going_on, asked(0.6, 1.0, 0.0)], [None])
     assert (point.share_searched, point.score.mean) == (0.5, 0.5)
     assert "| none | 50.0% |" in table([point])
@@ -67,15 +67,15 @@ def test_without_a_threshold_the_likeliest_token_decides():
 
 def test_a_question_that_failed_before_its_decision_was_not_searched_for():
     trace = Trace()
-    trace.decide("choose", "0.1", "another decision", numbers={SEARCH: 0.9})
+    trace.decide("choose", "0.1", "another decision", numbers={RETRIEVAL: 0.9})
     assert decision_of(trace.events) == {}
     (point,) = curve([Asked({}, 1.0, 0.0)], [0.0])
     assert point.share_searched == 0
     trace.decide(
-        "retrieve", "keep", "", numbers={SEARCH: 0.5, NO_SEARCH: 0.4, KEEP_USING: 0.1, "share": 0.56}
+        "retrieve", "keep", "", numbers={RETRIEVAL: 0.5, NO_RETRIEVAL: 0.4, CONTINUE: 0.1, "share": 0.56}
     )
-    trace.decide("retrieve", "keep", "", numbers={SEARCH: 0.0})
-    assert decision_of(trace.events) == {SEARCH: 0.5, NO_SEARCH: 0.4, KEEP_USING: 0.1}
+    trace.decide("retrieve", "keep", "", numbers={RETRIEVAL: 0.0})
+    assert decision_of(trace.events) == {RETRIEVAL: 0.5, NO_RETRIEVAL: 0.4, CONTINUE: 0.1}
 
 
 def test_the_curve_is_that_of_runs_at_its_thresholds(scripted, options, questions, tmp_path, capsys):

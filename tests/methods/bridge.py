@@ -1,4 +1,4 @@
-"""What the tests of AirRAG share: the paper's question, its passages, and a model that plays all actions."""
+"""Shared parts of the AirRAG tests: the paper's question, its passages, a model that plays all actions."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ SCRIPT = {
 
 
 def playing(**changes):
-    """Replies by action; a reply may be a function of the prompt, or of the prompt and the sample."""
+    """Return replies by action; a reply may be a function of the prompt, or of the prompt and the sample."""
     script = SCRIPT | changes
 
     def reply(prompt, key):
@@ -47,7 +47,7 @@ def playing(**changes):
 
 
 def model(*, named="scripted", scores=None, context_tokens=4096, capabilities=None, **changes):
-    """A scripted model that plays AirRAG's actions."""
+    """Return a scripted model that plays AirRAG's actions."""
     abilities = {} if capabilities is None else {"capabilities": frozenset(capabilities)}
     return ScriptedModel(
         playing(**changes), name=named, scores=scores, context_tokens=context_tokens, **abilities
@@ -55,7 +55,7 @@ def model(*, named="scripted", scores=None, context_tokens=4096, capabilities=No
 
 
 class Varied(ScriptedModel):
-    """Gives the lines of a reply to the samples of a call, one each in turn; `/` breaks a line of its own."""
+    """Gives the lines of a reply to the samples of a call, one each in turn; `/` stands for a line break."""
 
     async def generate(self, request):
         found = []
@@ -75,7 +75,7 @@ class Varied(ScriptedModel):
 
 
 def run(method, models=None, passages=PASSAGES, question=QUESTION, *, seed=0, encoder=None):
-    """The result, and what was searched for."""
+    """Return the result, and the queries."""
     models = models or model()
     models = models if isinstance(models, dict) else {"answer": models}
     retriever = passages if hasattr(passages, "search") else ScriptedRetriever(passages)
@@ -84,28 +84,28 @@ def run(method, models=None, passages=PASSAGES, question=QUESTION, *, seed=0, en
 
 
 def nodes(result):
-    """The steps of the tree by name."""
+    """Return the steps of the tree by name."""
     return {event.node: event for event in result.trace.events if isinstance(event, Expanded)}
 
 
 def path(result, node):
-    """The actions that lead to a node."""
+    """Return the actions that lead to a node."""
     numbers = node.split(".")
     return [nodes(result)[".".join(numbers[:end])].action for end in range(2, len(numbers) + 1)]
 
 
 def ends(result):
-    """The nodes that answer."""
+    """Return the nodes with an answer."""
     return [name for name, event in nodes(result).items() if event.action in ("sa", "da")]
 
 
 def calls(result):
-    """Actions that the model was asked for, and the last part of each key."""
+    """Return the actions that the model was asked for, with the last part of each key."""
     return [event.key for event in result.trace.events if isinstance(event, Generated)]
 
 
 def spent(result):
-    """The numbers of the budget."""
+    """Return the numbers of the budget."""
     (decided,) = [each for each in decisions(result) if each.name == "budget"]
     return decided.numbers
 
@@ -115,5 +115,5 @@ def decisions(result):
 
 
 def scored(result):
-    """Prompts that a reward model was shown."""
+    """Return the prompts that a reward model was shown."""
     return [event.prompt for event in result.trace.events if isinstance(event, ScoredOptions)]

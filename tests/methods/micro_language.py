@@ -1,9 +1,10 @@
-"""A language of a few words in which a tiny model learns the grammar of reflection tokens within seconds.
+"""A language of a few words whose reflection-token grammar a tiny model learns within seconds.
 
-Things have colours. Each passage tells the colour of one thing. Questions:
-- "What is the cat like?" is answered with the passage about the cat; with any other the model knows nothing.
-- "What are the cat and the dog like?" takes two segments, each with a passage of its own, in any order.
-- "Tell of the cat now." goes on with the passage in use.
+Things have colours. Each passage states the colour of one thing. Questions:
+- "What is the cat like?" is answered from the passage about the cat; with any other passage the model knows
+  nothing.
+- "What are the cat and the dog like?" takes two segments, each with its own passage, in any order.
+- "Tell of the cat now." continues with the passage in use.
 - "Count to three." needs no search.
 """
 
@@ -43,9 +44,9 @@ def _told(thing: str, colour: str) -> str:
 
 
 def sample(chance: random.Random) -> tuple[str, str, str]:
-    """A question, what is written already, and the rest of the output.
+    """Return a question, the text written before, and the rest of the output.
 
-    What is written already has no passage in it, as in a prompt whose earlier passage was left out.
+    The text written before has no passage in it, as in a prompt whose earlier passage was left out.
     """
     kind = chance.choice(("one", "two", "two", "tell", "count"))
     first, second = chance.sample(THINGS, 2)
@@ -75,9 +76,9 @@ def sample(chance: random.Random) -> tuple[str, str, str]:
 
 
 def learnt_model() -> tuple[PreTrainedTokenizerFast, Any]:
-    """A tokenizer and a model that speaks the language without a mistake.
+    """Return a tokenizer and a model that speaks the language without a mistake.
 
-    Where one training should not do, two more are tried.
+    If one training run is not enough, two more are tried.
     """
     chance = random.Random(0)
     texts = [prompt(question) + rest for question, _, rest in (sample(chance) for _ in range(300))]
@@ -97,7 +98,7 @@ def learnt_model() -> tuple[PreTrainedTokenizerFast, Any]:
 
 
 def _has_learnt(module: Any, tokenizer: Any, chance: random.Random) -> bool:
-    """Train; whether the last of it went without a mistake."""
+    """Train; return whether the last steps had no mistake."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # threads of a model this small wait for each other most of the time
     try:
@@ -107,7 +108,7 @@ def _has_learnt(module: Any, tokenizer: Any, chance: random.Random) -> bool:
 
 
 def _num_late_mistakes(module: Any, tokenizer: Any, chance: random.Random) -> int:
-    """Train; how many mistakes it makes in the last tenth."""
+    """Train; return the number of mistakes in the last tenth."""
     optimiser = torch.optim.AdamW(module.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.0)
     num_mistakes = 0
     for step in range(_STEPS):
@@ -137,7 +138,7 @@ def _batch(tokenizer: Any, samples: list[tuple[str, str, str]]) -> tuple[torch.T
 
 
 def _row(tokenizer: Any, question: str, begun: str, rest: str) -> tuple[list[int], list[int]]:
-    """Ids and labels: neither what is written already is learnt, nor what stands in a passage."""
+    """Return ids and labels; text written before and passages are not trained on."""
     whole = [*tokenizer(prompt(question) + begun + rest)["input_ids"], tokenizer.eos_token_id]
     num_begun = len(tokenizer(prompt(question) + begun)["input_ids"])
     opens, closes = tokenizer.convert_tokens_to_ids(["<paragraph>", "</paragraph>"])

@@ -1,4 +1,4 @@
-"""What the tests of Self-RAG share: a question, scripted models with reflection tokens, and slow sums."""
+"""Shared parts of the Self-RAG tests: a question, scripted models with reflection tokens, and slow sums."""
 
 import asyncio
 import itertools
@@ -14,12 +14,12 @@ from askance.core.types import Passage, Question
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
-    FULLY,
+    FULLY_SUPPORTED,
     GROUPS,
     IRRELEVANT,
-    PARTIALLY,
+    NO_SUPPORT,
+    PARTIALLY_SUPPORTED,
     RELEVANT,
-    UNSUPPORTED,
     Distribution,
 )
 from askance.models.scripted import Reply, ScriptedModel
@@ -35,12 +35,14 @@ IN_ARNO, IN_PO, IN_TIBER = (f"{each.text}</paragraph>" for each in (ARNO, PO, TI
 
 
 def found(passage: Passage) -> str:
-    """A passage as it stands in a prompt."""
+    """Return a passage as it is laid out in a prompt."""
     return f"[Retrieval]<paragraph>{passage.title}\n{passage.text}</paragraph>"
 
 
 def said(text: str, *distributions: dict[str, float], ends: bool = True, sureness: float = 0.99) -> Reply:
-    """A reply whose tokens have these probabilities: each distribution where one of its names is written."""
+    """Return a reply whose tokens have these probabilities, each distribution where one of its names is
+    written.
+    """
     doubts, beside = {}, {}
     for probs in distributions:
         written = next(name for name in probs if name in text)
@@ -50,17 +52,17 @@ def said(text: str, *distributions: dict[str, float], ends: bool = True, surenes
 
 
 def relevant(share: float, text: str, *more: dict[str, float], ends: bool = True) -> Reply:
-    """A reply to a passage whose relevance is `share`."""
+    """Return a reply to a passage whose relevance is `share`."""
     token = RELEVANT if share >= 0.5 else IRRELEVANT
     return said(token + text, {RELEVANT: share, IRRELEVANT: 1 - share}, *more, ends=ends)
 
 
 def supported(fully: float, partially: float, unsupported: float) -> dict[str, float]:
-    return {FULLY: fully, PARTIALLY: partially, UNSUPPORTED: unsupported}
+    return {FULLY_SUPPORTED: fully, PARTIALLY_SUPPORTED: partially, NO_SUPPORT: unsupported}
 
 
 def by_ending(table: dict[str, Any]):
-    """Replies by how the prompt ends; of several endings the longest."""
+    """Return replies by how the prompt ends; the longest matching ending wins."""
 
     def reply(prompt, key):
         endings = [ending for ending in table if prompt.endswith(ending)]
@@ -71,13 +73,13 @@ def by_ending(table: dict[str, Any]):
 
 
 def native(replies, **settings) -> ScriptedModel:
-    """A model that knows the tokens."""
+    """Return a model with reflection tokens."""
     replies = by_ending(replies) if isinstance(replies, dict) else replies
     return ScriptedModel(replies, control=ALL_TOKENS, name="native", **settings)
 
 
 def run(method, models, passages=(ARNO, PO), question=QUESTION, trace=None):
-    """The result, the models' prompts and the queries."""
+    """Return the result, the models' prompts and the queries."""
     models = models if isinstance(models, dict) else {"answer": models}
     known = isinstance(passages, (dict, Exception))
     retriever = ScriptedRetriever(passages if known else list(passages))
@@ -89,7 +91,7 @@ def run(method, models, passages=(ARNO, PO), question=QUESTION, trace=None):
 
 
 def tried(result) -> dict[str, Expanded]:
-    """What was tried, by its place."""
+    """Return the candidates tried, by name."""
     return {event.node: event for event in result.trace.events if isinstance(event, Expanded)}
 
 
@@ -99,7 +101,7 @@ def cited(answer) -> list[tuple[int, str, str]]:
 
 @dataclass(frozen=True)
 class Judged:
-    """Self-RAG with a scorer of the test's own, over a native writer or one of words."""
+    """Self-RAG with the test's own scorer, over a native or prompted writer."""
 
     selfrag: Selfrag
     scorer: "ScriptedScorer"
@@ -117,7 +119,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedScorer:
-    """Judgements by rule: each function takes what its judgement is about; passages by their text."""
+    """Judgements by rule: each function takes what it judges; passages are given by their text."""
 
     retrieves: Callable[[str], Distribution] = lambda so_far: {}
     relevances: Callable[[str], Distribution] = lambda passage: {}
@@ -134,10 +136,10 @@ class ScriptedScorer:
 
 
 def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, text_only=False) -> float:
-    """Equation 4 from what a reply says, worked out apart from the code: by list, token by token.
+    """Return equation 4 for a reply, computed independently of the code: by list, token by token.
 
     Args:
-        whole: an answer, with its end, rather than a segment up to the next retrieve token.
+        whole: The reply is an answer with its end, rather than a segment up to the next retrieve token.
     """
     pieces = re.findall("|".join(map(re.escape, ALL_TOKENS)) + r"|\s*[^\s\[<]+", reply.text)
     if not whole:
@@ -159,7 +161,9 @@ def slow_score(reply: Reply, *, use=1, rel=1.0, sup=1.0, util=0.5, whole=True, t
         score += rel * yes / (yes + no)
     backed = [p for piece, p in zip(pieces, here, strict=True) if "upport" in piece]
     if backed:
-        full, part, none = (backed[0].get(name, 0) for name in (FULLY, PARTIALLY, UNSUPPORTED))
+        full, part, none = (
+            backed[0].get(name, 0) for name in (FULLY_SUPPORTED, PARTIALLY_SUPPORTED, NO_SUPPORT)
+        )
         score += sup * (full + part / 2) / (full + part + none)
     useful = [p for piece, p in zip(pieces, here, strict=True) if piece.startswith("[Utility")]
     if useful:

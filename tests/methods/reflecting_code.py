@@ -1,4 +1,4 @@
-"""What the tests of Self-RAG in the reading of its authors' code share: passages and scripts."""
+"""Shared parts of the tests of Self-RAG in the variant of its authors' code: passages and scripts."""
 
 import asyncio
 
@@ -7,12 +7,12 @@ from askance.core.trace import Expanded, Generated
 from askance.core.types import Passage, Question
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
-    FULLY,
+    FULLY_SUPPORTED,
     IRRELEVANT,
-    NO_SEARCH,
+    NO_RETRIEVAL,
+    NO_SUPPORT,
     RELEVANT,
-    SEARCH,
-    UNSUPPORTED,
+    RETRIEVAL,
     UTILITIES,
 )
 from askance.models.scripted import Reply, ScriptedModel
@@ -30,7 +30,10 @@ GOOD = UTILITIES[4]
 
 
 def run(method, reply, found=FOUND[:2], question=OPEN):
-    """`reply` gets a call's place, such as "decide", "passage.1" or "0.2.1"; prompts are given by place."""
+    """Run a question; `reply` gets the name of a call, such as "decide", "passage.1" or "0.2.1".
+
+    Prompts are returned by name.
+    """
     prompts = {}
 
     def script(prompt, key):
@@ -45,7 +48,7 @@ def run(method, reply, found=FOUND[:2], question=OPEN):
 
 
 def by(replies):
-    """Replies by place; others are empty."""
+    """Return replies by the name of the call; any other reply is empty."""
     return lambda place: replies.get(place, "")
 
 
@@ -54,23 +57,23 @@ def code(**parameters):
 
 
 def asking(probability):
-    """A draft that begins with [Retrieval], which shares all probability with [No Retrieval]."""
-    beside = {SEARCH: {NO_SEARCH: 1 - probability}}
-    return Reply(f"{SEARCH}Pisa lies on it.{GOOD}", doubts={SEARCH: probability}, beside=beside)
+    """Return a draft that begins with [Retrieval], which shares all probability with [No Retrieval]."""
+    beside = {RETRIEVAL: {NO_RETRIEVAL: 1 - probability}}
+    return Reply(f"{RETRIEVAL}Pisa lies on it.{GOOD}", doubts={RETRIEVAL: probability}, beside=beside)
 
 
 def judged(text, relevant=0.5, fully=0.5, end=GOOD):
-    """An answer or segment with these shares of [Relevant] and [Fully supported]."""
+    """Return an answer or segment with these shares of [Relevant] and [Fully supported]."""
     return Reply(
-        f"{RELEVANT}{text}{FULLY}{end}",
-        doubts={RELEVANT: relevant, FULLY: fully},
-        beside={RELEVANT: {IRRELEVANT: 1 - relevant}, FULLY: {UNSUPPORTED: 1 - fully}},
+        f"{RELEVANT}{text}{FULLY_SUPPORTED}{end}",
+        doubts={RELEVANT: relevant, FULLY_SUPPORTED: fully},
+        beside={RELEVANT: {IRRELEVANT: 1 - relevant}, FULLY_SUPPORTED: {NO_SUPPORT: 1 - fully}},
     )
 
 
-def onward(text, relevant=0.5, fully=0.5):
-    """The same, and then another search is asked for."""
-    return judged(text, relevant, fully, end=f"{SEARCH}<paragraph>thrown away")
+def judged_then_search(text, relevant=0.5, fully=0.5):
+    """Return the same, followed by a request for another search."""
+    return judged(text, relevant, fully, end=f"{RETRIEVAL}<paragraph>thrown away")
 
 
 def candidates(result):

@@ -1,29 +1,14 @@
-"""What tests of Self-RAG's long form share: replies of two segments, and the parameters."""
+"""Shared parts of the tests of Self-RAG's long form: replies of two segments, and the parameters."""
 
 from askance.methods.selfrag.method import Selfrag
-from askance.methods.selfrag.tokens import (
-    IRRELEVANT,
-    KEEP_USING,
-    NO_SEARCH,
-    RELEVANT,
-    SEARCH,
-)
-from tests.methods.reflecting import (
-    ARNO,
-    IN_ARNO,
-    IN_PO,
-    PO,
-    QUESTION,
-    found,
-    said,
-    supported,
-)
+from askance.methods.selfrag.tokens import CONTINUE, IRRELEVANT, NO_RETRIEVAL, RELEVANT, RETRIEVAL
+from tests.methods.reflecting import ARNO, IN_ARNO, IN_PO, PO, QUESTION, found, said, supported
 
 ASKS = QUESTION.text
 ONE_A, ONE_P = "[Relevant]One a.[Fully supported]", "[Relevant]One p.[Partially supported]"
-DECIDE = said(SEARCH, {SEARCH: 0.7, NO_SEARCH: 0.2})
-FIRST_A = said(ONE_A + SEARCH, {RELEVANT: 0.9, IRRELEVANT: 0.1}, supported(0.8, 0.1, 0.1))
-FIRST_P = said(ONE_P + SEARCH, {RELEVANT: 0.6, IRRELEVANT: 0.2}, supported(0.3, 0.4, 0.1))
+DECIDE = said(RETRIEVAL, {RETRIEVAL: 0.7, NO_RETRIEVAL: 0.2})
+FIRST_A = said(ONE_A + RETRIEVAL, {RELEVANT: 0.9, IRRELEVANT: 0.1}, supported(0.8, 0.1, 0.1))
+FIRST_P = said(ONE_P + RETRIEVAL, {RELEVANT: 0.6, IRRELEVANT: 0.2}, supported(0.3, 0.4, 0.1))
 REPLIES = {
     "### Response:\n": DECIDE,
     IN_ARNO: FIRST_A,
@@ -40,13 +25,13 @@ def long(**parameters):
 
 
 def grades(**weights):
-    """Probabilities of grades, as u5=0.6."""
+    """Return probabilities of utility grades, as u5=0.6."""
     return {f"[Utility:{name[1:]}]": value for name, value in weights.items()}
 
 
 def continued(text=" More."):
     return {
         "### Response:\n": DECIDE,
-        IN_ARNO: said(ONE_A + KEEP_USING, {KEEP_USING: 0.5, SEARCH: 0.3, NO_SEARCH: 0.1}),
-        KEEP_USING: text,
+        IN_ARNO: said(ONE_A + CONTINUE, {CONTINUE: 0.5, RETRIEVAL: 0.3, NO_RETRIEVAL: 0.1}),
+        CONTINUE: text,
     }

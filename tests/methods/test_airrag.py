@@ -261,7 +261,7 @@ def test_a_model_that_says_one_thing_whatever_it_is_asked(method, text):
     assert result.answer.text == expected.get(text, "")
     if not result.answer.text:
         assert result.answer.citations == ()
-        assert [each.why for each in decisions(result) if each.name == "end"] == ["no path came to an answer"]
+        assert [each.why for each in decisions(result) if each.name == "end"] == ["no path reached an answer"]
 
 
 def test_refusals_give_way_to_any_answer():

@@ -1,4 +1,4 @@
-"""The actions of AirRAG by name, and other methods among them."""
+"""The actions of AirRAG by name, with other methods among them."""
 
 from dataclasses import replace
 
@@ -100,7 +100,7 @@ def test_another_method_that_does_not_fit():
 
 
 def test_another_method_knows_what_it_may_read():
-    """It plans with that; a method that knew nothing of it would count what it was never given."""
+    """It plans with its budget; a method without one would count tokens that it never had."""
     result, _ = run(with_other(Airrag(rollouts=8), expansion="eager", l_max=600), ScriptedModel(playing()))
     spent_by = [event for event in decisions(result) if "rollouts" in event.numbers]
     assert len(spent_by) > 1, "the other one, and the whole"

@@ -1,4 +1,4 @@
-"""AirRAG within L_max: no more is read whatever the settings, and it answers while anything fits."""
+"""AirRAG within L_max: it never reads more, with any parameters, and answers while anything fits."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from askance.core.types import Passage, Raw, Span
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.parameters import ALL, WITHOUT_ANALYSIS
 from askance.methods.airrag.state import DA
-from askance.methods.airrag.tree_search import Searching
+from askance.methods.airrag.tree_search import TreeSearch
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import (
@@ -39,7 +39,7 @@ LONG = tuple(
 
 
 def ledger(result):
-    """Input tokens of all calls, those of samples drawn at once counted once."""
+    """Return the input tokens of all calls; samples drawn at once count once."""
     prompts = {}
     for event in result.trace.events:
         if event.type == "generate":
@@ -73,7 +73,7 @@ def test_no_more_than_l_max_is_read(parameters, seed):
 
 
 class Dawdling(Varied):
-    """Takes its time, now more, now less."""
+    """A model that answers after a varying delay."""
 
     def __init__(self, chance, **named):
         super().__init__(None, **named)
@@ -206,11 +206,11 @@ def test_l_max_is_shared_between_rollouts_and_what_is_left_over_goes_on():
 def test_an_allowance_never_gives_more_than_it_has():
     model = ScriptedModel(["x"], context_tokens=20)
     for most, num_words, max_tokens in ((5, 6, 1), (None, 30, 1), (None, 10, 11)):
-        allowance = TokenLedger(most).lend(most)
+        budget = TokenLedger(most).lend(most)
         with pytest.raises(NoRoom):
-            allowance.read(model, Raw((Span(" word" * num_words),)), max_tokens)
-        assert allowance.was_short
-        assert allowance.root.num_spent == allowance.num_spent == 0
+            budget.read(model, Raw((Span(" word" * num_words),)), max_tokens)
+        assert budget.was_short
+        assert budget.root.num_spent == budget.num_spent == 0
 
 
 @pytest.mark.parametrize("limit", range(-1, 8))
@@ -223,11 +223,11 @@ def test_the_most_that_fits(limit):
 def test_what_was_set_aside_for_judged_calls_is_given_back(rollouts):
     method = Airrag(rollouts=rollouts, reward="rm", verifier="rm", l_max=4000)
     models = {"answer": made(scores={"Yes": -1.0, "No": -1.0})}
-    searching = Searching(method, QUESTION, Run(models, ScriptedRetriever(LONG), Trace()))
-    tree = asyncio.run(searching.tree())
+    searching = TreeSearch(method, QUESTION, Run(models, ScriptedRetriever(LONG), Trace()))
+    tree = asyncio.run(searching.search())
     assert DA in {node.action for node in tree.terminals}
-    assert searching.account.set_aside == 0
-    assert searching.account.left == 4000 - searching.account.num_spent
+    assert searching.total_budget.set_aside == 0
+    assert searching.total_budget.left == 4000 - searching.total_budget.num_spent
 
 
 def test_a_small_window_is_a_limit_too():

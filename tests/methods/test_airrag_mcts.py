@@ -1,4 +1,4 @@
-"""Tree search on a made-up game: states are letters, terminal at a length, worth what a rule says."""
+"""Tree search on a made-up game: states are strings, terminal at a length, with rewards by a rule."""
 
 import asyncio
 import math
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.methods.airrag.mcts import Node, RolloutOutcome, Tree
+from askance.methods.airrag.mcts import ActionOutcome, MctsTree, Node
 from askance.methods.airrag.method import Airrag
 from tests.tolerances import near
 
@@ -18,29 +18,29 @@ LENGTH = 3
 
 
 @dataclass(frozen=True)
-class Rules:
-    """The rules of a game, one by one."""
+class SearchProblem:
+    """The functions of a game, one by one."""
 
-    actions: Callable
-    draw: Callable
+    legal_actions: Callable
+    expand: Callable
     is_terminal: Callable
-    choose: Callable
+    choose_action: Callable
     rewards: Callable
-    may_start: Callable = lambda rollout: True
-    ended: Callable = lambda rollout: None
-    is_settled: Callable = lambda tree: False
-    beside: Sequence[str] = ()
+    can_start: Callable = lambda rollout: True
+    on_rollout_end: Callable = lambda rollout: None
+    should_stop: Callable = lambda tree: False
+    side_actions: Sequence[str] = ()
 
 
 def worth(state):
     return (sum(map(ord, state)) % 7) / 6
 
 
-def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewards=None, may_start=None):
-    """Each letter is an action; it may have several outcomes (capitals are another), or be in vain."""
+def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewards=None, can_start=None):
+    """Return a game: each letter is an action, which may have several outcomes (also the capital) or none."""
     drawn = []
 
-    async def draw(node, action, rollout):
+    async def expand(node, action, rollout):
         drawn.append((node.state, action, rollout))
         if delays is not None:
             for _ in range(delays.randrange(4)):
@@ -48,27 +48,29 @@ def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewa
         if node.state + action in dead:
             return []
         letters_of = [action, action.upper()][:outcomes]
-        return [RolloutOutcome(node.state + letter, 1) for letter in letters_of]
+        return [ActionOutcome(node.state + letter, 1) for letter in letters_of]
 
-    rules = Rules(
-        actions=lambda state, dead: [letter for letter in letters if letter not in dead],
-        draw=draw,
+    problem = SearchProblem(
+        legal_actions=lambda state, dead: [letter for letter in letters if letter not in dead],
+        expand=expand,
         is_terminal=lambda state: len(state) >= length,
-        choose=lambda node, untried, rollout: random.Random(f"{node.name} {rollout}").choice(untried),
+        choose_action=lambda node, untried, rollout: random.Random(f"{node.name} {rollout}").choice(untried),
         rewards=rewards or (lambda terminals: [worth(each.state) for each in terminals]),
-        may_start=may_start or (lambda rollout: True),
+        can_start=can_start or (lambda rollout: True),
     )
-    return rules, drawn
+    return problem, drawn
 
 
-def run(rules, *, seed="", revisits=False, **parameters):
-    tree = Tree("", rules, Airrag(skip_exhausted=not revisits, **parameters), seed, rules.beside)
-    asyncio.run(tree.grow())
+def run(problem, *, seed="", revisits=False, **parameters):
+    tree = MctsTree(
+        "", problem, Airrag(skip_exhausted=not revisits, **parameters), seed, problem.side_actions
+    )
+    asyncio.run(tree.search())
     return tree
 
 
 def shape(tree):
-    return [(node.name, node.state, node.visits, round(node.value, 9)) for node in tree.root.below()]
+    return [(node.name, node.state, node.visits, round(node.value, 9)) for node in tree.root.subtree()]
 
 
 def test_uct_of_the_worked_example():
@@ -81,52 +83,52 @@ def test_uct_of_the_worked_example():
 
 
 def test_what_nobody_tried_comes_first_in_the_order_of_the_actions():
-    rules, drawn = game(length=1)
-    tree = run(rules, rollouts=3, wave=1)
+    problem, drawn = game(length=1)
+    tree = run(problem, rollouts=3, wave=1)
     assert [action for _, action, _ in drawn] == ["a", "b", "c"]
     assert [node.state for node in tree.terminals] == ["a", "b", "c"]
 
 
 def test_the_search_ends_when_nothing_new_is_left():
-    rules, _ = game(letters="ab", length=2)
-    tree = run(rules, rollouts=100)
+    problem, _ = game(letters="ab", length=2)
+    tree = run(problem, rollouts=100)
     assert sorted(node.state for node in tree.terminals) == ["aa", "ab", "ba", "bb"]
     assert tree.num_rollouts == 4
 
 
 def test_a_rollout_goes_on_below_nodes_with_nothing_left_to_try():
-    """The first one comes as far as "aa", where it has no room; the next is not spent on "a"."""
-    rules, _ = game(letters="a")
+    """The first rollout reaches "aa", where it has no budget; the next one is not spent on "a"."""
+    problem, _ = game(letters="a")
 
-    async def draw(node, action, rollout):
-        return None if node.state == "aa" and not rollout else await rules.draw(node, action, rollout)
+    async def expand(node, action, rollout):
+        return None if node.state == "aa" and not rollout else await problem.expand(node, action, rollout)
 
-    tree = run(replace(rules, draw=draw), rollouts=2)
+    tree = run(replace(problem, expand=expand), rollouts=2)
     assert [node.state for node in tree.terminals] == ["aaa"]
     assert (tree.num_rollouts, tree.num_failed) == (2, 1)
 
 
 def test_terminals_may_be_visited_again_where_that_is_wanted():
-    rules, drawn = game(letters="ab", length=1)
-    tree = run(rules, rollouts=10, wave=2, revisits=True)
+    problem, drawn = game(letters="ab", length=1)
+    tree = run(problem, rollouts=10, wave=2, revisits=True)
     assert len(drawn) == 2
     assert tree.num_rollouts == tree.root.visits == 10
-    assert sum(node.num_paid for node in tree.terminals) == 10
+    assert sum(node.num_rewarded for node in tree.terminals) == 10
     assert tree.root.value == near(sum(worth(node.state) * node.visits for node in tree.terminals))
 
 
 def test_of_several_outcomes_one_is_entered_and_the_others_wait():
-    rules, drawn = game(letters="a", length=1, outcomes=2)
-    tree = run(rules, rollouts=1)
+    problem, drawn = game(letters="a", length=1, outcomes=2)
+    tree = run(problem, rollouts=1)
     assert [(node.state, node.visits) for node in tree.root.children] == [("a", 1), ("A", 0)]
-    again = run(rules, rollouts=5)
+    again = run(problem, rollouts=5)
     assert [node.state for node in again.terminals] == ["a", "A"]
     assert len(drawn) == 2
 
 
 def test_an_eager_search_draws_for_all_actions_of_a_node():
-    rules, drawn = game(length=2)
-    run(rules, rollouts=1, expansion="eager")
+    problem, drawn = game(length=2)
+    run(problem, rollouts=1, expansion="eager")
     assert [(state, action) for state, action, _ in drawn[:3]] in [
         [("", first), *[("", other) for other in "abc" if other != first]] for first in "abc"
     ]
@@ -134,25 +136,25 @@ def test_an_eager_search_draws_for_all_actions_of_a_node():
 
 
 def test_what_an_eager_expansion_draws_for_is_drawn_side_by_side():
-    rules, _ = game(length=2)
+    problem, _ = game(length=2)
     running, at_once = [], []
 
-    async def draw(node, action, rollout):
+    async def expand(node, action, rollout):
         running.append(action)
         at_once.append(len(running))
         await asyncio.sleep(0)
         running.remove(action)
-        return await rules.draw(node, action, rollout)
+        return await problem.expand(node, action, rollout)
 
-    tree = run(replace(rules, draw=draw), rollouts=1, expansion="eager")
+    tree = run(replace(problem, expand=expand), rollouts=1, expansion="eager")
     assert max(at_once) == 3
     check(tree)
 
 
 @pytest.mark.parametrize("expansion", ["lazy", "eager"])
 def test_an_action_in_vain_does_not_fail_a_rollout_beside_a_live_sibling(expansion):
-    rules, _ = game(letters="ab", length=2, dead={"a", "ba"})
-    first = replace(rules, choose=lambda node, untried, rollout: untried[0])
+    problem, _ = game(letters="ab", length=2, dead={"a", "ba"})
+    first = replace(problem, choose_action=lambda node, untried, rollout: untried[0])
     tree = run(first, rollouts=1, expansion=expansion)
     assert [node.state for node in tree.terminals] == ["bb"]
     assert tree.num_failed == 0
@@ -163,24 +165,24 @@ def test_an_action_in_vain_gives_way_to_what_becomes_legal_then():
     def actions(state, dead):
         return ["z"] if dead >= {"a", "b"} else [each for each in "ab" if each not in dead]
 
-    async def draw(node, action, rollout):
-        return [RolloutOutcome(node.state + action)] if action == "z" else []
+    async def expand(node, action, rollout):
+        return [ActionOutcome(node.state + action)] if action == "z" else []
 
-    rules = Rules(
-        actions=actions,
-        draw=draw,
+    problem = SearchProblem(
+        legal_actions=actions,
+        expand=expand,
         is_terminal=lambda state: state.endswith("z"),
-        choose=lambda node, untried, rollout: untried[0],
+        choose_action=lambda node, untried, rollout: untried[0],
         rewards=lambda terminals: [1.0] * len(terminals),
     )
-    tree = run(rules, rollouts=3, wave=1)
+    tree = run(problem, rollouts=3, wave=1)
     assert [node.state for node in tree.terminals] == ["z"]
-    assert tree.root.dead == {"a", "b"}
+    assert tree.root.dead_actions == {"a", "b"}
 
 
 def test_a_rollout_that_ends_nowhere_leaves_no_visit():
-    rules, _ = game(letters="ab", length=2, dead={"aa", "ab"})
-    tree = run(rules, rollouts=20)
+    problem, _ = game(letters="ab", length=2, dead={"aa", "ab"})
+    tree = run(problem, rollouts=20)
     assert sorted(node.state for node in tree.terminals) == ["ba", "bb"]
     assert tree.num_failed == 1
     assert tree.root.visits == 2
@@ -189,34 +191,36 @@ def test_a_rollout_that_ends_nowhere_leaves_no_visit():
 
 @pytest.mark.parametrize("wave", [1, 4])
 def test_an_action_that_can_not_be_drawn_for_now_is_tried_again_in_the_next_wave(wave):
-    rules, drawn = game(letters="ab", length=2)
+    problem, drawn = game(letters="ab", length=2)
 
-    async def draw(node, action, rollout):
-        found = await rules.draw(node, action, rollout)
+    async def expand(node, action, rollout):
+        found = await problem.expand(node, action, rollout)
         return None if action == "a" and rollout < 3 else found
 
-    tree = run(replace(rules, draw=draw), rollouts=20, wave=wave)
+    tree = run(replace(problem, expand=expand), rollouts=20, wave=wave)
     assert sorted(node.state for node in tree.terminals) == ["aa", "ab", "ba", "bb"]
-    assert not any(node.dead or node.postponed for node in tree.root.below())
+    assert not any(node.dead_actions or node.postponed for node in tree.root.subtree())
     assert len(drawn) > 6
     check(tree)
 
 
 def test_actions_beside_the_rollouts_are_drawn_once_and_rewarded_as_ends():
-    rules, drawn = game(letters="a", length=1, outcomes=2)
-    beside = replace(rules, actions=lambda state, dead: ["b"], beside=("a",), is_terminal=bool)
-    tree = run(beside, rollouts=9)
+    problem, drawn = game(letters="a", length=1, outcomes=2)
+    side_actions = replace(
+        problem, legal_actions=lambda state, dead: ["b"], side_actions=("a",), is_terminal=bool
+    )
+    tree = run(side_actions, rollouts=9)
     assert [(node.state, node.visits) for node in tree.root.children] == [
         ("b", 1), ("B", 1), ("a", 1), ("A", 1),
     ]  # fmt: skip
     assert sorted((action, rollout) for _, action, rollout in drawn) == [("a", 0), ("b", 0)]
     assert tree.root.visits == tree.num_rollouts + 2
     assert tree.root.value == near(sum(worth(node.state) for node in tree.terminals))
-    again = run(beside, rollouts=9, revisits=True)
+    again = run(side_actions, rollouts=9, revisits=True)
     assert [node.visits for node in again.root.children if node.action == "a"] == [1, 1], "by no rollout"
     assert again.num_rollouts == 9
-    in_vain = run(replace(beside, beside=("a",), draw=vain), rollouts=2)
-    assert in_vain.root.dead == {"a", "b"}
+    in_vain = run(replace(side_actions, side_actions=("a",), expand=vain), rollouts=2)
+    assert in_vain.root.dead_actions == {"a", "b"}
     assert in_vain.num_failed == 1
 
 
@@ -225,8 +229,8 @@ async def vain(node, action, rollout):
 
 
 def test_no_rollout_starts_without_room():
-    rules, _ = game(may_start=lambda rollout: rollout < 2)
-    assert run(rules, rollouts=9).num_rollouts == 2
+    problem, _ = game(can_start=lambda rollout: rollout < 2)
+    assert run(problem, rollouts=9).num_rollouts == 2
 
 
 def test_the_weight_of_the_bonus_falls_as_the_schedule_says():
@@ -238,28 +242,30 @@ def test_the_weight_of_the_bonus_falls_as_the_schedule_says():
 def test_a_failure_ends_the_search_and_all_of_its_wave():
     going_on = []
 
-    async def draw(node, action, rollout):
+    async def expand(node, action, rollout):
         if node.state and action == "b":
             raise ValueError("broken")
         await asyncio.sleep(0.01 * bool(node.state))
         going_on.append(node.state)
-        return [RolloutOutcome(node.state + action)]
+        return [ActionOutcome(node.state + action)]
 
-    rules, _ = game()
-    broken = Rules(rules.actions, draw, rules.is_terminal, lambda *_: "a", rules.rewards)
+    problem, _ = game()
+    broken = SearchProblem(
+        problem.legal_actions, expand, problem.is_terminal, lambda *_: "a", problem.rewards
+    )
     with pytest.raises(ValueError, match="broken"):
         run(broken, rollouts=8)
     assert len(going_on) < 8
 
 
 def check(tree):
-    """What must hold of every tree."""
-    for node in tree.root.below():
-        ends = [each for each in node.below() if each.is_terminal]
-        assert node.value == near(sum(each.num_paid * each.reward for each in ends))
-        assert node.visits == sum(each.num_paid for each in ends)
+    """Check the invariants of every tree."""
+    for node in tree.root.subtree():
+        ends = [each for each in node.subtree() if each.is_terminal]
+        assert node.value == near(sum(each.num_rewarded * each.reward for each in ends))
+        assert node.visits == sum(each.num_rewarded for each in ends)
         assert all(child.parent is node for child in node.children)
-        assert not node.is_taken
+        assert not node.has_pending_rollout
     assert tree.num_rollouts == tree.root.visits + tree.num_failed
 
 
@@ -280,7 +286,7 @@ many_settings = {
 
 
 def relative(terminals):
-    """Rewards that change with every terminal that is found."""
+    """Return rewards that change with every terminal found."""
     best = max(worth(each.state) for each in terminals)
     return [worth(each.state) / best if best else 0.0 for each in terminals]
 
@@ -288,12 +294,12 @@ def relative(terminals):
 @settings(max_examples=150, deadline=None)
 @given(st.fixed_dictionaries(many_games), st.fixed_dictionaries(many_settings), st.integers())
 def test_visits_and_values_add_up_and_timing_changes_nothing(made, chosen, seed):
-    rules, _ = game(**made, rewards=relative)
-    tree = run(rules, **chosen)
+    problem, _ = game(**made, rewards=relative)
+    tree = run(problem, **chosen)
     check(tree)
     slow, _ = game(**made, rewards=relative, delays=random.Random(seed))
     assert shape(run(slow, **chosen)) == shape(tree)
-    names = [node.name for node in tree.root.below()]
+    names = [node.name for node in tree.root.subtree()]
     assert len(names) == len(set(names))
     if not chosen["revisits"]:
-        assert all(node.num_paid == 1 for node in tree.terminals)
+        assert all(node.num_rewarded == 1 for node in tree.terminals)

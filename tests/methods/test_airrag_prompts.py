@@ -1,4 +1,4 @@
-"""AirRAG's prompts, text by text in both layouts, and how replies to them are read."""
+"""AirRAG's prompts, text by text in both layouts, and the parsing of replies."""
 
 import asyncio
 from dataclasses import replace
@@ -12,7 +12,7 @@ from askance.methods.airrag.prompt_template import OWN, REFUSAL
 from askance.methods.airrag.prompts import (
     MOST_QUERIES,
     Candidate,
-    Prompts,
+    PromptBuilder,
     is_refusal,
     parse_final,
     parse_queries,
@@ -34,40 +34,40 @@ RAW = frozenset({"raw", "score"})
 
 def showing(model):
     words = replace(OWN, say_demos=(EXAMPLE,), qt_demos=(EXAMPLE,), sa_demos=(EXAMPLE,))
-    return Prompts(model, QUESTION, words, examples=1)
+    return PromptBuilder(model, QUESTION, words, examples=1)
 
 
 PROMPTS = {
-    "SAY": (lambda model: Prompts(model, QUESTION).say(), OWN.say, ASKED, "Queries:"),
+    "SAY": (lambda model: PromptBuilder(model, QUESTION).say(), OWN.say, ASKED, "Queries:"),
     "RA": (
-        lambda model: Prompts(model, QUESTION).ra(HITS, "Which  river?"),
+        lambda model: PromptBuilder(model, QUESTION).ra(HITS, "Which  river?"),
         OWN.ra,
         f"{SHOWN}Question: Which river?",
         "Answer:",
     ),
     "QT": (
-        lambda model: Prompts(model, QUESTION).qt(HISTORY, "Which\nsea?"),
+        lambda model: PromptBuilder(model, QUESTION).qt(HISTORY, "Which\nsea?"),
         OWN.qt,
         f"{ASKED}\n{KNOWN}Next query: Which sea?",
         "Queries:",
     ),
     "QT, nothing pending": (
-        lambda model: Prompts(model, QUESTION).qt((), " "),
+        lambda model: PromptBuilder(model, QUESTION).qt((), " "),
         OWN.qt,
         f"{ASKED}\nNext query: None",
         "Queries:",
     ),
     "SA": (
-        lambda model: Prompts(model, QUESTION).sa(HISTORY, HITS),
+        lambda model: PromptBuilder(model, QUESTION).sa(HISTORY, HITS),
         OWN.sa,
         f"{SHOWN}{KNOWN}{ASKED}",
         "Answer:",
     ),
     "SA, no passages": (
-        lambda model: Prompts(model, QUESTION).sa(HISTORY), OWN.sa, f"{KNOWN}{ASKED}", "Answer:"
+        lambda model: PromptBuilder(model, QUESTION).sa(HISTORY), OWN.sa, f"{KNOWN}{ASKED}", "Answer:"
     ),
     "verifier": (
-        lambda model: Prompts(model, QUESTION).verify(
+        lambda model: PromptBuilder(model, QUESTION).verify(
             (Candidate("The\nTyrrhenian Sea", 3, HISTORY), Candidate("The Adriatic")), HITS
         ),
         OWN.verify,
@@ -83,17 +83,17 @@ def shown(prompt, model):
 
 
 def hostile(text):
-    """Every prompt with `text` wherever text from outside goes."""
+    """Return every prompt with `text` wherever outside text goes."""
     question, hits = Question("q", text, options=(text,)), (Hit(Passage("a", text, text), 1.0, 1),)
     pairs = (Demo(text, text),)
     words = replace(OWN, say_demos=pairs, qt_demos=pairs, sa_demos=pairs)
     return [
-        lambda model: Prompts(model, question, words, 1).say(),
-        lambda model: Prompts(model, question).da(),
-        lambda model: Prompts(model, question).ra(hits, text),
-        lambda model: Prompts(model, question, words, 1).qt(pairs, text),
-        lambda model: Prompts(model, question, words, 1).sa(pairs, hits, shows_examples=True),
-        lambda model: Prompts(model, question).verify((Candidate(text, 2, pairs),), hits),
+        lambda model: PromptBuilder(model, question, words, 1).say(),
+        lambda model: PromptBuilder(model, question).da(),
+        lambda model: PromptBuilder(model, question).ra(hits, text),
+        lambda model: PromptBuilder(model, question, words, 1).qt(pairs, text),
+        lambda model: PromptBuilder(model, question, words, 1).sa(pairs, hits, shows_examples=True),
+        lambda model: PromptBuilder(model, question).verify((Candidate(text, 2, pairs),), hits),
     ]
 
 
@@ -116,25 +116,25 @@ def test_plain_text_has_the_same_parts_and_ends_in_a_cue(name):
 def test_a_direct_answer_is_asked_for_with_the_bare_question():
     chat, raw = ScriptedModel(), ScriptedModel(capabilities=RAW)
     asked = ASKED.removeprefix("Question: ")
-    assert shown(Prompts(chat, QUESTION).da(), chat).endswith(f"<|user|>{asked}<|end|><|assistant|>")
-    assert shown(Prompts(raw, QUESTION).da(), raw) == f"{asked}\nAnswer:"
+    assert shown(PromptBuilder(chat, QUESTION).da(), chat).endswith(f"<|user|>{asked}<|end|><|assistant|>")
+    assert shown(PromptBuilder(raw, QUESTION).da(), raw) == f"{asked}\nAnswer:"
 
 
 def test_a_judged_path_has_a_line_for_each_step():
     chat, raw = ScriptedModel(), ScriptedModel(capabilities=RAW)
     steps = (("Plan", "Which\nriver?"), ("Answer", "The Arno."))
     asked = f"{OWN.judge}\n\n{ASKED}\nPlan: Which river?\nAnswer: The Arno.\n"
-    in_chat = shown(Prompts(chat, QUESTION).judge(steps), chat)
+    in_chat = shown(PromptBuilder(chat, QUESTION).judge(steps), chat)
     assert in_chat.endswith(
         f"judge how questions are being answered.<|end|><|user|>{asked}<|end|><|assistant|>"
     )
-    assert shown(Prompts(raw, QUESTION).judge(steps), raw).endswith(f"answered. {asked}Judgement:")
+    assert shown(PromptBuilder(raw, QUESTION).judge(steps), raw).endswith(f"answered. {asked}Judgement:")
 
 
 def test_options_stand_below_the_question():
     model = ScriptedModel(capabilities=RAW)
     question = Question("q", "Which?", task="choice", options=("the Arno", "the Po"))
-    prompt = shown(Prompts(model, question).sa(()), model)
+    prompt = shown(PromptBuilder(model, question).sa(()), model)
     assert prompt.endswith("\n\nQuestion: Which?\nOptions: the Arno; the Po\nAnswer:")
 
 
@@ -179,8 +179,8 @@ def ids_of(model, prompt):
 
 
 def test_models_with_a_chat_format_get_a_chat(qwen, plain_llama):
-    assert isinstance(Prompts(qwen, QUESTION).say(), Chat)
-    assert not isinstance(Prompts(plain_llama, QUESTION).say(), Chat)
+    assert isinstance(PromptBuilder(qwen, QUESTION).say(), Chat)
+    assert not isinstance(PromptBuilder(plain_llama, QUESTION).say(), Chat)
 
 
 @pytest.mark.parametrize(

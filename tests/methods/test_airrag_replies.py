@@ -1,4 +1,4 @@
-"""Replies that the bundled models wrote to AirRAG's prompts, and what a person reads in them.
+"""Replies that the bundled models wrote to AirRAG's prompts, with what a person reads in them.
 
 The models wrote them on sample questions; the queries were written by hand.
 """

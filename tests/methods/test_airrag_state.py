@@ -1,4 +1,4 @@
-"""States of AirRAG: queues, histories, and which action may follow which."""
+"""The states of AirRAG: queues, histories, and which action may follow which."""
 
 import random
 from itertools import pairwise
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from askance.core.types import Demo, Hit, Passage
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import ALL, FULL, WITHOUT_ANALYSIS, Actions
-from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState, is_same
+from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState, is_same_query
 from askance.methods.dragin.method import Dragin
 
 QUESTION = "Where does the creek under the bridge end?"
@@ -19,53 +19,61 @@ OTHERS = tuple(Hit(Passage(id, id, id), 1 / rank, rank) for rank, id in enumerat
 
 
 def test_a_plan_is_the_queue_and_without_one_the_question_is():
-    assert PathState().planned(("one", "two"), QUESTION).pending == ("one", "two")
-    bare = PathState().planned((), QUESTION)
+    assert PathState().with_plan(("one", "two"), QUESTION).pending == ("one", "two")
+    bare = PathState().with_plan((), QUESTION)
     assert bare.pending == (QUESTION,)
     assert bare.plan == ()
 
 
 def test_an_answer_leaves_the_queue_and_joins_the_history():
-    state = PathState().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
+    state = PathState().with_plan(("one", "two"), QUESTION).with_answer("one", "1", HITS, is_refused=False)
     assert state.pending == ("two",)
     assert state.history == (Demo("one", "1"),)
 
 
 def test_transformed_queries_take_the_place_of_the_next():
-    state = PathState().planned(("one", "two", "three"), QUESTION).answered("one", "1", HITS, refused=False)
-    assert state.transformed(("2a", "2b")).pending == ("2a", "2b", "three")
-    assert state.transformed(()).pending == ("two", "three")
+    state = (
+        PathState()
+        .with_plan(("one", "two", "three"), QUESTION)
+        .with_answer("one", "1", HITS, is_refused=False)
+    )
+    assert state.with_queries(("2a", "2b")).pending == ("2a", "2b", "three")
+    assert state.with_queries(()).pending == ("two", "three")
 
 
 def test_follow_ups_are_the_queue_where_nothing_is_pending():
-    state = PathState().planned((), QUESTION).answered(QUESTION, "1", HITS, refused=False)
-    assert state.transformed(("and then",)).pending == ("and then",)
-    assert state.transformed(()).pending == ()
+    state = PathState().with_plan((), QUESTION).with_answer(QUESTION, "1", HITS, is_refused=False)
+    assert state.with_queries(("and then",)).pending == ("and then",)
+    assert state.with_queries(()).pending == ()
 
 
 def test_what_was_asked_is_not_asked_again():
     state = (
-        PathState().planned(("Which creek?",), QUESTION).answered("Which creek?", "x", HITS, refused=False)
+        PathState()
+        .with_plan(("Which creek?",), QUESTION)
+        .with_answer("Which creek?", "x", HITS, is_refused=False)
     )
-    again = state.transformed(("which  creek", "which sea?"))
+    again = state.with_queries(("which  creek", "which sea?"))
     assert again.pending == ("which sea?",)
     assert again.num_repeats == 0, "it asks something new, too"
-    assert state.transformed(("Which creek?", "which  creek")).num_repeats == 1
-    assert state.transformed(()).num_repeats == 0
-    assert state.transformed(("WHICH CREEK",)).pending == ()
+    assert state.with_queries(("Which creek?", "which  creek")).num_repeats == 1
+    assert state.with_queries(()).num_repeats == 0
+    assert state.with_queries(("WHICH CREEK",)).pending == ()
 
 
 def test_two_repeats_on_a_path_end_it():
-    state = PathState().planned(("a b", "c d", "e f"), QUESTION)
-    state = state.answered("a b", "1", HITS, refused=False).transformed(("a b",))
+    state = PathState().with_plan(("a b", "c d", "e f"), QUESTION)
+    state = state.with_answer("a b", "1", HITS, is_refused=False).with_queries(("a b",))
     assert Airrag().actions_after(state) == (RA,)
-    state = state.answered("c d", "2", HITS, refused=False).transformed(("c d",))
+    state = state.with_answer("c d", "2", HITS, is_refused=False).with_queries(("c d",))
     assert Airrag().actions_after(state) == (SA,)
 
 
 def test_passages_stand_once_the_best_of_each_retrieval_first():
-    state = PathState().planned(("one", "two"), QUESTION)
-    state = state.answered("one", "1", HITS, refused=False).answered("two", "2", OTHERS, refused=False)
+    state = PathState().with_plan(("one", "two"), QUESTION)
+    state = state.with_answer("one", "1", HITS, is_refused=False).with_answer(
+        "two", "2", OTHERS, is_refused=False
+    )
     assert [hit.passage.id for hit in state.hits] == ["a", "c", "b"]
 
 
@@ -75,8 +83,12 @@ def ranked(ids):
 
 @pytest.mark.parametrize("again", ["cdefb", "cb", "bc"])
 def test_a_passage_keeps_its_best_rank_wherever_it_is_found_again(again):
-    state = PathState().planned(("one", "two"), QUESTION).answered("one", "1", ranked("axb"), refused=False)
-    state = state.answered("two", "2", ranked(again), refused=False)
+    state = (
+        PathState()
+        .with_plan(("one", "two"), QUESTION)
+        .with_answer("one", "1", ranked("axb"), is_refused=False)
+    )
+    state = state.with_answer("two", "2", ranked(again), is_refused=False)
     places = {hit.passage.id: hit.rank for hit in state.hits}
     assert places["b"] == min(3, again.index("b") + 1)
     assert [hit.rank for hit in state.hits] == sorted(places.values())
@@ -84,12 +96,12 @@ def test_a_passage_keeps_its_best_rank_wherever_it_is_found_again(again):
 
 
 def test_a_query_that_is_pending_already_is_not_queued_twice():
-    state = PathState().planned(("one way", "two ways", "Two ways?", "three ways"), QUESTION)
+    state = PathState().with_plan(("one way", "two ways", "Two ways?", "three ways"), QUESTION)
     assert state.pending == ("one way", "two ways", "three ways")
-    state = state.answered("one way", "1", HITS, refused=False)
-    assert state.transformed(("THREE ways", "new")).pending == ("THREE ways", "new")
-    assert state.transformed(("new", "three ways?", "New")).pending == ("new", "three ways?")
-    assert state.transformed(("three ways",)).num_repeats == 0, "it has not been answered yet"
+    state = state.with_answer("one way", "1", HITS, is_refused=False)
+    assert state.with_queries(("THREE ways", "new")).pending == ("THREE ways", "new")
+    assert state.with_queries(("new", "three ways?", "New")).pending == ("new", "three ways?")
+    assert state.with_queries(("three ways",)).num_repeats == 0, "it has not been answered yet"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +114,7 @@ def test_a_query_that_is_pending_already_is_not_queued_twice():
     ],
 )
 def test_the_same_query(one, other, same):
-    assert is_same(one, other) is same
+    assert is_same_query(one, other) is same
 
 
 def test_actions_at_the_root():
@@ -119,20 +131,20 @@ def test_what_gave_nothing_is_replaced_by_a_summary_or_at_the_root_by_a_search()
     assert legal(PathState(), frozenset({SAY})) == (RA,)
     assert legal(PathState(), frozenset({SAY, RA})) == (DA,)
     assert legal(PathState(), frozenset({SAY, RA, DA})) == ()
-    state = PathState().planned(("one", "two"), QUESTION).answered("one", "1", HITS, refused=False)
+    state = PathState().with_plan(("one", "two"), QUESTION).with_answer("one", "1", HITS, is_refused=False)
     assert legal(state, frozenset({QT})) == (SA,)
     assert legal(state, frozenset({QT, SA})) == ()
 
 
 def step(state, action, chance):
     if action == SAY:
-        return state.planned(tuple(f"q{n} {chance.random()}" for n in range(chance.randrange(4))), QUESTION)
+        return state.with_plan(tuple(f"q{n} {chance.random()}" for n in range(chance.randrange(4))), QUESTION)
     if action == RA:
         query = state.pending[0] if state.pending else QUESTION
-        return state.answered(query, "x", HITS, refused=chance.random() < 0.3)
+        return state.with_answer(query, "x", HITS, is_refused=chance.random() < 0.3)
     if action == QT:
-        return state.transformed(tuple(f"t{chance.random()}" for _ in range(chance.randrange(3))))
-    return state.concluded(action, "end")
+        return state.with_queries(tuple(f"t{chance.random()}" for _ in range(chance.randrange(3))))
+    return state.with_final_answer(action, "end")
 
 
 FOLLOWS = {"": {SAY}, SAY: {RA, QT}, RA: {QT, SA}, QT: {RA, SA}}
@@ -147,23 +159,23 @@ def test_every_path_keeps_to_the_table(seed, is_lite, early_summary):
     while state.answer is None:
         actions = legal(state)
         assert actions
-        assert set(actions) <= (FOLLOWS_LITE if is_lite else FOLLOWS)[state.last]
-        if state.last == QT and not state.pending:
+        assert set(actions) <= (FOLLOWS_LITE if is_lite else FOLLOWS)[state.last_action]
+        if state.last_action == QT and not state.pending:
             assert actions == (SA,)
-        if state.last == RA and state.pending and not early_summary and SA in actions:
+        if state.last_action == RA and state.pending and not early_summary and SA in actions:
             assert QT not in actions
         state = step(state, chance.choice(actions), chance)
     taken = [each.action for each in state.steps]
     assert len(state.steps) <= (9 if is_lite else 10)
-    assert state.times(RA) <= 4
-    assert state.times(QT) <= 4
+    assert state.count(RA) <= 4
+    assert state.count(QT) <= 4
     assert (RA, RA) not in pairwise(taken)
     assert (QT, QT) not in pairwise(taken)
     assert taken[-1] == SA
 
 
 def test_equal_paths_have_equal_keys():
-    one = PathState().planned(("The Po",), QUESTION).concluded(SA, "Turin.")
-    other = PathState().planned(("po?",), QUESTION).concluded(SA, "the turin")
+    one = PathState().with_plan(("The Po",), QUESTION).with_final_answer(SA, "Turin.")
+    other = PathState().with_plan(("po?",), QUESTION).with_final_answer(SA, "the turin")
     assert one.key == other.key
-    assert one.key != PathState().planned(("Arno",), QUESTION).concluded(SA, "Turin.").key
+    assert one.key != PathState().with_plan(("Arno",), QUESTION).with_final_answer(SA, "Turin.").key

@@ -1,4 +1,4 @@
-"""AirRAG's search ends early only where that is wanted: where votes are decided, or rollouts agree."""
+"""AirRAG's search stops early only on request: once the vote is decided, or rollouts agree."""
 
 from dataclasses import replace
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.methods.airrag.choosing import Ending, is_chosen, jcd_scores, ranking
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.state import PathState
+from askance.methods.airrag.verifiers import FinishedPath, is_decided, jcd_scores, rank_paths
 from askance.text.answers import normalise_answer
 from tests.methods.bridge import Varied, decisions, model, run
 
@@ -16,7 +16,7 @@ ANSWERS = st.lists(st.sampled_from("abcd"), min_size=0, max_size=3).map(" ".join
 
 
 def ended(answer, copies=1, **more):
-    return Ending(PathState(answer=answer), copies, **more)
+    return FinishedPath(PathState(answer=answer), copies, **more)
 
 
 ENDINGS = st.lists(st.builds(ended, ANSWERS, st.integers(1, 3)), min_size=1, max_size=5)
@@ -24,20 +24,20 @@ ENDINGS = st.lists(st.builds(ended, ANSWERS, st.integers(1, 3)), min_size=1, max
 
 def chosen(endings):
     scores = jcd_scores([each.answer for each in endings], [each.copies for each in endings])
-    return set(normalise_answer(endings[ranking(endings, scores)[0]].answer).split())
+    return set(normalise_answer(endings[rank_paths(endings, scores)[0]].answer).split())
 
 
 @given(ENDINGS, st.lists(ANSWERS, max_size=4))
 def test_what_is_decided_no_further_answer_changes(endings, further):
-    if is_chosen("jcd", endings, len(further)):
+    if is_decided("jcd", endings, len(further)):
         assert chosen([*endings, *map(ended, further)]) == chosen(endings)
 
 
 def test_a_majority_of_all_answers_that_there_will_be_decides():
     endings = [ended("the Po", 3), ended("po"), ended("Arno")]
-    assert is_chosen("jcd", endings, 2)
-    assert not is_chosen("jcd", endings, 3)
-    assert not is_chosen("jcd", [], 0)
+    assert is_decided("jcd", endings, 2)
+    assert not is_decided("jcd", endings, 3)
+    assert not is_decided("jcd", [], 0)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_a_majority_of_all_answers_that_there_will_be_decides():
 )
 def test_votes_tell_beforehand_and_other_verifiers_do_not(verifier, num_more, expected):
     endings = [ended("Po", 2, score=0.9), ended("Arno", score=0.3)]
-    assert is_chosen(verifier, endings, num_more) == expected
-    assert not is_chosen(verifier, [ended("unknown", 9, score=0.9)], 0), "no answer at all"
+    assert is_decided(verifier, endings, num_more) == expected
+    assert not is_decided(verifier, [ended("unknown", 9, score=0.9)], 0), "no answer at all"
 
 
 PARAMETERS = {"rollouts": 12, "samples": 2, "wave": 2, "verifier": "jcd", "stop_decided": True}
@@ -78,7 +78,7 @@ def test_it_ends_at_a_majority_and_says_so():
     result, _ = run(replace(method, stop_decided=True), model(**plan))
     (stop,) = stops(result)
     assert stop.outcome == "stop"
-    assert stop.why == "no vote to come can change the words of the answer"
+    assert stop.why == "no further vote can change the words of the answer"
     assert stop.numbers["rollouts"] < 7
 
 

@@ -1,10 +1,10 @@
-"""Scores of answers by what they have in common."""
+"""Scores of answers by their similarity to each other."""
 
 import numpy as np
 import pytest
 
-from askance.methods.airrag.choosing import Ending, clustered, emb_scores, jcd_scores, ranking
 from askance.methods.airrag.state import PathState
+from askance.methods.airrag.verifiers import FinishedPath, cluster_answers, emb_scores, jcd_scores, rank_paths
 from tests.tolerances import near
 
 RIVERS = ("Delaware River", "the Delaware River in Eddystone", "Mohawk River")
@@ -31,7 +31,7 @@ def test_emb_is_the_mean_cosine():
 
 
 def ended(answer, **more):
-    return Ending(PathState(answer=answer), **more)
+    return FinishedPath(PathState(answer=answer), **more)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def ended(answer, **more):
     ids=["visits", "reward", "words", "earlier"],
 )
 def test_ties(one, other):
-    assert ranking((one, other), (0.5, 0.5 + 1e-12))[0] == 0
-    assert ranking((one, other), (0.4, 0.5))[0] == 1
+    assert rank_paths((one, other), (0.5, 0.5 + 1e-12))[0] == 0
+    assert rank_paths((one, other), (0.4, 0.5))[0] == 1
 
 
 def test_clusters_are_equal_answers():
     endings = [ended("The Po"), ended("Arno"), ended("po.")]
-    assert clustered(endings) == [[0, 2], [1]]
+    assert cluster_answers(endings) == [[0, 2], [1]]

@@ -1,4 +1,4 @@
-"""Scores and decisions from the probabilities of reflection tokens, worked out by hand."""
+"""Scores and decisions from the probabilities of reflection tokens, calculated by hand."""
 
 import math
 
@@ -9,22 +9,22 @@ from hypothesis import strategies as st
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Segment
 from askance.methods.selfrag.tokens import (
-    FULLY,
+    CONTINUE,
+    FULLY_SUPPORTED,
     IRRELEVANT,
-    JUDGED,
-    KEEP_USING,
-    NO_SEARCH,
-    PARTIALLY,
+    NO_RETRIEVAL,
+    NO_SUPPORT,
+    PARTIALLY_SUPPORTED,
     RELEVANT,
-    SEARCH,
-    UNSUPPORTED,
+    RETRIEVAL,
+    SCORED_TOKENS,
     UTILITIES,
     relevance_score,
-    search_share,
+    retrieval_share,
+    should_continue,
+    should_retrieve,
     support_score,
     utility_score,
-    wants_search,
-    wants_to_go_on,
 )
 from tests.tolerances import near
 
@@ -33,7 +33,7 @@ CANDIDATE = Segment(
     "The Arno.",
     "retrieve",
     relevance={RELEVANT: 0.9, IRRELEVANT: 0.1},
-    support={FULLY: 0.8, PARTIALLY: 0.1, UNSUPPORTED: 0.1},
+    support={FULLY_SUPPORTED: 0.8, PARTIALLY_SUPPORTED: 0.1, NO_SUPPORT: 0.1},
     utility=dict(zip(reversed(UTILITIES), (0.6, 0.2, 0.1, 0.05, 0.05), strict=True)),
     sequence_score=math.exp(-0.5),
 )
@@ -62,8 +62,8 @@ def test_a_segment_has_no_utility():
     assert Selfrag().segment_score(CANDIDATE) == near(math.exp(-0.5) + 0.9 + 0.85)
 
 
-@pytest.mark.parametrize("score", [relevance_score, support_score, utility_score, search_share])
-@pytest.mark.parametrize("missing", [{}, dict.fromkeys(JUDGED, 0.0)])
+@pytest.mark.parametrize("score", [relevance_score, support_score, utility_score, retrieval_share])
+@pytest.mark.parametrize("missing", [{}, dict.fromkeys(SCORED_TOKENS, 0.0)])
 def test_what_was_not_judged_scores_nothing(score, missing):
     assert score(missing) == 0
 
@@ -79,43 +79,45 @@ def test_only_ratios_count(weights, factor):
 
 
 def test_the_threshold():
-    onward = {SEARCH: 0.3, NO_SEARCH: 0.6, KEEP_USING: 0.1}
-    assert search_share(onward) == near(1 / 3)
-    assert wants_search(onward, 0.2)
-    assert not wants_search(onward, 0.4)
-    assert not wants_search({SEARCH: 0.2, NO_SEARCH: 0.8}, 0.2), "a share at the threshold is not above it"
-    assert not wants_search({SEARCH: 0.0, NO_SEARCH: 0.9}, 0), "nor is one of nothing"
-    assert not wants_search({SEARCH: 0.0, NO_SEARCH: 0.0}, 0)
-    assert not wants_search({}, 0)
+    retrieve_probs = {RETRIEVAL: 0.3, NO_RETRIEVAL: 0.6, CONTINUE: 0.1}
+    assert retrieval_share(retrieve_probs) == near(1 / 3)
+    assert should_retrieve(retrieve_probs, 0.2)
+    assert not should_retrieve(retrieve_probs, 0.4)
+    assert not should_retrieve({RETRIEVAL: 0.2, NO_RETRIEVAL: 0.8}, 0.2), (
+        "a share at the threshold is not above it"
+    )
+    assert not should_retrieve({RETRIEVAL: 0.0, NO_RETRIEVAL: 0.9}, 0), "nor is one of nothing"
+    assert not should_retrieve({RETRIEVAL: 0.0, NO_RETRIEVAL: 0.0}, 0)
+    assert not should_retrieve({}, 0)
 
 
 @pytest.mark.parametrize(("yes", "searches"), [(0.05, False), (0.5, True), (0.75, True), (0.95, True)])
 def test_the_share_is_one_of_probabilities(yes, searches):
-    """The authors' code divides logarithms, and gives the opposite for all but one of these."""
-    assert wants_search({SEARCH: yes, NO_SEARCH: 1 - yes}, 0.2) is searches
+    """The authors' code divides logarithms, which gives the opposite for all but one of these."""
+    assert should_retrieve({RETRIEVAL: yes, NO_RETRIEVAL: 1 - yes}, 0.2) is searches
 
 
 @given(PROBABILITY, PROBABILITY, PROBABILITY, st.none() | PROBABILITY, PROBABILITY)
 def test_a_likelier_search_is_never_called_off(yes, no, keep, threshold, more):
-    onward = {SEARCH: yes, NO_SEARCH: no, KEEP_USING: keep}
-    if wants_search(onward, threshold):
-        assert wants_search(onward | {SEARCH: max(yes, more)}, threshold)
+    retrieve_probs = {RETRIEVAL: yes, NO_RETRIEVAL: no, CONTINUE: keep}
+    if should_retrieve(retrieve_probs, threshold):
+        assert should_retrieve(retrieve_probs | {RETRIEVAL: max(yes, more)}, threshold)
 
 
 @given(PROBABILITY, PROBABILITY, PROBABILITY, PROBABILITY)
 def test_a_higher_threshold_never_brings_a_search(yes, no, low, more):
-    onward = {SEARCH: yes, NO_SEARCH: no}
-    if wants_search(onward, max(low, more)):
-        assert wants_search(onward, low)
+    retrieve_probs = {RETRIEVAL: yes, NO_RETRIEVAL: no}
+    if should_retrieve(retrieve_probs, max(low, more)):
+        assert should_retrieve(retrieve_probs, low)
 
 
 def test_without_a_threshold_the_likeliest_decides():
-    assert wants_search({SEARCH: 0.4, NO_SEARCH: 0.3, KEEP_USING: 0.3}, None)
-    assert not wants_search({SEARCH: 0.3, NO_SEARCH: 0.3, KEEP_USING: 0.4}, None)
-    assert not wants_search({}, None)
+    assert should_retrieve({RETRIEVAL: 0.4, NO_RETRIEVAL: 0.3, CONTINUE: 0.3}, None)
+    assert not should_retrieve({RETRIEVAL: 0.3, NO_RETRIEVAL: 0.3, CONTINUE: 0.4}, None)
+    assert not should_retrieve({}, None)
 
 
 def test_going_on_needs_the_greatest_of_the_three():
-    assert wants_to_go_on({SEARCH: 0.3, NO_SEARCH: 0.3, KEEP_USING: 0.4})
-    assert not wants_to_go_on({SEARCH: 0.5, NO_SEARCH: 0.1, KEEP_USING: 0.4})
-    assert not wants_to_go_on({SEARCH: 0.0, NO_SEARCH: 0.0, KEEP_USING: 0.0})
+    assert should_continue({RETRIEVAL: 0.3, NO_RETRIEVAL: 0.3, CONTINUE: 0.4})
+    assert not should_continue({RETRIEVAL: 0.5, NO_RETRIEVAL: 0.1, CONTINUE: 0.4})
+    assert not should_continue({RETRIEVAL: 0.0, NO_RETRIEVAL: 0.0, CONTINUE: 0.0})

@@ -1,4 +1,4 @@
-"""The strings of reflection tokens: how they go out of a text, and how they are kept from being tokens."""
+"""The strings of reflection tokens: how they are removed from a text, and how they are escaped."""
 
 import pytest
 from hypothesis import given
@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from askance.core.types import Hit, Passage
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
-    JUDGED,
-    KEEP_USING,
-    NO_SEARCH,
-    SEARCH,
-    disarmed,
-    disarmed_hit,
-    likeliest,
+    CONTINUE,
+    NO_RETRIEVAL,
+    RETRIEVAL,
+    SCORED_TOKENS,
+    escape_hit,
+    escape_tokens,
+    most_likely,
     without_tokens,
 )
 
@@ -34,7 +34,7 @@ def test_the_fifteen_strings():
         "[Utility:1]", "[Utility:2]", "[Utility:3]", "[Utility:4]", "[Utility:5]",
         "<paragraph>", "</paragraph>",
     )  # fmt: skip
-    assert ALL_TOKENS[:13] == JUDGED
+    assert ALL_TOKENS[:13] == SCORED_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,17 @@ def test_no_token_is_left(text):
 
 @given(ANYTHING)
 def test_a_disarmed_text_holds_no_token_and_reads_the_same(text):
-    broken, count = disarmed(text)
+    broken, count = escape_tokens(text)
     assert not holds_token(broken)
     assert (count > 0) == holds_token(text)
     assert len(broken) == len(text) + count
-    assert disarmed(broken) == (broken, 0)
+    assert escape_tokens(broken) == (broken, 0)
     assert "\u200b" in text or broken.replace("\u200b", "") == text
 
 
 def test_a_disarmed_hit_counts_title_and_text():
     hit = Hit(Passage("a", "[Relevant]", "One <paragraph> and [Utility:5]."), 0.5, 2)
-    broken, count = disarmed_hit(hit)
+    broken, count = escape_hit(hit)
     assert count == 3
     assert broken.passage.title == "[\u200bRelevant]"
     assert broken.passage.text == "One <\u200bparagraph> and [\u200bUtility:5]."
@@ -84,6 +84,6 @@ def test_a_disarmed_hit_counts_title_and_text():
 
 
 def test_the_likeliest():
-    assert likeliest({SEARCH: 0.2, NO_SEARCH: 0.5, KEEP_USING: 0.3}) == NO_SEARCH
-    assert likeliest({SEARCH: 0.0, NO_SEARCH: 0.0}) == ""
-    assert likeliest({}) == ""
+    assert most_likely({RETRIEVAL: 0.2, NO_RETRIEVAL: 0.5, CONTINUE: 0.3}) == NO_RETRIEVAL
+    assert most_likely({RETRIEVAL: 0.0, NO_RETRIEVAL: 0.0}) == ""
+    assert most_likely({}) == ""

@@ -42,7 +42,7 @@ def test_all_is_equal(name, kind):
 
 
 def test_where_theirs_raise_ours_answers():
-    """`differences` asks to the end in every case; these are the errors that theirs ended with."""
+    """`differences` runs every case to the end; these are the errors that theirs ended with."""
     raised = {
         (case["expected"]["raises"]["type"], case["expected"]["raises"]["function"])
         for name in CLASSES
@@ -78,7 +78,7 @@ def test_functions_of_strings():
 
 
 def changed(case, *places):
-    """A copy of a case with another value at a place of what was expected."""
+    """Return a copy of a case with another expected value at one location."""
     copy = json.loads(json.dumps(case))
     *path, last, value = places
     at = copy["expected"]
@@ -127,13 +127,13 @@ def test_a_folder_is_counted_class_by_class(tmp_path, capsys):
 
 
 def test_terms_can_be_switched_off():
-    """Of the short form here; of the long one in the recorded classes `mixed`, `direct` and `step`."""
+    """This tests the short form; the recorded classes `mixed`, `direct` and `step` test the long one."""
     for case, ids in cases("short_form"):
         expected, args = case["expected"], case["args"]
         if not args["use_groundness"] and "passages" in expected:
             assert all(each["ground_score"] == 0 for each in expected["passages"])
             assert differences(case, ids) == []
-    assert "support" not in Selfrag(use_groundness=False).read
-    assert "support" in Selfrag(use_groundness=False, reject_unsupported=True).read
-    assert "utility" not in Selfrag(use_utility=False).read
-    assert "utility" in Selfrag(use_utility=False, least_utility=2).read
+    assert "support" not in Selfrag(use_groundness=False).needed_groups
+    assert "support" in Selfrag(use_groundness=False, reject_unsupported=True).needed_groups
+    assert "utility" not in Selfrag(use_utility=False).needed_groups
+    assert "utility" in Selfrag(use_utility=False, least_utility=2).needed_groups

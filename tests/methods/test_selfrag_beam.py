@@ -1,4 +1,4 @@
-"""The beam of the long form over strings: a path grows by the letters that a table gives it; "." ends it."""
+"""Beam search over strings: a table gives the letters that may follow; "." ends a path."""
 
 import asyncio
 import random
@@ -7,14 +7,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.methods.selfrag.long import LongForm
+from askance.methods.selfrag.long_form import LongForm
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path, Segment
 from tests.methods.reflecting import QUESTION
 
 
 class Table(LongForm):
-    """Paths whose text is all that counts; what was grown, settled and dropped is kept."""
+    """A long form whose paths are only strings; it records the paths grown, judged and pruned."""
 
     def __init__(self, table, scores, bounds, identity, delays, **parameters):
         super().__init__(Selfrag(form="long", **parameters), QUESTION, None, None)
@@ -35,13 +35,13 @@ class Table(LongForm):
         await self.wait()
         return [self.path(path.text + letter) for letter in self.table.get(path.text, "")]
 
-    async def settle(self, path):
+    async def judge_support(self, path):
         await self.wait()
         assert path.text not in self.settled
         self.settled.append(path.text)
         return replace(path, segments=(replace(path.segments[0], is_judged=True),))
 
-    def drop(self, path):
+    def record_pruned(self, path):
         self.dropped.append(path.text)
 
     def score(self, path):
@@ -49,9 +49,10 @@ class Table(LongForm):
 
 
 def search(table, scores, *, width=2, max_steps=5, identity=str, delays=None, start="", bounds=None):
-    """Letters by text, scores by text (0 where there is none), and how far above them bounds are.
+    """Run a beam search, given letters by text, scores by text (0 by default), and the excess of upper
+    bounds.
 
-    What has a bound is not judged.
+    A path with an upper bound is not judged.
     """
     form = Table(table, scores, bounds or {}, identity, delays, beam_width=width, max_segments=max_steps)
     finished, beam = asyncio.run(form.beam(form.path(start)))

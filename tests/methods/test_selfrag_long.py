@@ -5,13 +5,7 @@ import pytest
 from askance.core.trace import Generated
 from askance.core.types import Passage, Span
 from askance.methods.selfrag.segments import Path
-from askance.methods.selfrag.tokens import (
-    IRRELEVANT,
-    KEEP_USING,
-    NO_SEARCH,
-    RELEVANT,
-    SEARCH,
-)
+from askance.methods.selfrag.tokens import CONTINUE, IRRELEVANT, NO_RETRIEVAL, RELEVANT, RETRIEVAL
 from tests.methods.reflecting import (
     ARNO,
     BARE,
@@ -106,12 +100,12 @@ def test_the_power_of_the_number_of_segments(power, scores, total):
 @pytest.mark.parametrize(("power", "text"), [(1.0, "One p."), (0.0, "One a. Two.")])
 def test_a_mean_favours_stopping_early(power, text):
     replies = {
-        BARE + found(ARNO): said(ONE_A + SEARCH, {RELEVANT: 0.7, IRRELEVANT: 0.3}),
+        BARE + found(ARNO): said(ONE_A + RETRIEVAL, {RELEVANT: 0.7, IRRELEVANT: 0.3}),
         BARE + found(PO): "[Relevant]One p.[Fully supported][Utility:5]",
         ONE_A + found(ARNO): said(
             "[Relevant]Two.[Fully supported][Utility:5]", {RELEVANT: 0.7, IRRELEVANT: 0.3}
         ),
-        ONE_A + found(PO): SEARCH,
+        ONE_A + found(PO): RETRIEVAL,
     }
     result, _, _ = run(long(mode="always", path_power=power), native(replies))
     assert result.answer.text == text
@@ -124,9 +118,9 @@ def test_many_segments_that_nothing_supports_do_not_beat_one_that_something_does
     so_far, replies = BARE, {BARE + found(PO): "[Relevant]One p.[Fully supported][Utility:5]"}
     for each in ("One a.", "Two.", "Three.", "Four."):
         told = f"{each}[No support / Contradictory]"
-        end = "[Utility:3]" if each == "Four." else SEARCH
+        end = "[Utility:3]" if each == "Four." else RETRIEVAL
         replies[so_far + found(ARNO)] = said(f"[Relevant]{told}{end}", supported(0.05, 0.1, 0.8))
-        replies.setdefault(so_far + found(PO), SEARCH)
+        replies.setdefault(so_far + found(PO), RETRIEVAL)
         so_far = told
     result, _, _ = run(long(mode="always", w_use=0, **parameters), native(replies))
     assert result.answer.text == text
@@ -144,8 +138,8 @@ def test_utility_decides_between_whole_answers(w_use, text):
 
 def test_the_utility_of_answers_that_are_not_finished_is_read_at_their_end():
     replies = {
-        IN_ARNO: ONE_A + SEARCH,
-        IN_PO: ONE_P + SEARCH,
+        IN_ARNO: ONE_A + RETRIEVAL,
+        IN_PO: ONE_P + RETRIEVAL,
         ONE_A: said("[Utility:1]", grades(u1=0.9)),
         ONE_P: said("[Utility:5]", grades(u5=0.9)),
     }
@@ -170,8 +164,8 @@ def test_going_on_leaves_the_passage_where_it_was_found():
     assert prompts == [
         BARE,
         BARE + found(ARNO),
-        BARE + found(ARNO) + ONE_A + KEEP_USING,
-        f"{BARE}[Retrieval]{ONE_A}{KEEP_USING} More.{found(PO)}",
+        BARE + found(ARNO) + ONE_A + CONTINUE,
+        f"{BARE}[Retrieval]{ONE_A}{CONTINUE} More.{found(PO)}",
     ]
     assert queries == [ASKS, f"{ASKS} More."]
     assert result.answer.text == "One a. More. Last."
@@ -187,35 +181,31 @@ def test_going_on_is_not_scored():
 
 
 def test_going_on_needs_a_passage():
-    """Before the first search there is nothing to go on with: the share of the other two decides."""
-    nothing = said(KEEP_USING, {KEEP_USING: 0.9, NO_SEARCH: 0.05, SEARCH: 0.001})
-    replies = {"### Response:\n": nothing, NO_SEARCH: "A river.[Utility:5]"}
+    """Before the first search no passage is in use, so the share of the other two tokens decides."""
+    nothing = said(CONTINUE, {CONTINUE: 0.9, NO_RETRIEVAL: 0.05, RETRIEVAL: 0.001})
+    replies = {"### Response:\n": nothing, NO_RETRIEVAL: "A river.[Utility:5]"}
     _, prompts, queries = run(long(), native(replies))
-    assert (prompts, queries) == ([BARE, BARE + NO_SEARCH], [])
+    assert (prompts, queries) == ([BARE, BARE + NO_RETRIEVAL], [])
 
 
 def test_without_retrieval_the_whole_answer_is_returned():
-    replies = {
-        NO_SEARCH: "One.[No Retrieval]",
-        "One.[No Retrieval]": "Two.",
-        "Two.": "[Utility:4]",
-    }
+    replies = {NO_RETRIEVAL: "One.[No Retrieval]", "One.[No Retrieval]": "Two.", "Two.": "[Utility:4]"}
     result, prompts, queries = run(long(mode="never"), native(replies))
-    assert (prompts[:2], queries) == ([BARE + NO_SEARCH, f"{BARE}[No Retrieval]One.[No Retrieval]"], [])
+    assert (prompts[:2], queries) == ([BARE + NO_RETRIEVAL, f"{BARE}[No Retrieval]One.[No Retrieval]"], [])
     assert (result.answer.text, result.answer.citations) == ("One. Two.", ())
 
 
 def test_a_decision_against_a_search_is_made_again_for_each_segment():
     replies = {
-        "### Response:\n": said(NO_SEARCH, {NO_SEARCH: 0.9, SEARCH: 0.1}),
-        BARE + NO_SEARCH: said("One.[Retrieval]", {SEARCH: 0.5, NO_SEARCH: 0.1}),
-        IN_ARNO: said("[Relevant]Two.[Fully supported][No Retrieval]", {NO_SEARCH: 0.8, SEARCH: 0.1}),
+        "### Response:\n": said(NO_RETRIEVAL, {NO_RETRIEVAL: 0.9, RETRIEVAL: 0.1}),
+        BARE + NO_RETRIEVAL: said("One.[Retrieval]", {RETRIEVAL: 0.5, NO_RETRIEVAL: 0.1}),
+        IN_ARNO: said("[Relevant]Two.[Fully supported][No Retrieval]", {NO_RETRIEVAL: 0.8, RETRIEVAL: 0.1}),
         "Two.[Fully supported][No Retrieval]": "Three.[Utility:5]",
     }
     result, prompts, queries = run(long(), native(replies), (ARNO,))
     assert prompts == [
         BARE,
-        BARE + NO_SEARCH,
+        BARE + NO_RETRIEVAL,
         f"{BARE}[No Retrieval]One.{found(ARNO)}",
         f"{BARE}[No Retrieval]One.[Retrieval][Relevant]Two.[Fully supported][No Retrieval]",
     ]
@@ -247,8 +237,8 @@ def test_one_search_for_all_segments():
 
 def test_one_search_where_two_paths_would_make_the_first_side_by_side():
     replies = {
-        "### Response:\n": said(NO_SEARCH, {NO_SEARCH: 1.0}),
-        BARE + NO_SEARCH: "One.[Retrieval]",
+        "### Response:\n": said(NO_RETRIEVAL, {NO_RETRIEVAL: 1.0}),
+        BARE + NO_RETRIEVAL: "One.[Retrieval]",
         f"One.{found(ARNO)}": "[Relevant]Two.[No Retrieval]",
         f"One.{found(PO)}": "[Irrelevant]Deux.[No Retrieval]",
         "]Two.[No Retrieval]": "Three.[Retrieval]",
@@ -262,29 +252,29 @@ def test_one_search_where_two_paths_would_make_the_first_side_by_side():
 
 def test_earlier_passages_stay_where_they_may():
     replies = REPLIES | {IN_ARNO: FIRST_A, found(ARNO) + ONE_A + found(PO): "[Relevant]Two.[Utility:5]"}
-    found_for = {ASKS: [ARNO], f"{ASKS} One a.": [PO]}
-    _, prompts, _ = run(long(evidence="keep_all"), native(replies), found_for)
+    search_passages = {ASKS: [ARNO], f"{ASKS} One a.": [PO]}
+    _, prompts, _ = run(long(evidence="keep_all"), native(replies), search_passages)
     assert prompts[-1] == BARE + found(ARNO) + ONE_A + found(PO)
-    _, prompts, _ = run(long(), native(replies), found_for)
+    _, prompts, _ = run(long(), native(replies), search_passages)
     assert prompts[-1] == f"{BARE}[Retrieval]{ONE_A}{found(PO)}"
 
 
 def test_a_full_window_drops_the_oldest_passage():
     first, second, third = (f"[Relevant]{word}.[Fully supported]" for word in ("One", "Two", "Three"))
     replies = {
-        IN_ARNO: first + SEARCH,
-        IN_PO: second + SEARCH,
+        IN_ARNO: first + RETRIEVAL,
+        IN_PO: second + RETRIEVAL,
         f"{found(TIBER)}": third + "[Utility:5]",
     }
-    found_for = {ASKS: [ARNO], f"{ASKS} One.": [PO], f"{ASKS} Two.": [TIBER]}
+    search_passages = {ASKS: [ARNO], f"{ASKS} One.": [PO], f"{ASKS} Two.": [TIBER]}
     method, kept = long(mode="always", evidence="keep_all", max_tokens=4), BARE + found(ARNO) + first
     roomy = native(replies)
-    result, prompts, _ = run(method, roomy, found_for)
+    result, prompts, _ = run(method, roomy, search_passages)
     whole = kept + found(PO) + second + found(TIBER)
     assert prompts[-1] == whole
     assert "drop" not in [each.outcome for each in result.trace.decisions]
     small = native(replies, context_tokens=len(roomy.tokenize([Span(whole)])) + 3)
-    result, prompts, _ = run(method, small, found_for)
+    result, prompts, _ = run(method, small, search_passages)
     assert prompts[-1] == f"{BARE}[Retrieval]{first}{found(PO)}{second}{found(TIBER)}"
     dropped = [each for each in result.trace.decisions if each.outcome == "drop"]
     assert [each.why for each in dropped] == ["the window has no room for the oldest passage"]
@@ -294,7 +284,7 @@ def test_a_full_window_drops_the_oldest_passage():
 
 def test_the_passage_in_use_is_not_dropped_for_itself():
     passage = Passage("l", "Long", "word " * 50)
-    replies = {"### Response:\n": DECIDE, "</paragraph>": ONE_A + KEEP_USING, KEEP_USING: "More.[Utility:5]"}
+    replies = {"### Response:\n": DECIDE, "</paragraph>": ONE_A + CONTINUE, CONTINUE: "More.[Utility:5]"}
     model = native(replies, context_tokens=60)
     result, prompts, _ = run(long(evidence="keep_all", max_tokens=6), model, (passage,))
     assert "drop" not in [each.outcome for each in result.trace.decisions]

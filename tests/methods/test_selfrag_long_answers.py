@@ -1,4 +1,4 @@
-"""Answers of Self-RAG's long form: what they cite, and what a search that fails leaves of them."""
+"""Answers of Self-RAG's long form: their citations, and the effect of a search that fails."""
 
 import asyncio
 
@@ -8,14 +8,8 @@ from askance.ask import ask
 from askance.core.errors import RetrieverFailure
 from askance.core.trace import Expanded, Failed, Trace
 from askance.methods.selfrag.segments import Path, Segment
-from askance.methods.selfrag.segments import cited as cited_text
-from askance.methods.selfrag.tokens import (
-    ALL_TOKENS,
-    FULLY,
-    IRRELEVANT,
-    RELEVANT,
-    UTILITIES,
-)
+from askance.methods.selfrag.segments import cite_passages as cited_text
+from askance.methods.selfrag.tokens import ALL_TOKENS, FULLY_SUPPORTED, IRRELEVANT, RELEVANT, UTILITIES
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.reflecting import (
@@ -43,13 +37,13 @@ from tests.tolerances import near
 
 
 def segments(*pieces):
-    """A path of (text, action, passage, labels)."""
+    """Return a path of (text, action, passage, labels)."""
     path = Path()
     for number, (text, action, passage, *labels) in enumerate(pieces, start=1):
         hit = (
             None if passage is None else next(iter(asyncio.run(ScriptedRetriever([passage]).search("x", 1))))
         )
-        path = path.then(Segment(text, action, hit, labels=frozenset(labels)), number)
+        path = path.extend_with(Segment(text, action, hit, labels=frozenset(labels)), number)
     return path
 
 
@@ -62,7 +56,7 @@ def segments(*pieces):
 )
 def test_sentences_of_a_segment_cite_its_passage(which, sentences):
     text, citations = cited_text(
-        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY)), which
+        segments((" It is long. It is old.", "retrieve", ARNO, RELEVANT, FULLY_SUPPORTED)), which
     )
     assert [(each.number, each.passage.id, text[each.start : each.end]) for each in citations] == sentences
 
@@ -85,7 +79,7 @@ def test_numbers_are_those_of_the_passages_in_order():
 
 
 class SlowModel(ScriptedModel):
-    """Waits before it answers some prompts, and counts who waits and who went away."""
+    """Delays its answer to some prompts, and counts the calls that wait or are cancelled."""
 
     def __init__(self, replies, slow, **settings):
         super().__init__(by_ending(replies), **settings)

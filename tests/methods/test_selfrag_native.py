@@ -1,4 +1,4 @@
-"""Self-RAG on networks with reflection tokens: random ones of two families, and one that has learnt them."""
+"""Self-RAG on networks with reflection tokens: random ones of two families, and a trained one."""
 
 import asyncio
 import itertools
@@ -12,13 +12,13 @@ from askance.core.types import Passage, Question, Raw, Span
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,
-    CLOSES,
+    CONTINUE,
     GROUPS,
     IRRELEVANT,
-    KEEP_USING,
-    OPENS,
+    PARAGRAPH_END,
+    PARAGRAPH_START,
     RELEVANT,
-    SEARCH,
+    RETRIEVAL,
     UTILITIES,
     ReflectionVocabulary,
     has_reflection_tokens,
@@ -68,7 +68,7 @@ RELEASED = {
 
 @pytest.fixture(scope="module", params=[*FAMILIES, *RELEASED])
 def random_model(request, tmp_path_factory):
-    """A random model with the tokens: special ones in one family, ordinary added ones in the others."""
+    """Return a random model with the tokens, special or ordinary added ones by family."""
     if request.param in RELEASED:
         folder = tmp_path_factory.mktemp("released")
         return load_hf(str(save_slow_checkpoint(folder, **RELEASED[request.param])))
@@ -86,7 +86,7 @@ def speaker_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def speaker(speaker_folder):
-    """A tiny Llama that speaks the micro-language."""
+    """Return a tiny Llama that speaks the micro-language."""
     return load_model(f"hf:{speaker_folder}")
 
 
@@ -126,7 +126,7 @@ def test_questions_side_by_side_are_answered_as_each_alone(form, random_model):
 
 @pytest.mark.parametrize("form", ["short", "long"])
 def test_a_random_model_gets_through(form, random_model):
-    """It writes whatever it likes, tokens in any order among it."""
+    """A random model writes anything, including tokens in any order."""
     for mode, profile in itertools.product(("adaptive", "never", "always"), ("default", "code")):
         parameters = {"form": form, "mode": mode, "max_tokens": 12, "max_segments": 2, "passages": 2}
         method = (
@@ -134,7 +134,7 @@ def test_a_random_model_gets_through(form, random_model):
         )
         result = asyncio.run(ask(QUESTIONS[0], method, {"answer": random_model}, ScriptedRetriever(PASSAGES)))
         assert result.trace.committed == result.answer.text
-        left = {KEEP_USING} if profile == "code" else set()
+        left = {CONTINUE} if profile == "code" else set()
         assert not any(token in result.answer.text for token in {*ALL_TOKENS} - left)
         for event in tried(result).values():
             assert 0 <= event.numbers["sequence"] <= 1
@@ -144,7 +144,7 @@ def test_a_random_model_gets_through(form, random_model):
 
 
 class Asked(WrappedModel):
-    """Keeps what is scored."""
+    """A model that records what is scored."""
 
     def __init__(self, model):
         super().__init__(model)
@@ -157,7 +157,7 @@ class Asked(WrappedModel):
 
 
 def test_options_are_scored_in_the_ids_that_the_model_would_write(random_model):
-    """That is as "[Relevant]true" is read, which in some vocabularies has a space before "true"."""
+    """These are the ids of "[Relevant]true", which some vocabularies read with a space before "true"."""
     model = Asked(random_model)
     claim = Question("q", "It is a river.", task="choice", options=("true", "false"))
     method = Selfrag(mode="always", max_tokens=8, closed_aggregation="option_likelihood")
@@ -172,7 +172,9 @@ def test_options_are_scored_in_the_ids_that_the_model_would_write(random_model):
 
 
 def asked(model, text, passages=(), **parameters):
-    """The result of a question in the micro-language, and its queries; passages are (thing, colour) pairs."""
+    """Return the result of a question in the micro-language, and its queries; passages are (thing, colour)
+    pairs.
+    """
     if isinstance(passages, dict):
         found = {query: [passage(*each) for each in pairs] for query, pairs in passages.items()}
     else:
@@ -233,7 +235,7 @@ def test_the_long_form_finds_a_passage_for_each_segment(speaker):
         assert result.answer.text == "The cat is blue now. The boat is red now."
         assert [each[:2] for each in cited(result.answer)] == [(1, "cat blue"), (2, "boat red")]
         first, last = tried(result)["0.2"], tried(result)["0.2.2"]
-        assert first.distributions["retrieve"][SEARCH] > 0.9
+        assert first.distributions["retrieve"][RETRIEVAL] > 0.9
         assert last.distributions["utility"][UTILITIES[4]] > 0.9
         assert tried(result)["0.2.1"].numbers["relevance"] < 0.1
 
@@ -242,19 +244,19 @@ def test_the_long_form_goes_on_with_the_passage_in_use(speaker):
     result, queries = asked(speaker, "Tell of the boat now.", [("boat", "green")], form="long")
     assert queries == ["Tell of the boat now."]
     assert [each.action for each in tried(result).values()] == ["retrieve", "continue"]
-    assert tried(result)["0.1"].distributions["retrieve"][KEEP_USING] > 0.9
+    assert tried(result)["0.1"].distributions["retrieve"][CONTINUE] > 0.9
     assert result.answer.text == "The boat is green now. It is all green now."
     assert [each.passage.id for each in result.answer.citations] == ["boat green"] * 2
 
 
 def test_a_segment_cut_by_length_asks_what_would_follow(speaker):
-    """With room for the sentence and its judgement alone, the token behind them is read apart."""
+    """If only the sentence and its judgement fit, the token after them is read separately."""
     asks = "What are the cat and the boat like?"
     room = len(speaker.tokenize([Span("[Relevant]The cat is blue now.[Fully supported]")]))
     passages = {asks: [("cat", "blue")], f"{asks} The cat is blue now.": [("boat", "red")]}
     result, _ = asked(speaker, asks, passages, form="long", max_tokens=room)
     assert result.answer.text == "The cat is blue now. The boat is red now."
-    assert tried(result)["0.1"].distributions["retrieve"][SEARCH] > 0.9
+    assert tried(result)["0.1"].distributions["retrieve"][RETRIEVAL] > 0.9
     total = result.trace.decisions[-1].numbers["0.1.1"]
     assert 0.95 < total / ((3 + 3) / 2 + 0.5) < 1.05, "its grade was read, too"
 
@@ -270,13 +272,13 @@ def test_it_judges_what_another_model_wrote(speaker):
 
 
 def test_its_own_text_is_well_formed(speaker):
-    """All of an output from the bare prompt up to the passage, and behind it."""
+    """This covers all of an output from the bare prompt up to the passage, and after it."""
     result, _ = asked(speaker, "What is the cat like?", [("cat", "red")], scan_tokens=1)
     generated = [event for event in result.trace.events if event.type == "generate"]
     supports = "|".join(map(re.escape, GROUPS["support"]))
     well_formed = rf"\[Relevant\]The cat is red now\.({supports})\[Utility:5\]"
     assert re.fullmatch(well_formed, generated[-1].text)
-    found = f"{SEARCH}{OPENS}About the cat today\nThe cat is red now.{CLOSES}"
+    found = f"{RETRIEVAL}{PARAGRAPH_START}About the cat today\nThe cat is red now.{PARAGRAPH_END}"
     assert generated[-1].prompt.endswith(found)
     assert IRRELEVANT not in generated[-1].text
 
@@ -297,7 +299,7 @@ def test_side_by_side_with_others_it_says_the_same(speaker):
 
 
 def test_the_bundled_model_is_asked_in_words(bundled, sample_index):
-    """In the long form; in the short one it is asked among all methods."""
+    """This tests the long form; the tests of all methods cover the short one."""
     question = Question("q", "Who directed Fanny and Alexander?", demos=())
     method = Selfrag(form="long", passages=1, max_tokens=20, max_segments=1, elicit=False)
     result = asyncio.run(ask(question, method, {"answer": bundled}, open_index(sample_index)))

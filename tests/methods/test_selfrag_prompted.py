@@ -1,4 +1,4 @@
-"""Self-RAG with models that know no reflection tokens: who is asked what, in which words, about what."""
+"""Self-RAG with models without reflection tokens: which model is asked which question, about which text."""
 
 import math
 
@@ -8,14 +8,14 @@ from askance.core.types import Passage, Question
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
-    FULLY,
+    CONTINUE,
+    FULLY_SUPPORTED,
     IRRELEVANT,
-    KEEP_USING,
-    NO_SEARCH,
-    PARTIALLY,
+    NO_RETRIEVAL,
+    NO_SUPPORT,
+    PARTIALLY_SUPPORTED,
     RELEVANT,
-    SEARCH,
-    UNSUPPORTED,
+    RETRIEVAL,
     UTILITIES,
 )
 from askance.models.scripted import Reply, ScriptedModel
@@ -53,9 +53,9 @@ ANSWERS = {
     " The Po flows there.": " So the answer is the Po.",
 }
 LIKES_ARNO = ScriptedScorer(
-    retrieves=lambda so_far: {SEARCH: 0.6, NO_SEARCH: 0.4},
+    retrieves=lambda so_far: {RETRIEVAL: 0.6, NO_RETRIEVAL: 0.4},
     relevances=lambda passage: {RELEVANT: 0.9 if "Arno" in passage else 0.05, IRRELEVANT: 0.1},
-    supports=lambda sentence, passage: {FULLY: float("Arno" in sentence), UNSUPPORTED: 0.5},
+    supports=lambda sentence, passage: {FULLY_SUPPORTED: float("Arno" in sentence), NO_SUPPORT: 0.5},
     utilities=lambda answer: {"[Utility:4]": 1.0},
 )
 
@@ -111,11 +111,11 @@ def test_no_passage_and_one(form, passages):
 
 @pytest.mark.parametrize("form", ["short", "long"])
 def test_a_scorer_that_can_tell_nothing(form):
-    """All zeros: no search, and where one is made, all passages are worth the same."""
+    """All zeros start no search; after a forced search all passages score the same."""
     zeros = ScriptedScorer(
-        lambda so_far: {SEARCH: 0.0, NO_SEARCH: 0.0, KEEP_USING: 0.0},
+        lambda so_far: {RETRIEVAL: 0.0, NO_RETRIEVAL: 0.0, CONTINUE: 0.0},
         lambda passage: {RELEVANT: 0.0, IRRELEVANT: 0.0},
-        lambda sentence, passage: {FULLY: 0.0, PARTIALLY: 0.0, UNSUPPORTED: 0.0},
+        lambda sentence, passage: {FULLY_SUPPORTED: 0.0, PARTIALLY_SUPPORTED: 0.0, NO_SUPPORT: 0.0},
         lambda answer: dict.fromkeys(UTILITIES, 0.0),
     )
     result, _, queries = run(Judged(selfrag(form=form), zeros), plain())
@@ -137,7 +137,7 @@ def test_the_long_form_writes_sentence_by_sentence():
 
     def retrieves(so_far):
         asked.append(so_far)
-        return {SEARCH: 0.9, NO_SEARCH: 0.1}
+        return {RETRIEVAL: 0.9, NO_RETRIEVAL: 0.1}
 
     scorer = ScriptedScorer(retrieves, LIKES_ARNO.relevances, LIKES_ARNO.supports, LIKES_ARNO.utilities)
     method = Judged(selfrag(form="long", beam_width=1), scorer)
@@ -154,7 +154,7 @@ def test_going_on_keeps_the_passage_in_the_prompt():
         WITH_ARNO: " The Arno is a river. It flows",
         f"{WITH_ARNO} The Arno is a river.": " So the answer is the Arno.",
     }
-    scorer = ScriptedScorer(lambda so_far: {KEEP_USING: 0.5, SEARCH: 0.4} if so_far else {SEARCH: 1.0})
+    scorer = ScriptedScorer(lambda so_far: {CONTINUE: 0.5, RETRIEVAL: 0.4} if so_far else {RETRIEVAL: 1.0})
     result, prompts, queries = run(Judged(selfrag(form="long"), scorer), plain(replies), (ARNO,))
     assert prompts == [WITH_ARNO, f"{WITH_ARNO} The Arno is a river."]
     assert queries == [ASKS]
@@ -167,7 +167,7 @@ def test_without_retrieval_no_passage_is_in_the_prompt():
         WITH_ARNO: " The Arno is a river. It flows",
         f"{CASE} The Arno is a river.": " So the answer is a river.",
     }
-    scorer = ScriptedScorer(lambda so_far: {NO_SEARCH: 1.0} if so_far else {SEARCH: 1.0})
+    scorer = ScriptedScorer(lambda so_far: {NO_RETRIEVAL: 1.0} if so_far else {RETRIEVAL: 1.0})
     result, prompts, _ = run(Judged(selfrag(form="long"), scorer), plain(replies), (ARNO,))
     assert prompts == [WITH_ARNO, f"{CASE} The Arno is a river."]
     assert [each[:2] for each in cited(result.answer)] == [(1, "a")]
@@ -211,7 +211,7 @@ LABELS |= {
 
 
 def judge(**settings):
-    """A model that gives label words these log-probabilities, and notes what it was asked about."""
+    """Return a model that gives label words these log-probabilities, and records what it was asked about."""
     asked = []
 
     def score(prompt, option):
@@ -287,19 +287,19 @@ def test_the_model_that_answers_is_its_own_judge():
 
 
 def test_a_critic_with_tokens_beside_a_writer_without():
-    """It reads the text laid out as it would have written it, and tells what would follow."""
+    """The critic reads the text in its own layout, and predicts the token that follows."""
     text = "The Arno flows there. So the answer is the Arno."
     critic = native(
         {
-            "### Response:\n": said(SEARCH, {SEARCH: 0.7, NO_SEARCH: 0.1}),
+            "### Response:\n": said(RETRIEVAL, {RETRIEVAL: 0.7, NO_RETRIEVAL: 0.1}),
             IN_ARNO: relevant(0.8, "x"),
-            f"{RELEVANT}{text}": said(PARTIALLY, {PARTIALLY: 0.5, FULLY: 0.3}),
-            f"{NO_SEARCH}{text}": said("[Utility:5]", {"[Utility:5]": 0.4, "[Utility:1]": 0.4}),
+            f"{RELEVANT}{text}": said(PARTIALLY_SUPPORTED, {PARTIALLY_SUPPORTED: 0.5, FULLY_SUPPORTED: 0.3}),
+            f"{NO_RETRIEVAL}{text}": said("[Utility:5]", {"[Utility:5]": 0.4, "[Utility:1]": 0.4}),
         }
     )
     result, _, _ = run(selfrag(), {"answer": plain(), "critic": critic}, (ARNO,))
     assert sorted(critic.prompts) == sorted(
-        [BARE, BARE + found(ARNO), BARE + found(ARNO) + RELEVANT + text, BARE + NO_SEARCH + text]
+        [BARE, BARE + found(ARNO), BARE + found(ARNO) + RELEVANT + text, BARE + NO_RETRIEVAL + text]
     )
     numbers = tried(result)["0.1"].numbers
     assert (numbers["relevance"], numbers["utility"]) == (near(0.8), 0)
@@ -314,8 +314,8 @@ def test_the_same_critic_where_the_answer_grows():
     }
     critic = native(
         lambda prompt, key: said(
-            KEEP_USING if prompt.endswith("One is.") and "onward" in key else SEARCH,
-            {KEEP_USING: 0.9} if prompt.endswith("One is.") and "onward" in key else {SEARCH: 0.9},
+            CONTINUE if prompt.endswith("One is.") and "onward" in key else RETRIEVAL,
+            {CONTINUE: 0.9} if prompt.endswith("One is.") and "onward" in key else {RETRIEVAL: 0.9},
         )
     )
     method = selfrag(form="long", max_segments=2, elicit=False)
@@ -327,11 +327,11 @@ def test_the_same_critic_where_the_answer_grows():
 
 
 def test_a_scorer_over_a_writer_with_tokens():
-    """The model decides where segments end; all else is the scorer's."""
+    """The model decides where segments end; the scorer decides everything else."""
     odd = "[Irrelevant]The Arno.[No support / Contradictory]"
     model = native(
         {
-            IN_ARNO: odd + SEARCH,
+            IN_ARNO: odd + RETRIEVAL,
             IN_PO: "[Relevant]The Po.[Fully supported][Utility:5]",
             odd + found(ARNO): "[Irrelevant]It is.[Utility:1]",
             odd + found(PO): "[Relevant]It is not.[Utility:5]",
@@ -341,7 +341,7 @@ def test_a_scorer_over_a_writer_with_tokens():
     scorer = ScriptedScorer(
         LIKES_ARNO.retrieves,
         LIKES_ARNO.relevances,
-        lambda sentence, passage: supports.append((sentence, passage)) or {FULLY: 1.0},
+        lambda sentence, passage: supports.append((sentence, passage)) or {FULLY_SUPPORTED: 1.0},
         lambda answer: {"[Utility:5]": 1.0},
     )
     method = Judged(
@@ -369,7 +369,7 @@ def test_a_critic_in_words_over_a_writer_with_tokens():
 
 
 @pytest.mark.parametrize(
-    "makes_critic", [judge, lambda **settings: native({"": said(SEARCH, {SEARCH: 0.9})}, **settings)]
+    "makes_critic", [judge, lambda **settings: native({"": said(RETRIEVAL, {RETRIEVAL: 0.9})}, **settings)]
 )
 def test_a_passage_beyond_the_judges_window_is_cut_for_it(makes_critic):
     huge = Passage("h", "Huge", "word " * 300)

@@ -1,4 +1,4 @@
-"""The questions of Self-RAG's prompted judgements, text by text, and their labels on models."""
+"""The prompts of Self-RAG's judgements, text by text, and their labels on models."""
 
 import asyncio
 import math
@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.types import Chat, GenerateRequest, Passage, Question, Sampling
 from askance.methods.common.label_probabilities import label_options
-from askance.methods.selfrag.judging import INSTRUCTIONS, LABELS, SYSTEM, judgement_prompt
+from askance.methods.selfrag.scoring import INSTRUCTIONS, LABELS, SYSTEM, judgement_prompt
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import tolerance
 
@@ -52,7 +52,7 @@ PROMPTS = {
         "Sentence: It lies there.\n",
     ),
     "usefulness": (
-        lambda model: judgement_prompt(model, QUESTION, "utility", said="The Arno.\nIt is long."),
+        lambda model: judgement_prompt(model, QUESTION, "utility", text="The Arno.\nIt is long."),
         ASKED,
         INSTRUCTIONS["utility"],
         "Answer: The Arno. It is long.\n",
@@ -71,13 +71,13 @@ def shown(prompt, model):
 
 
 def hostile(text):
-    """Every prompt with `text` wherever text from outside goes."""
+    """Return every prompt with `text` wherever outside text goes."""
     question, passage = Question("q", text, options=(text,)), Passage("a", text, text)
     return [
         lambda model: judgement_prompt(model, question, "retrieve", [passage], text),
         lambda model: judgement_prompt(model, question, "relevance", [passage]),
         lambda model: judgement_prompt(model, question, "support", [passage], text, text),
-        lambda model: judgement_prompt(model, question, "utility", said=text),
+        lambda model: judgement_prompt(model, question, "utility", text=text),
     ]
 
 
@@ -97,7 +97,7 @@ def test_plain_text_has_the_same_parts_and_ends_in_a_cue(name):
 
 
 def test_judgements_of_one_passage_begin_alike():
-    """What a model has read for one, it need not read again for the other."""
+    """A shared prompt prefix lets a model reuse its prefix cache."""
     model = ScriptedModel()
     prompts = [
         judgement_prompt(model, QUESTION, "relevance", [ARNO]),

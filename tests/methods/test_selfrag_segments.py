@@ -3,13 +3,7 @@
 import pytest
 
 from askance.core.types import Passage, Span
-from askance.methods.selfrag.tokens import (
-    IRRELEVANT,
-    KEEP_USING,
-    NO_SEARCH,
-    RELEVANT,
-    SEARCH,
-)
+from askance.methods.selfrag.tokens import CONTINUE, IRRELEVANT, NO_RETRIEVAL, RELEVANT, RETRIEVAL
 from askance.models.scripted import ScriptedModel
 from tests.methods.reflecting import (
     ARNO,
@@ -41,12 +35,12 @@ from tests.tolerances import near
 def test_a_segment_that_the_length_cuts_ends_with_its_last_whole_sentence():
     replies = {
         IN_ARNO: "[Relevant]One is. Two is.[Fully supported] Three is broken off.",
-        "Two is.[Fully supported]": said(SEARCH, {SEARCH: 0.4, NO_SEARCH: 0.3}),
+        "Two is.[Fully supported]": said(RETRIEVAL, {RETRIEVAL: 0.4, NO_RETRIEVAL: 0.3}),
         f"Two is.[Fully supported]{found(PO)}": "[Relevant]Three is.[Fully supported][Utility:5]",
         "### Response:\n": DECIDE,
     }
-    found_for = {ASKS: [ARNO], f"{ASKS} One is. Two is.": [PO]}
-    result, prompts, queries = run(long(max_tokens=8), native(replies), found_for)
+    search_passages = {ASKS: [ARNO], f"{ASKS} One is. Two is.": [PO]}
+    result, prompts, queries = run(long(max_tokens=8), native(replies), search_passages)
     kept = "[Relevant]One is. Two is.[Fully supported]"
     assert prompts == [
         BARE,
@@ -54,11 +48,11 @@ def test_a_segment_that_the_length_cuts_ends_with_its_last_whole_sentence():
         BARE + found(ARNO) + kept,
         f"{BARE}[Retrieval]{kept}{found(PO)}",
     ]
-    assert queries == list(found_for)
+    assert queries == list(search_passages)
     assert result.answer.text == "One is. Two is. Three is."
     node = tried(result)["0.1"]
     assert node.text == "One is. Two is."
-    assert node.distributions["retrieve"] == near({SEARCH: 0.4, NO_SEARCH: 0.3, KEEP_USING: 0})
+    assert node.distributions["retrieve"] == near({RETRIEVAL: 0.4, NO_RETRIEVAL: 0.3, CONTINUE: 0})
     assert node.numbers["support"] == 1, "what was judged of the last whole sentence stays"
     assert node.numbers["sequence"] == near(0.99), "what was cut off does not count"
 
@@ -76,18 +70,23 @@ def test_a_segment_that_the_length_cuts_ends_with_its_last_whole_sentence():
 )
 def test_where_a_cut_segment_closes(written, kept):
     model = ScriptedModel(control=["[Relevant]", "[Fully supported]"])
-    replies = {"### Response:\n": DECIDE, IN_ARNO: said(written, ends=False), kept: NO_SEARCH, NO_SEARCH: ""}
+    replies = {
+        "### Response:\n": DECIDE,
+        IN_ARNO: said(written, ends=False),
+        kept: NO_RETRIEVAL,
+        NO_RETRIEVAL: "",
+    }
     num_tokens = len(model.tokenize([Span(written)]))
     _, prompts, _ = run(long(max_tokens=num_tokens), native(replies), (ARNO,))
     assert prompts[2] == BARE + found(ARNO) + kept
 
 
 def test_a_segment_that_is_complete_when_the_length_is_reached_needs_no_reading():
-    """Its retrieve token is the last that there is room for."""
+    """Its retrieve token is the last one that fits."""
     replies = {
         "### Response:\n": DECIDE,
         IN_ARNO: "[Relevant]One.[No Retrieval]",
-        NO_SEARCH: "Two.[Utility:5]",
+        NO_RETRIEVAL: "Two.[Utility:5]",
     }
     result, prompts, _ = run(long(max_tokens=3), native(replies), (ARNO,))
     assert prompts == [BARE, BARE + found(ARNO), f"{BARE}[Retrieval][Relevant]One.[No Retrieval]"]
@@ -113,12 +112,12 @@ def test_empty_segments_are_no_candidates():
 
 
 def test_where_all_are_empty_the_path_goes_on_without_retrieval_and_then_ends():
-    empty = {"### Response:\n": DECIDE, IN_ARNO: SEARCH, IN_PO: " ", NO_SEARCH: "A river.[Utility:3]"}
+    empty = {"### Response:\n": DECIDE, IN_ARNO: RETRIEVAL, IN_PO: " ", NO_RETRIEVAL: "A river.[Utility:3]"}
     result, prompts, _ = run(long(), native(empty))
-    assert prompts[-1] == BARE + NO_SEARCH
+    assert prompts[-1] == BARE + NO_RETRIEVAL
     assert result.answer.text == "A river."
     assert tried(result)["0.3"].action == "none"
-    result, _, _ = run(long(), native(empty | {NO_SEARCH: "[Utility:5]"}))
+    result, _, _ = run(long(), native(empty | {NO_RETRIEVAL: "[Utility:5]"}))
     assert (result.answer.text, result.answer.citations) == ("", ())
     assert [each.rejected for each in tried(result).values()] == ["it is empty"] * 3
 
@@ -126,8 +125,8 @@ def test_where_all_are_empty_the_path_goes_on_without_retrieval_and_then_ends():
 def test_a_path_that_can_not_go_on_ends_with_what_it_has():
     replies = {
         IN_ARNO: FIRST_A,
-        ONE_A + found(ARNO): SEARCH,
-        ONE_A + NO_SEARCH: "",
+        ONE_A + found(ARNO): RETRIEVAL,
+        ONE_A + NO_RETRIEVAL: "",
         found(ARNO) + ONE_A: said("[Utility:4]", grades(u4=1.0)),
     }
     result, prompts, _ = run(long(mode="always"), native(replies), (ARNO,))
@@ -145,9 +144,9 @@ def test_a_grade_alone_ends_the_answer_with_that_grade():
 def test_equal_segments_with_the_same_passage_take_one_place():
     again = Passage("a", "Arno", "Arno is the name of the river of Pisa.")
     replies = {
-        IN_ARNO: ONE_A + SEARCH,
-        f"{again.text}</paragraph>": ONE_A + SEARCH,
-        IN_PO: said(ONE_P + SEARCH, {RELEVANT: 0.5, IRRELEVANT: 0.5}),
+        IN_ARNO: ONE_A + RETRIEVAL,
+        f"{again.text}</paragraph>": ONE_A + RETRIEVAL,
+        IN_PO: said(ONE_P + RETRIEVAL, {RELEVANT: 0.5, IRRELEVANT: 0.5}),
         ONE_A: "[Utility:5]",
         ONE_P: "[Utility:5]",
     }
@@ -176,7 +175,7 @@ def test_no_more_segments_than_allowed():
 
 
 def test_what_was_said_before_is_rejected_while_searching():
-    """Before it could win: with a better score than what says something new."""
+    """It is rejected before it can win with a better score than a segment that says something new."""
     replies = {
         IN_ARNO: said("[Relevant]One.[Retrieval]", {RELEVANT: 0.9, IRRELEVANT: 0.1}),
         f"One.{found(ARNO)}": said("[Relevant]One.[Utility:5]", {RELEVANT: 0.99, IRRELEVANT: 0.01}),
@@ -189,7 +188,7 @@ def test_what_was_said_before_is_rejected_while_searching():
     replies = {
         IN_ARNO: "[Relevant]One.[Retrieval]",
         f"One.{found(ARNO)}": "[Relevant]One.[Utility:5]",
-        NO_SEARCH: "One.[Utility:2]",
+        NO_RETRIEVAL: "One.[Utility:2]",
         "One.": "[Utility:5]",
     }
     result, _, _ = run(long(mode="always"), native(replies), (ARNO,))
@@ -199,7 +198,7 @@ def test_what_was_said_before_is_rejected_while_searching():
 
 @pytest.mark.parametrize("passages", [(), (PO,)])
 def test_no_passage_and_one(passages):
-    replies = REPLIES | {NO_SEARCH: "A river.[Utility:3]", ONE_P + found(PO): "[Relevant]Two.[Utility:5]"}
+    replies = REPLIES | {NO_RETRIEVAL: "A river.[Utility:3]", ONE_P + found(PO): "[Relevant]Two.[Utility:5]"}
     result, _, _ = run(long(), native(replies), passages)
     assert result.answer.text == ("One p. Two." if passages else "A river.")
 
@@ -208,7 +207,7 @@ WRONG = "[Relevant]One w.[No support / Contradictory]"
 
 
 def test_a_contradictory_segment_is_rejected_while_searching():
-    replies = REPLIES | {IN_ARNO: WRONG + SEARCH, ONE_P + found(PO): "[Relevant]Two.[Utility:5]"}
+    replies = REPLIES | {IN_ARNO: WRONG + RETRIEVAL, ONE_P + found(PO): "[Relevant]Two.[Utility:5]"}
     result, _, queries = run(long(reject_unsupported=True), native(replies))
     assert tried(result)["0.1"].rejected == "its passage does not support it"
     assert queries == [ASKS, f"{ASKS} One p."]
@@ -220,21 +219,18 @@ def test_a_contradictory_segment_is_rejected_while_searching():
 
 
 def test_where_all_are_rejected_the_path_goes_on_without_retrieval():
-    replies = {"### Response:\n": DECIDE, IN_ARNO: WRONG + SEARCH, NO_SEARCH: "A river.[Utility:3]"}
+    replies = {"### Response:\n": DECIDE, IN_ARNO: WRONG + RETRIEVAL, NO_RETRIEVAL: "A river.[Utility:3]"}
     result, prompts, _ = run(long(reject_unsupported=True), native(replies), (ARNO,))
-    assert prompts == [BARE, BARE + found(ARNO), BARE + NO_SEARCH]
+    assert prompts == [BARE, BARE + found(ARNO), BARE + NO_RETRIEVAL]
     assert (result.answer.text, result.answer.citations) == ("A river.", ())
 
 
 def test_going_on_may_be_rejected_too():
     replies = continued("More.[No support / Contradictory][Retrieval]") | {
-        ONE_A + NO_SEARCH: "Enough.[Utility:4]"
+        ONE_A + NO_RETRIEVAL: "Enough.[Utility:4]"
     }
     result, prompts, _ = run(long(reject_unsupported=True), native(replies), (ARNO,))
-    assert prompts[2:] == [
-        BARE + found(ARNO) + ONE_A + KEEP_USING,
-        f"{BARE}[Retrieval]{ONE_A}[No Retrieval]",
-    ]
+    assert prompts[2:] == [BARE + found(ARNO) + ONE_A + CONTINUE, f"{BARE}[Retrieval]{ONE_A}[No Retrieval]"]
     assert result.answer.text == "One a. Enough."
     assert list(tried(result)) == ["0.1", "0.1.1", "0.1.2"]
 

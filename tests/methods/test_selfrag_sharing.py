@@ -1,4 +1,6 @@
-"""What Self-RAG's judgements in words cost: each is asked once, and where the answer depends on it."""
+"""The cost of Self-RAG's judgements in words: each is asked at most once, and only if the answer depends on
+it.
+"""
 
 import asyncio
 import random
@@ -15,14 +17,14 @@ from askance.methods.common.prompts import PromptTemplate
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import (
-    FULLY,
+    CONTINUE,
+    FULLY_SUPPORTED,
     IRRELEVANT,
-    KEEP_USING,
-    NO_SEARCH,
-    PARTIALLY,
+    NO_RETRIEVAL,
+    NO_SUPPORT,
+    PARTIALLY_SUPPORTED,
     RELEVANT,
-    SEARCH,
-    UNSUPPORTED,
+    RETRIEVAL,
     UTILITIES,
 )
 from askance.models.scripted import ScriptedModel
@@ -34,12 +36,12 @@ PLAIN = PromptTemplate(demos=(), system="")
 
 
 def numbered(prompt, key):
-    """A sentence of its own for each passage and place."""
+    """Return a distinct sentence for each passage and location."""
     return f" Sentence {sum(map(ord, prompt)) % 997}. More"
 
 
 def labels(prompt, option):
-    """Two passages help, and most of what is written is backed by its passage."""
+    """Return label words: two passages help, and their passage supports most of what is written."""
     helps = "Text 0." in prompt or "Text 1." in prompt
     likely = {"relevant": helps, "irrelevant": not helps, "fully": True, "5": True, "search": True}
     return -0.1 if likely.get(option.strip()) else -2.0
@@ -50,7 +52,7 @@ def asked(method, model, passages=PASSAGES):
 
 
 def requests(result):
-    """How many texts were written, and how often each judgement was asked."""
+    """Return how many texts were written, and how often each judgement was asked."""
     found = {"written": 0}
     for event in result.trace.events:
         if isinstance(event, Generated):
@@ -82,7 +84,7 @@ def test_what_comes_next_is_asked_behind_what_is_gone_on_from():
 
 
 class Unhurried(ScriptedScorer):
-    """Finds every passage relevant, after a while."""
+    """A scorer that finds every passage relevant, after a while."""
 
     async def judge(self, group, hit, so_far, said, *, key):
         await asyncio.sleep(0.01)
@@ -108,7 +110,7 @@ def test_a_segment_without_room_leaves_others_the_judgement_of_their_passage():
 
 
 def test_an_empty_segment_is_not_judged_by_its_passage():
-    """That the answer is over is no statement which an irrelevant passage could spoil."""
+    """The end of an answer states nothing that an irrelevant passage could spoil."""
 
     def reply(prompt, key):
         return "" if "It is so." in prompt else " It is so. More"
@@ -126,7 +128,7 @@ def test_an_empty_segment_is_not_judged_by_its_passage():
 
 
 def test_judgements_read_the_answer_as_it_was_written():
-    """Where the model leaves no blank between two sentences, as in Japanese, none is put there."""
+    """If the model leaves no space between two sentences, as in Japanese, none is added."""
     said = ("東京です。", "川です。\n", " End.")
     path = Path(tuple(Segment(each, "none") for each in said))
     assert path.text == "東京です。川です。 End."
@@ -136,7 +138,7 @@ def test_a_dropped_segment_is_told_with_its_bound():
     supports = []
     scorer = ScriptedScorer(
         relevances=lambda passage: {RELEVANT: 1.0 if passage < "Text 2" else 0.1, IRRELEVANT: 0.9},
-        supports=lambda sentence, passage: supports.append(passage) or {FULLY: 1.0},
+        supports=lambda sentence, passage: supports.append(passage) or {FULLY_SUPPORTED: 1.0},
     )
     method = Selfrag(
         form="long", mode="always", max_segments=1, max_tokens=8, wording=PLAIN, use_seqscore=False, w_use=0
@@ -151,7 +153,7 @@ def test_a_dropped_segment_is_told_with_its_bound():
 
 
 class FullSearch(Judged):
-    """Without bounds: every segment is judged at once."""
+    """A long form without bounds: every segment is judged at once."""
 
     async def answer(self, question, run):
         writer = self.selfrag.writer(question, run, self.scorer.judge, None)
@@ -159,7 +161,7 @@ class FullSearch(Judged):
 
         async def write(path, action, hit, *, key, whole):
             segment = await bounded(path, action, hit, key=key, whole=whole)
-            return segment if whole else await writer.supported(path, segment, key=key)
+            return segment if whole else await writer.with_support(path, segment, key=key)
 
         writer.write = write
         return await self.selfrag.answer_with(writer, question, run)
@@ -200,9 +202,11 @@ def test_a_bounded_search_finds_what_the_full_one_does(parameters, seed, coarse)
         return told + chance.choice([" More", " More", " More", "", " So the answer is it."])
 
     scorer = ScriptedScorer(
-        lambda so_far: distribution((SEARCH, NO_SEARCH, KEEP_USING), so_far),
+        lambda so_far: distribution((RETRIEVAL, NO_RETRIEVAL, CONTINUE), so_far),
         lambda passage: distribution((RELEVANT, IRRELEVANT), passage),
-        lambda sentence, passage: distribution((FULLY, PARTIALLY, UNSUPPORTED), sentence, passage),
+        lambda sentence, passage: distribution(
+            (FULLY_SUPPORTED, PARTIALLY_SUPPORTED, NO_SUPPORT), sentence, passage
+        ),
         lambda answer: distribution(UTILITIES, answer),
     )
     method = Selfrag(form="long", max_tokens=8, wording=PLAIN, elicit=False, **parameters)

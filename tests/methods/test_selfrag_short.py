@@ -7,14 +7,14 @@ from askance.core.types import Demo, Question
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
 from askance.methods.selfrag.tokens import (
-    FULLY,
+    CONTINUE,
+    FULLY_SUPPORTED,
     IRRELEVANT,
-    KEEP_USING,
-    NO_SEARCH,
-    PARTIALLY,
+    NO_RETRIEVAL,
+    NO_SUPPORT,
+    PARTIALLY_SUPPORTED,
     RELEVANT,
-    SEARCH,
-    UNSUPPORTED,
+    RETRIEVAL,
 )
 from askance.reproductions.selfrag import SelfragAuthors
 from tests.methods.reflecting import (
@@ -38,7 +38,7 @@ from tests.methods.reflecting import (
 )
 from tests.tolerances import near
 
-WANTS = said(SEARCH, {SEARCH: 0.7, NO_SEARCH: 0.2, KEEP_USING: 0.05})
+WANTS = said(RETRIEVAL, {RETRIEVAL: 0.7, NO_RETRIEVAL: 0.2, CONTINUE: 0.05})
 GOOD = said(
     "[Relevant]The Arno.[Fully supported][Utility:5]",
     {RELEVANT: 0.9, IRRELEVANT: 0.05},
@@ -51,7 +51,7 @@ POOR = said(
     {"[Utility:2]": 0.5, "[Utility:3]": 0.3},
     sureness=0.8,
 )
-REPLIES = {"### Response:\n": WANTS, IN_ARNO: GOOD, IN_PO: POOR, NO_SEARCH: "A river.[Utility:3]"}
+REPLIES = {"### Response:\n": WANTS, IN_ARNO: GOOD, IN_PO: POOR, NO_RETRIEVAL: "A river.[Utility:3]"}
 RELEVANCE_ALONE = {"mode": "always", "w_rel": 2.0, "w_sup": 0, "w_use": 0, "use_seqscore": False}
 """A candidate's score is twice its share of [Relevant]."""
 
@@ -68,7 +68,7 @@ def test_an_answer_for_each_passage_and_the_best_is_taken():
     assert cited(result.answer) == [(1, "a", "The Arno.")]
     decision = result.trace.decisions[0]
     assert (decision.outcome, decision.signal, decision.threshold) == ("search", "share of [Retrieval]", 0.2)
-    assert decision.numbers == near({SEARCH: 0.7, NO_SEARCH: 0.2, KEEP_USING: 0.05, "share": 0.7 / 0.9})
+    assert decision.numbers == near({RETRIEVAL: 0.7, NO_RETRIEVAL: 0.2, CONTINUE: 0.05, "share": 0.7 / 0.9})
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_always_asks_no_one():
 
 def test_never_writes_the_whole_answer_without_retrieval():
     result, prompts, queries = run(Selfrag(mode="never"), native(REPLIES))
-    assert (prompts, queries) == ([BARE + NO_SEARCH], [])
+    assert (prompts, queries) == ([BARE + NO_RETRIEVAL], [])
     assert (result.answer.text, result.answer.short, result.answer.citations) == ("A river.", "A river.", ())
     assert tried(result)["0.1"].action == "none"
 
 
 def test_a_decision_against_a_search_gives_the_whole_answer():
-    replies = REPLIES | {"### Response:\n": said(NO_SEARCH, {NO_SEARCH: 0.9, SEARCH: 0.1})}
+    replies = REPLIES | {"### Response:\n": said(NO_RETRIEVAL, {NO_RETRIEVAL: 0.9, RETRIEVAL: 0.1})}
     result, prompts, queries = run(Selfrag(), native(replies))
-    assert (prompts, queries) == ([BARE, BARE + NO_SEARCH], [])
+    assert (prompts, queries) == ([BARE, BARE + NO_RETRIEVAL], [])
     assert result.answer.text == "A river."
     assert result.trace.decisions[0].outcome == "keep"
     assert result.trace.decisions[0].why == "the share of [Retrieval] is 0.10, not above 0.2"
@@ -131,14 +131,14 @@ def test_a_decision_against_a_search_gives_the_whole_answer():
 @pytest.mark.parametrize(
     ("threshold", "probs", "searches"),
     [
-        (0.2, {NO_SEARCH: 0.6, SEARCH: 0.3}, 1),
-        (0.4, {NO_SEARCH: 0.6, SEARCH: 0.3}, 0),
-        (0.0, {NO_SEARCH: 0.9, SEARCH: 0.0}, 0),
-        (0.0, {NO_SEARCH: 0.9, SEARCH: 0.01}, 1),
-        (0.2, {KEEP_USING: 0.9, SEARCH: 0.01, NO_SEARCH: 0.01}, 1),
-        (None, {NO_SEARCH: 0.6, SEARCH: 0.3}, 0),
-        (None, {SEARCH: 0.4, NO_SEARCH: 0.3}, 1),
-        (None, {KEEP_USING: 0.5, SEARCH: 0.4}, 0),
+        (0.2, {NO_RETRIEVAL: 0.6, RETRIEVAL: 0.3}, 1),
+        (0.4, {NO_RETRIEVAL: 0.6, RETRIEVAL: 0.3}, 0),
+        (0.0, {NO_RETRIEVAL: 0.9, RETRIEVAL: 0.0}, 0),
+        (0.0, {NO_RETRIEVAL: 0.9, RETRIEVAL: 0.01}, 1),
+        (0.2, {CONTINUE: 0.9, RETRIEVAL: 0.01, NO_RETRIEVAL: 0.01}, 1),
+        (None, {NO_RETRIEVAL: 0.6, RETRIEVAL: 0.3}, 0),
+        (None, {RETRIEVAL: 0.4, NO_RETRIEVAL: 0.3}, 1),
+        (None, {CONTINUE: 0.5, RETRIEVAL: 0.4}, 0),
     ],
 )
 def test_the_threshold(threshold, probs, searches):
@@ -149,28 +149,30 @@ def test_the_threshold(threshold, probs, searches):
 
 @pytest.mark.parametrize(("threshold", "searches"), [(0.2, 1), (0.8, 0), (None, 0)])
 def test_a_text_that_begins_without_a_token_is_decided_where_it_begins(threshold, searches):
-    """Without a threshold there is nothing to decide: the likeliest token of all is none of the three."""
-    replies = REPLIES | {"### Response:\n": said("The Arno.", {"The": 0.4, SEARCH: 0.3, NO_SEARCH: 0.1})}
+    """Nothing is searched without a threshold: the most likely token is none of the three."""
+    replies = REPLIES | {
+        "### Response:\n": said("The Arno.", {"The": 0.4, RETRIEVAL: 0.3, NO_RETRIEVAL: 0.1})
+    }
     _, prompts, queries = run(Selfrag(threshold=threshold), native(replies))
     assert len(queries) == searches
-    assert prompts[-1] == BARE + (found(PO) if searches else NO_SEARCH)
+    assert prompts[-1] == BARE + (found(PO) if searches else NO_RETRIEVAL)
 
 
 def test_what_stands_before_the_decision_is_kept_within_the_window():
-    lead = said("Well then[Retrieval]", {SEARCH: 0.6, NO_SEARCH: 0.3})
+    lead = said("Well then[Retrieval]", {RETRIEVAL: 0.6, NO_RETRIEVAL: 0.3})
     replies = REPLIES | {"### Response:\n": lead}
     result, prompts, _ = run(Selfrag(scan_tokens=3, threshold=None), native(replies))
     assert prompts == [BARE] + [f"{BARE}Well then{found(each)}" for each in (ARNO, PO)]
     assert result.answer.text == "Well then The Arno."
     assert cited(result.answer) == [(1, "a", "The Arno.")]
     _, prompts, queries = run(Selfrag(scan_tokens=2, threshold=None), native(replies))
-    assert (prompts, queries) == ([BARE, BARE + NO_SEARCH], []), "the token is behind the window"
+    assert (prompts, queries) == ([BARE, BARE + NO_RETRIEVAL], []), "the token is behind the window"
 
 
 def test_a_search_behind_a_finished_answer_is_none():
     replies = REPLIES | {"### Response:\n": "Arno.[Utility:5][Retrieval]"}
     _, prompts, queries = run(Selfrag(scan_tokens=9, threshold=None), native(replies))
-    assert (prompts, queries) == ([BARE, BARE + NO_SEARCH], [])
+    assert (prompts, queries) == ([BARE, BARE + NO_RETRIEVAL], [])
 
 
 def test_open_questions_take_the_greatest_score_not_the_greatest_sum():
@@ -207,7 +209,7 @@ def test_of_equal_answers_that_of_the_best_passage(open_dedupe, passage):
 
 
 def vote(options, *answers, **parameters):
-    """The option chosen of (share of relevance, text) for each passage."""
+    """Return the chosen option, given (share of relevance, text) for each passage."""
     endings = (IN_ARNO, IN_PO, IN_TIBER)
     replies = {ending: relevant(*answer) for ending, answer in zip(endings, answers, strict=False)}
     passages = (ARNO, PO, TIBER)[: len(answers)]
@@ -231,7 +233,9 @@ def test_options_win_by_the_sum_of_their_scores():
     ],
 )
 def test_ties_and_answers_that_name_no_option(options, answers, won):
-    """Ties: more passages, then the order of the options. Other texts win only where no option was given."""
+    """Ties go to more passages, then to the order of the options. Other texts win only if no option was
+    named.
+    """
     assert vote(options, *answers) == won
 
 
@@ -272,7 +276,9 @@ def test_yes_and_no(text, polarity):
 
 
 def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its_words():
-    result, prompts, _ = run(Selfrag(mode="never"), native({NO_SEARCH: "B"}), question=choice("Rome", "Pisa"))
+    result, prompts, _ = run(
+        Selfrag(mode="never"), native({NO_RETRIEVAL: "B"}), question=choice("Rome", "Pisa")
+    )
     assert prompts[0] == (
         "### Instruction:\nWhich of the options answers the question best? Answer with its letter alone."
         "## Input:\n\nWhich river flows through Pisa?\nA: Rome\nB: Pisa\n\n### Response:\n[No Retrieval]"
@@ -280,7 +286,7 @@ def test_the_instruction_of_a_choice_shows_letters_and_that_of_a_claim_names_its
     assert (result.answer.text, result.answer.short) == ("B", "Pisa")
     _, prompts, _ = run(
         Selfrag(mode="never", separator="short_form"),
-        native({NO_SEARCH: "true"}),
+        native({NO_RETRIEVAL: "true"}),
         question=choice("true", "false"),
     )
     assert prompts[0] == (
@@ -295,11 +301,11 @@ def test_a_question_of_a_data_set_with_a_task_of_its_own_is_recognised(reading):
     life = Question("q", "Tell me of Elly Ney.", genre="biography")
     for question, instruction in ((asqa, OWN_INSTRUCTIONS.ambiguous), (life, "")):
         method = reading(form="long", mode="never")
-        _, prompts, _ = run(method, native({NO_SEARCH: "Puccini.[Utility:5]"}), question=question)
+        _, prompts, _ = run(method, native({NO_RETRIEVAL: "Puccini.[Utility:5]"}), question=question)
         separator = "## Input:\n\n" if instruction else ""
         assert prompts[0].startswith(f"### Instruction:\n{instruction}{separator}{question.text}\n\n###")
     _, prompts, _ = run(
-        Selfrag(mode="never", task="question"), native({NO_SEARCH: "Puccini."}), question=asqa
+        Selfrag(mode="never", task="question"), native({NO_RETRIEVAL: "Puccini."}), question=asqa
     )
     assert prompts[0].startswith("### Instruction:\nWho wrote Tosca?\n")
 
@@ -311,7 +317,7 @@ def test_instructions_are_replaced():
         (Question("q", "Why?"), "Be brief.## Input:\n\nWhy?"),
         (choice("Rome", "Pisa"), OWN_INSTRUCTIONS.choice),
     ):
-        _, prompts, _ = run(method, native({NO_SEARCH: "true"}), question=question)
+        _, prompts, _ = run(method, native({NO_RETRIEVAL: "true"}), question=question)
         assert prompts[0].startswith(f"### Instruction:\n{begins}")
     assert f"instructions={method.instructions!r}" in repr(method)
     assert str(OWN_INSTRUCTIONS) == "own"
@@ -320,7 +326,7 @@ def test_instructions_are_replaced():
 
 def test_earlier_turns_stand_before_the_question():
     question = Question("q", "And Turin?", history=(Demo("Which river flows through Pisa?", "The Arno."),))
-    _, prompts, _ = run(Selfrag(mode="never"), native({NO_SEARCH: "The Po."}), question=question)
+    _, prompts, _ = run(Selfrag(mode="never"), native({NO_RETRIEVAL: "The Po."}), question=question)
     assert prompts[0].endswith(
         "## Input:\n\nUser: Which river flows through Pisa?\nAssistant: The Arno.\nUser: And Turin?"
         "\n\n### Response:\n[No Retrieval]"
@@ -328,7 +334,7 @@ def test_earlier_turns_stand_before_the_question():
 
 
 def likelihoods(table):
-    """Log-probabilities of options by how the prompt ends."""
+    """Return a model with these log-probabilities of options by how the prompt ends."""
     return lambda prompt, option: next(
         values[option] for ending, values in table.items() if prompt.endswith(ending + RELEVANT)
     )
@@ -371,7 +377,7 @@ MANY = tuple(f"river {number}" for number in range(27))
     [(choice("true", "false"), ("true", "false")), (YES_OR_NO, ("yes", "no")), (choice(*MANY), MANY)],
 )
 def test_options_without_letters_are_scored_by_their_words(question, options):
-    """Also where they are said to be a choice; and where there are more options than letters."""
+    """This includes options of a declared choice, and more options than letters."""
     model = native(
         {IN_ARNO: relevant(0.8, "so")}, scores=lambda prompt, option: -float(option != options[-1])
     )
@@ -396,7 +402,7 @@ USELESS = relevant(0.99, "The Po.[Fully supported][Utility:3]")
 )
 def test_hard_constraints(parameters, best, why):
     good = said("[Relevant]The Arno.[Partially supported][Utility:4]", sureness=0.5)
-    replies = {IN_ARNO: good, IN_PO: best, NO_SEARCH: "A river."}
+    replies = {IN_ARNO: good, IN_PO: best, NO_RETRIEVAL: "A river."}
     words_alone = {"mode": "always", "w_rel": 0, "w_sup": 0, "w_use": 0}
     assert run(Selfrag(**words_alone), native(replies))[0].answer.text == "The Po."
     result, _, _ = run(Selfrag(**words_alone, **parameters), native(replies))
@@ -404,7 +410,7 @@ def test_hard_constraints(parameters, best, why):
     assert [each.rejected for each in tried(result).values()] == ["", why]
     result, prompts, _ = run(Selfrag(**words_alone, **parameters), native(replies), (PO,))
     assert (result.answer.text, result.answer.citations) == ("A river.", ())
-    assert prompts[-1] == BARE + NO_SEARCH
+    assert prompts[-1] == BARE + NO_RETRIEVAL
     assert result.trace.decisions[-1].why == "every answer with a passage was rejected"
 
 
@@ -420,7 +426,7 @@ def test_no_passage_and_one(passages):
     result, prompts, queries = run(Selfrag(mode="always"), native(REPLIES), passages)
     assert queries == [QUESTION.text]
     assert result.answer.text == ("The Arno." if passages else "A river.")
-    assert prompts == [BARE + (found(ARNO) if passages else NO_SEARCH)]
+    assert prompts == [BARE + (found(ARNO) if passages else NO_RETRIEVAL)]
 
 
 @pytest.mark.parametrize("empty", ["", " \n", "[Relevant]", "[Relevant][Fully supported][Utility:5]"])
@@ -430,7 +436,7 @@ def test_empty_answers_are_passed_over(empty):
     assert [each.rejected for each in tried(result).values()] == ["it is empty", ""]
     result, _, _ = run(Selfrag(), native(REPLIES | {IN_ARNO: empty, IN_PO: empty}))
     assert result.answer.text == "A river."
-    result, _, _ = run(Selfrag(), native(REPLIES | {IN_ARNO: empty, IN_PO: empty, NO_SEARCH: empty}))
+    result, _, _ = run(Selfrag(), native(REPLIES | {IN_ARNO: empty, IN_PO: empty, NO_RETRIEVAL: empty}))
     assert (result.answer.text, result.answer.short, result.answer.citations) == ("", "", ())
 
 
@@ -451,13 +457,13 @@ def test_a_candidate_without_judgement_scores_its_words_alone():
 def test_support_and_utility_are_those_that_come_first():
     reply = said(
         "[Relevant]One.[Partially supported]Two.[Fully supported][Utility:4]Three.[Utility:1]",
-        {FULLY: 1.0},
-        {PARTIALLY: 1.0},
+        {FULLY_SUPPORTED: 1.0},
+        {PARTIALLY_SUPPORTED: 1.0},
     )
     result, _, _ = run(Selfrag(mode="always"), native({IN_ARNO: reply}), (ARNO,))
     numbers = tried(result)["0.1"].numbers
     assert (numbers["support"], numbers["utility"]) == (0.5, 0.5)
-    assert UNSUPPORTED in tried(result)["0.1"].distributions["support"]
+    assert NO_SUPPORT in tried(result)["0.1"].distributions["support"]
 
 
 def test_parameters_are_checked():

@@ -14,7 +14,7 @@ from tests.models.tiny import save_slow_checkpoint
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import install_line
 from askance.core.types import Raw, Span, untrusted
-from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, SEARCH, ReflectionVocabulary
+from askance.methods.selfrag.tokens import ALL_TOKENS, RELEVANT, RETRIEVAL, ReflectionVocabulary
 from askance.models.hf import load_hf
 from askance.models.hf import sentencepiece as reading
 from askance.models.hf.load import load_parts, save_parts
@@ -43,11 +43,13 @@ def test_a_checkpoint_is_read_as_it_was_trained(folder, model):
     assert not (folder / "tokenizer.json").exists()
     assert [vocabulary.ids[token] for token in ALL_TOKENS] == [350 + at for at in range(15)]
     prompt = (
-        f"### Instruction:\nWho is it?\n\n### Response:\n{SEARCH}<paragraph>Arno\nThe é river.</paragraph>"
+        f"### Instruction:\nWho is it?\n\n### Response:\n{RETRIEVAL}<paragraph>Arno\nThe é river.</paragraph>"
     )
     ids = model._encoding.encode(Raw((Span(prompt),)))
     assert model.pieces(ids) == ("<s>", *pieces_by_itself(folder, prompt))
-    split = Raw((Span("### Instruction:\n"), untrusted("Who is it?"), Span("\n\n### Response:\n" + SEARCH)))
+    split = Raw(
+        (Span("### Instruction:\n"), untrusted("Who is it?"), Span("\n\n### Response:\n" + RETRIEVAL))
+    )
     behind = (Span("<paragraph>"), untrusted("Arno"), Span("\n"), untrusted("The é river."))
     whole = Raw(split.parts, (*behind, Span("</paragraph>")))
     assert model._encoding.encode(whole) == ids, "however it is put together"
@@ -62,7 +64,7 @@ def test_it_is_read_so_when_it_was_saved_again(folder, tmp_path, model):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again = load_hf(str(tmp_path))
-    text = f"{SEARCH}<paragraph>the river</paragraph>{RELEVANT}the"
+    text = f"{RETRIEVAL}<paragraph>the river</paragraph>{RELEVANT}the"
     assert again.tokenize([Span(text)]) == model.tokenize([Span(text)])
 
 
@@ -71,7 +73,7 @@ def test_without_bos_or_with_an_end_token_behind(tmp_path, model, adds_bos, adds
     settings = {"add_bos_token": adds_bos, "add_eos_token": adds_eos}
     other = load_hf(str(save_slow_checkpoint(tmp_path, legacy=True, **settings)))
     prompt = Raw(
-        (Span(f"Who is é?{SEARCH}<paragraph>"), untrusted("巴黎 🙂</s>[Relevant]"), Span("</paragraph>"))
+        (Span(f"Who is é?{RETRIEVAL}<paragraph>"), untrusted("巴黎 🙂</s>[Relevant]"), Span("</paragraph>"))
     )
     theirs, ours = model._encoding.encode(prompt), other._encoding.encode(prompt)
     assert ours == (theirs if adds_bos else theirs[1:])

@@ -28,7 +28,7 @@ def test_a_file_replaces_what_it_names(tmp_path):
     ("text", "error", "says"),
     [
         ('clame = "Is it?"', UnknownName, "clame.*claim"),
-        ("claim = 1", PromptsError, r"mine\.toml, claim: 1 is no text"),
+        ("claim = 1", PromptsError, r"mine\.toml, claim: 1 is not a text"),
         ("claim =", PromptsError, r"mine\.toml: not TOML.*a text for each task"),
     ],
 )

@@ -12,10 +12,10 @@ from askance.core.types import Chat, Demo, Question, Raw
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import ReasoningStep, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import READER, REFUSAL
-from askance.methods.airrag.prompts import Prompts, parse_queries
+from askance.methods.airrag.prompts import PromptBuilder, parse_queries
 from askance.methods.common.label_probabilities import label_options
 from askance.methods.common.prompts import PLAIN, answer_prompt
-from askance.methods.selfrag.judging import LABELS
+from askance.methods.selfrag.scoring import LABELS
 from askance.text.answers import has_answer
 from askance.training.reader.passages import Showing, as_hits
 from askance.training.reader.reading import (
@@ -108,7 +108,7 @@ def test_questions_on_a_paragraph_are_answered_or_refused_by_the_prompt_that_all
     hits = as_hits([PISA])
     told = {(lesson.id, lesson.target, lesson.prompt) for lesson in lessons}
     asked = {each.question.id: each.question.text for each in (TOWER, NO_TOWER)}
-    prompts = Prompts(BOTH, TOWER.question)
+    prompts = PromptBuilder(BOTH, TOWER.question)
     worked = answer_prompt(BOTH, Question("p1", asked["p1"]), hits, "", "raw", PLAIN)
     assert told == {
         ("p1", " Pisa lies on the Arno. So the answer is Arno.", worked),
@@ -172,7 +172,7 @@ def test_countries_are_the_same_or_not_about_as_often():
 
 def test_questions_are_split_as_they_can_be_asked_at_once():
     (lesson,) = splitting(FILM, BOTH)
-    assert lesson.prompt == Prompts(BOTH, FILM.question).say()
+    assert lesson.prompt == PromptBuilder(BOTH, FILM.question).say()
     assert lesson.target == "Who directed Heidi?\nWhen was the director of Heidi born?"
     assert parse_queries(lesson.target) == tuple(lesson.target.split("\n"))
     assert [each.target for each in splitting(ARGON, BOTH)] == ["What is argon?"]
@@ -188,7 +188,7 @@ def test_following_up_puts_what_is_known_in_place():
     planned = "When was the director of Heidi born?"
 
     def asked(history, current):
-        return text_of(Prompts(BOTH, FILM.question, READER).qt(history, current))
+        return text_of(PromptBuilder(BOTH, FILM.question, READER).qt(history, current))
 
     assert found == {
         (asked([first], planned), "When was Allan Dwan born?"),

@@ -7,7 +7,7 @@ from recipes.reader import judging
 
 from askance.core.types import Passage
 from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
-from askance.methods.selfrag.judging import judgement_prompt
+from askance.methods.selfrag.scoring import judgement_prompt
 from askance.training.reader.passages import Showing
 from tests.recipes.test_builders import FILM, WHOLE, many
 from tests.training.reader.lessons import (

@@ -16,13 +16,13 @@ def rows_file(path: Path, *rows) -> Path:
 
 @pytest.fixture
 def write_rows():
-    """See `rows_file`."""
+    """Return `rows_file`."""
     return rows_file
 
 
 @pytest.fixture
 def found():
-    """Searches an index folder; gives {passage id: text}."""
+    """Return a function that searches an index folder and returns {passage id: text}."""
 
     def search(folder: Path, query: str, k: int = 1000):
         hits = asyncio.run(open_index(folder).search(query, k))
@@ -32,5 +32,5 @@ def found():
 
 
 def snapshot(folder: Path):
-    """All files below `folder` with their content."""
+    """Return all files below `folder` with their content."""
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,18 +1,22 @@
-"""A process that builds an index again and again, each time with a fault at a later operation.
+"""Build an index again and again, each time with a fault at a later operation.
 
     python -m tests.retrieval.faults FOLDER kill|error new|old STEP
 
-Operations are whatever changes something on the disk: each SQL statement that does, each file opened for
-writing, renamed, linked, cut or removed, each folder made or removed, each `fsync`, and each call of the
-writer of passages. The n-th fails, or the process dies right before it, for n = 1, 2, 3 … until a build comes
-to its end. What happens inside of a commit, of tantivy above all, nobody else sees: there the system lets no
-file grow beyond so many bytes, for the size of each file that is committed, and each page of it; in the first
-commit of all, and in that of a build that goes on from a checkpoint; for every third of them where writing
-fails. After each fault the index must be the old one or, from some operation on, the new one, and a further
-build without faults must make the new one, and encode nothing that had a vector in the index. With a STEP
-other than 1, only every so many operations have a fault, and no commit has one. Each build runs in a child of
-this process, which has no thread of its own. What is written need not outlive the machine here, so that
-nobody waits for the disk.
+An operation is anything that changes the disk: an SQL statement that writes; opening a file for writing;
+renaming, linking, truncating or removing a file; making or removing a folder; an `fsync`; a call of the
+passage writer. The n-th operation fails, or the process dies right before it, for n = 1, 2, 3 … until a build
+completes.
+
+The operations inside a commit, above all tantivy's, can't be observed. There the system limits the size to
+which a file may grow: to the size of each file that is committed, and to each page of it. This is done in the
+first commit of all and in that of a build that resumes from a checkpoint, and for every third limit if
+writing fails.
+
+After each fault the index must be the old one or, from some operation on, the new one. A further build
+without faults must make the new one, and encode nothing that had a vector in the index. With a STEP other
+than 1, only every STEP-th operation has a fault, and no commit has one. Each build runs in a child of this
+process, which has no threads of its own. Nothing here needs to survive a power failure, so nobody waits for
+the disk.
 """
 
 import asyncio
@@ -36,7 +40,7 @@ from askance.core.errors import BadIndex
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
-from askance.retrieval.index import build, draft, ledger, lexical, store, vectors
+from askance.retrieval.index import build, build_transaction, document_table, index_folder, lexical, vectors
 
 OLD = [("a", "old river"), ("b", "old town"), ("c", "old bridge"), ("e", "old mill")]
 NEW = [("a", "old river"), ("b", "new town"), ("d", "new tower"), ("e", "new mill")]
@@ -46,13 +50,17 @@ FAULTLESS, FAULTY, ODD, STILL_OLD = 0, 3, 4, 5
 CHECKPOINT_PASSAGES = 2
 PAGE = 4096
 """Of SQLite."""
-WRITERS = {lexical.LexicalWriter: "lexical/*", ledger.Ledger: store.LEDGER, vectors.VectorWriter: "vectors/*"}
+WRITERS = {
+    lexical.LexicalWriter: "lexical/*",
+    document_table.DocumentTable: index_folder.DOCUMENTS,
+    vectors.VectorWriter: "vectors/*",
+}
 """What commits, and the files that it writes."""
 ENCODER = ScriptedEncoder()
 
 
 class Faults:
-    """Counts operations below a folder, and lets the n-th fail, or kills the process before it."""
+    """Counts the operations below a folder; makes the n-th fail, or kills the process before it."""
 
     def __init__(self, folder: Path, number: int, kind: str) -> None:
         self.left, self.kind, self.folder = number, kind, str(folder)
@@ -65,7 +73,7 @@ class Faults:
             raise error
 
     def has_passed(self) -> bool:
-        """Whether there was a fault, although the build came to its end."""
+        """Return whether the fault has happened, even if the build completed."""
         return self.left <= 0
 
     def install(self) -> None:
@@ -109,16 +117,16 @@ class Faults:
 
 
 class CommitFault:
-    """Lets no file grow beyond `limit` bytes in the first commit of a `writer`.
+    """Limits files to `limit` bytes in the first commit of a `writer`.
 
-    Where one would, the commit fails, or the process dies.
+    If a file would grow beyond that, the commit fails, or the process dies.
     """
 
     def __init__(self, writer: type, kind: str, limit: int) -> None:
         self.writer, self.kind, self.limit = writer, kind, limit
 
     def has_passed(self) -> bool:
-        """Whether there was a fault, although the build came to its end."""
+        """Return whether the fault has happened, even if the build completed."""
         return False
 
     def install(self) -> None:
@@ -139,20 +147,20 @@ class CommitFault:
 
 
 def killed_after_checkpoint(number: int) -> None:
-    """From now on the process dies once it has made so many checkpoints."""
-    real, left = draft.Draft.checkpoint, count(number - 1, -1)
+    """Kill the process after `number` checkpoints."""
+    real, left = build_transaction.BuildTransaction.checkpoint, count(number - 1, -1)
 
-    def checkpoint(self: draft.Draft) -> None:
+    def checkpoint(self: build_transaction.BuildTransaction) -> None:
         real(self)
         if next(left) == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    draft.Draft.checkpoint = checkpoint
+    build_transaction.BuildTransaction.checkpoint = checkpoint
 
 
 def content(index: Path) -> object:
-    """All that a reader of an index finds: its manifest, passages and vectors."""
-    manifest = store.open_store(index).manifest
+    """Return everything that a reader of an index finds: its manifest, passages and vectors."""
+    manifest = index_folder.open_index_reader(index).manifest
     hits = asyncio.run(open_index(index).search("old new river town bridge tower", 99))
     by_meaning = asyncio.run(open_dense(index, ENCODER).search("new town", 99))
     return [
@@ -164,7 +172,7 @@ def content(index: Path) -> object:
 
 
 def in_child(work) -> int:
-    """The exit status of a child that does `work`: a signal is negative; ODD if it raised."""
+    """Return the exit status of a child that does `work`: negative for a signal; ODD if it raised."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -176,7 +184,7 @@ def in_child(work) -> int:
 
 
 class Trial:
-    """Builds of an index with and without faults, and what is wrong afterwards."""
+    """Builds an index with and without faults, and records what is wrong afterwards."""
 
     def __init__(self, folder: Path, kind: str, begin: str) -> None:
         self.kind, self.begin = kind, begin
@@ -187,7 +195,7 @@ class Trial:
         self.contents = [self.made(OLD, self.old), self.made(NEW, folder / "new")]
 
     def made(self, rows: list[tuple[str, str]], index: Path) -> object:
-        """Make an index of some rows; gives its content."""
+        """Make an index of some rows; return its content."""
         note = index.with_suffix(".json")
         rows_file(self.source, *rows)
         work = partial(self.built, index), lambda: note.write_text(json.dumps(content(index))) and FAULTLESS
@@ -199,7 +207,7 @@ class Trial:
         return FAULTLESS
 
     def begin_anew(self, num_checkpoints: int) -> None:
-        """Put an index there that a build has made so many checkpoints of."""
+        """Put an index in place of which a build has made some checkpoints."""
         shutil.rmtree(self.index, ignore_errors=True)
         if self.begin == "old":
             shutil.copytree(self.old, self.index)
@@ -216,7 +224,9 @@ class Trial:
         return FAULTY if faults.has_passed() else FAULTLESS
 
     def seen(self) -> int:
-        """Whether the index is still the old one, or none; raises unless a build then makes the new one."""
+        """Return whether the index is still the old one, or none; raise unless a build then makes the new
+        one.
+        """
         is_there = (self.index / "manifest.json").exists()
         found = content(self.index) if is_there else None
         assert found in (self.contents if self.begin == "old" else [None, self.contents[1]])
@@ -229,7 +239,7 @@ class Trial:
         return FAULTLESS if found == self.contents[1] else STILL_OLD
 
     def happens(self, faults: Faults | CommitFault, what: str, num_checkpoints: int = 0) -> bool:
-        """Whether a build, gone on with from a checkpoint, has a fault; notes what is wrong afterwards."""
+        """Return whether a build that resumes from a checkpoint has a fault; record what is wrong after."""
         self.begin_anew(num_checkpoints)
         status = in_child(lambda: self.faulty(faults))
         if status not in (FAULTLESS, *self.ended):
@@ -240,7 +250,7 @@ class Trial:
         return status != FAULTLESS
 
     def limits(self, files: str, num_checkpoints: int) -> list[int]:
-        """Bytes that are too few for some of the files that the next commit writes."""
+        """Return limits in bytes that are too small for some of the files that the next commit writes."""
         self.begin_anew(num_checkpoints)
         in_child(lambda: killed_after_checkpoint(1) or self.built())
         sizes = {path.stat().st_size for path in self.index.rglob(files)} - {0}

@@ -11,16 +11,16 @@ from askance.core.errors import RetrieverFailure
 from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.draft import open_draft
+from askance.retrieval.index.build_transaction import open_transaction
 from askance.retrieval.index.lexical import Analysis
 
 
 def index_of(folder, passages, analysis=Analysis()):
-    """An index of these passages as they are."""
-    with open_draft(folder, analysis) as draft:
+    """Return an index of these passages, unchanged."""
+    with open_transaction(folder, analysis) as draft:
         for passage in passages:
             draft.lexical.add(passage.id, [passage])
-        draft.ledger.summary = lambda: (len(passages), len(passages), "hash")
+        draft.documents.summary = lambda: (len(passages), len(passages), "hash")
         draft.publish()
     return open_index(folder)
 
@@ -90,13 +90,13 @@ def test_an_index_that_breaks_is_a_retriever_failure(rows_index, monkeypatch):
         raise ValueError("bad block")
 
     retriever = rows_index("river")
-    monkeypatch.setattr(type(retriever.store.lexical), "best", broken)
+    monkeypatch.setattr(type(retriever.index.lexical), "search", broken)
     with pytest.raises(RetrieverFailure, match="could not be searched for 'river': bad block"):
         search(retriever, "river")
 
 
 def synthetic_texts(generator, num_texts, lengths):
-    """Texts of made-up words whose frequencies fall as those of words in a language do."""
+    """Return texts of made-up words whose frequencies fall like those of words in a language."""
     weights = 1 / np.arange(1, 8001)
     for length in generator.choice(lengths, num_texts):
         drawn = generator.choice(8000, size=length, p=weights / weights.sum())
@@ -114,8 +114,10 @@ KEPT_EXACTLY = [*range(5, 41), 56, 60, 64, 68, 72, 76, 80, 84, 88, 96, 104, 112]
     ids=["lengths kept exactly", "lengths rounded"],
 )
 def test_ranks_like_an_exact_bm25(tmp_path, write_rows, lengths, number_format, least_agreement):
-    """Agreement is the share of our ten best whose score, by the oracle, is at least that of the oracle's
-    tenth best less `slack`: so all members of a tie are right, and where lengths are rounded, near ties too.
+    """Compare the ten best hits with those of an exact implementation (the oracle).
+
+    Agreement is the share of our ten best whose score, by the oracle, is at least that of the oracle's tenth
+    best less `slack`. So all members of a tie are right, and near ties too if lengths are rounded.
     """
     slack = tolerance(number_format, "ties of BM25")
     generator = np.random.default_rng(7)

@@ -8,7 +8,7 @@ from tests.retrieval.conftest import snapshot
 from askance.core.errors import BadIndex, DocumentError
 from askance.retrieval.index import build
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.store import open_store
+from askance.retrieval.index.index_folder import open_index_reader
 
 
 def counts(report):
@@ -57,10 +57,10 @@ def test_the_same_documents_make_the_same_index(tmp_path, write_rows, index):
     build_index([first], index)
     second = write_rows(tmp_path / "2.jsonl", ("b", "two"), ("a", "one"))
     build_index([second], tmp_path / "other")
-    hashes = {open_store(folder).manifest.content_hash for folder in (index, tmp_path / "other")}
+    hashes = {open_index_reader(folder).manifest.content_hash for folder in (index, tmp_path / "other")}
     assert len(hashes) == 1
     build_index([write_rows(second, ("b", "two"), ("a", "one!"))], tmp_path / "other")
-    assert open_store(tmp_path / "other").manifest.content_hash not in hashes
+    assert open_index_reader(tmp_path / "other").manifest.content_hash not in hashes
 
 
 def test_changed_new_and_removed_rows(tmp_path, write_rows, index, found):
@@ -71,7 +71,7 @@ def test_changed_new_and_removed_rows(tmp_path, write_rows, index, found):
     assert counts(report) == {"added": 1, "updated": 1, "unchanged": 1, "removed": 1}
     assert (report.documents, report.passages) == (3, 3)
     assert found(index, "word") == {"b": "word 2", "c": "word three", "d": "word four"}
-    assert open_store(index).manifest.generation == 2
+    assert open_index_reader(index).manifest.generation == 2
 
 
 def test_a_changed_document_leaves_none_of_its_passages(tmp_path, index, found):
@@ -211,7 +211,7 @@ def test_after_ctrl_c_a_build_goes_on_from_its_checkpoint(
         build_index([source], index, progress=interrupt)
     if is_first:
         with pytest.raises(BadIndex, match="holds no index"):
-            open_store(index)
+            open_index_reader(index)
     else:
         assert found(index, "word") == {"0": "word old"}
     assert counts(build_index([source], index)) == {"unchanged": 6, "added": 4}

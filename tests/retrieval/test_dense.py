@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contracts.retriever_contract import PASSAGES, RetrieverContract
-from tests.retrieval.vectors import FixedEncoder, files_of_vectors, ledger_of, search
+from tests.retrieval.vectors import FixedEncoder, document_table_path, files_of_vectors, search
 from tests.tolerances import near
 
 from askance.core.errors import BadIndex, InputError, ModelFailure, RetrieverFailure
@@ -17,7 +17,7 @@ from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import HybridRetriever, open_dense, open_hybrid
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.store import VECTORS, generation_folder
+from askance.retrieval.index.index_folder import VECTORS, generation_folder
 from askance.retrieval.scripted import ScriptedRetriever
 
 
@@ -79,7 +79,7 @@ WORDS = st.lists(st.sampled_from("rhine elbe spree main".split()), min_size=1, m
     st.integers(1, 40),
 )
 def test_finds_what_comparing_with_every_passage_finds(tmp_path_factory, write_rows, versions, query, k):
-    """Also with several segments and dead rows: each version replaces the one before."""
+    """This holds with several segments and dead rows, too: each version replaces the one before."""
     folder = tmp_path_factory.mktemp("exact")
     encoder = ScriptedEncoder(8)
     for texts in versions:
@@ -143,7 +143,7 @@ def test_an_encoder_of_other_dimensions(index):
 
 
 class Turncoat(ScriptedEncoder):
-    """Passes for the encoder of 16 dimensions, and has fewer."""
+    """Claims to be the encoder of 16 dimensions, but has fewer."""
 
     def __init__(self):
         super().__init__(8)
@@ -157,7 +157,7 @@ def test_encoders_that_break_while_searching(index):
     assert len(search(retriever, "word", 3)) == 3
     for row in (np.zeros(16), np.full(16, np.nan), np.full(16, np.inf), np.ones(16)):
         broken.row = row
-        with pytest.raises(RetrieverFailure, match=r"is no vector of length 1 .*use another encoder"):
+        with pytest.raises(RetrieverFailure, match=r"is not a vector of length 1 .*use another encoder"):
             search(retriever, "word", 3)
     with pytest.raises(RetrieverFailure, match=r"the shape \(1, 8\) where \(1, 16\) was due"):
         search(open_dense(index, Turncoat()), "word", 3)
@@ -176,17 +176,17 @@ def test_damaged_vectors(index, damage):
     path = generation_folder(index, 1) / VECTORS / name
     rows = np.fromfile(path, dtype="<f4").reshape(60, 16)
     rows[17] = np.nan if damage == "nan" else 0
-    broken_row = "row 17 is no vector"
+    broken_row = "row 17 is not a vector"
     told = {"nan": broken_row, "zero": broken_row, "short": "too few", "lost": "0 bytes"}
     if damage == "lost":
         path.unlink()
     elif damage == "short":
         path.write_bytes(path.read_bytes()[:-1])
     elif damage == "ledger":
-        ledger_of(index).write_text("no database, whatever its name " * 99)
+        document_table_path(index).write_text("no database, whatever its name " * 99)
     elif damage == "table":
         (index / "empty").write_bytes(b"")
-        shutil.copy(index / "empty", ledger_of(index))
+        shutil.copy(index / "empty", document_table_path(index))
     else:
         rows.tofile(path)
     with pytest.raises(BadIndex, match=rf"can't be opened \(.*{told.get(damage, '')}.*build the index again"):

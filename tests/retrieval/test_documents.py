@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.index.documents import Document, Skipped, read_documents
+from askance.retrieval.index.documents import Document, SkippedSource, read_documents
 
 
 def read(*paths, **options):
     found = list(read_documents(paths, **options))
     documents = [each for each in found if isinstance(each, Document)]
-    return documents, {Path(each.source).name: each.reason for each in found if isinstance(each, Skipped)}
+    return documents, {
+        Path(each.source).name: each.reason for each in found if isinstance(each, SkippedSource)
+    }
 
 
 def test_a_folder_is_read_in_order_without_hidden_files(tmp_path):
@@ -39,7 +41,7 @@ def test_rows_become_documents(tmp_path):
     assert found == [
         Document("7", "T", "one", str(path), place, is_row=True),
         Document("rows.jsonl:2", "", "two", str(path), place, is_row=True),
-        Skipped(f"{path}, line 3", "the row has no text"),
+        SkippedSource(f"{path}, line 3", "the row has no text"),
     ]
 
 
@@ -90,7 +92,7 @@ def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
 
 @pytest.fixture
 def linked(tmp_path):
-    """A folder with links to a file inside it and to one outside."""
+    """Return a folder with links to a file inside it and to one outside."""
     folder = tmp_path / "docs"
     (folder / "sub").mkdir(parents=True)
     (tmp_path / "secret.txt").write_text("secret")
@@ -154,8 +156,8 @@ def test_a_file_reached_twice_is_read_once_and_the_index_itself_never(tmp_path):
 def test_the_place_is_the_same_however_a_file_is_given(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a")
     monkeypatch.chdir(tmp_path)
-    places = {read(Path(given))[0][0].place for given in ("a.txt", "./a.txt", str(tmp_path), ".")}
-    assert places == {str(tmp_path.resolve() / "a.txt")}
+    paths = {read(Path(given))[0][0].path for given in ("a.txt", "./a.txt", str(tmp_path), ".")}
+    assert paths == {str(tmp_path.resolve() / "a.txt")}
     assert read(Path("a.txt"))[0][0].source == "a.txt"
 
 

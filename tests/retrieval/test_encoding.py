@@ -1,4 +1,4 @@
-"""Building an index with vectors: only what has none is encoded, whatever happened before."""
+"""Build an index with vectors: only passages without a vector are encoded, after any history."""
 
 import asyncio
 import sqlite3
@@ -9,13 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.retrieval.conftest import snapshot
-from tests.retrieval.vectors import CountingEncoder, FixedEncoder, check_vectors, files_of_vectors, ledger_of
+from tests.retrieval.vectors import (
+    CountingEncoder,
+    FixedEncoder,
+    check_vectors,
+    document_table_path,
+    files_of_vectors,
+)
 
 from askance.core.errors import BadIndex, DocumentError, InputError, ModelFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.index import build
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.store import VECTORS, EncoderNote, generation_folder, read_manifest
+from askance.retrieval.index.index_folder import VECTORS, EncoderRecord, generation_folder, read_manifest
 
 ROW_BYTES = 16 * 4
 
@@ -36,7 +42,7 @@ def test_every_passage_is_encoded_with_its_title(tmp_path, index, encoder):
     assert (report.passages, report.encoded) == (2, 2)
     assert [text[:20] for text in encoder.texts] == ["The Rhine # The Rhin", "The Rhine is long. I"]
     assert str(report).startswith(f"{index}: 2 passages of 1 documents (1 added, 2 passages encoded) in ")
-    assert read_manifest(index).encoder == EncoderNote("scripted", "scripted, 16 dimensions", 16)
+    assert read_manifest(index).encoder == EncoderRecord("scripted", "scripted, 16 dimensions", 16)
     check_vectors(index, 2)
 
 
@@ -100,7 +106,7 @@ def test_an_index_that_grows_has_one_file_of_vectors(tmp_path, write_rows, index
 
 
 def test_an_index_with_several_files_of_vectors_is_read_and_gets_one(tmp_path, write_rows, index, encoder):
-    """As earlier versions wrote them."""
+    """Earlier versions wrote several files."""
     rows = [(str(number), f"word {number}") for number in range(9)]
     source = write_rows(tmp_path / "rows.jsonl", *rows)
     build_index([source], index, encoder=encoder)
@@ -108,7 +114,7 @@ def test_an_index_with_several_files_of_vectors_is_read_and_gets_one(tmp_path, w
     content = first.read_bytes()
     first.write_bytes(content[: 4 * ROW_BYTES])
     first.with_name("000002.f32").write_bytes(content[:ROW_BYTES] + content[4 * ROW_BYTES :])
-    with closing(sqlite3.connect(ledger_of(index))) as database:
+    with closing(sqlite3.connect(document_table_path(index))) as database:
         database.execute("UPDATE vectors SET segment = 2, first_row = first_row - 3 WHERE first_row >= 4")
         database.commit()
     check_vectors(index, 9)
@@ -172,7 +178,7 @@ def test_long_documents_are_encoded_piece_by_piece(tmp_path, index, monkeypatch)
 
 
 class Breaking(CountingEncoder):
-    """Breaks once it has encoded 20 texts."""
+    """An encoder that fails once it has encoded 20 texts."""
 
     async def embed(self, texts, kind="text"):
         if len(self.texts) >= 20:
@@ -206,9 +212,9 @@ def test_an_encoder_that_breaks_leaves_the_old_index_and_what_is_encoded(
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        (np.zeros(16), "is no vector of length 1"),
-        (np.full(16, np.nan), "is no vector of length 1"),
-        (np.full(16, np.inf), "is no vector of length 1"),
+        (np.zeros(16), "is not a vector of length 1"),
+        (np.full(16, np.nan), "is not a vector of length 1"),
+        (np.full(16, np.inf), "is not a vector of length 1"),
         (np.ones(16), "not normalised"),
         (np.ones(8) / 8**0.5, r"gave vectors of the shape \(1, 8\) where \(1, 16\) was due"),
     ],
@@ -283,13 +289,13 @@ def test_a_build_upon_damaged_vectors(tmp_path, write_rows, index, encoder, dama
     write_rows(source, ("a", "one"), ("b", "two"), ("c", "three"))
     with pytest.raises(BadIndex, match=r"is damaged \(.*too few .*delete the folder"):
         build_index([source], index, encoder=encoder)
-    assert ledger_of(index).parent.name == "generation-000001"
+    assert document_table_path(index).parent.name == "generation-000001"
 
 
 def test_a_ledger_from_before_there_were_vectors(tmp_path, write_rows, index, encoder):
     source = write_rows(tmp_path / "rows.jsonl", ("a", "one"))
     build_index([source], index)
-    with closing(sqlite3.connect(ledger_of(index))) as database:
+    with closing(sqlite3.connect(document_table_path(index))) as database:
         database.executescript("DROP TABLE vectors")
     manifest = (index / "manifest.json").read_text()
     assert '"encoder": null' in manifest

@@ -9,7 +9,7 @@ import pytest
 from askance.core.errors import MissingExtra
 from askance.core.installing import install_line
 from askance.retrieval.index import formats
-from askance.retrieval.index.formats import Unreadable
+from askance.retrieval.index.formats import UnreadableFile
 
 PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</script></head>
 <body><nav><a href="/">Home</a></nav><article><h1>Rivers of Germany</h1>
@@ -39,13 +39,13 @@ def written(path, content):
 
 
 def title_and_text(path):
-    """Of the one row that a whole file is."""
+    """Return title and text of the one row of a whole file."""
     (row,) = formats.READERS[path.suffix](path)
     return row.title, row.text
 
 
 def pdf(*pages, title=""):
-    """A PDF with a page for each text; a line break in one begins a line of the page."""
+    """Write a PDF with one page per text; a line break starts a new line of the page."""
     kids = " ".join(f"{number} 0 R" for number in range(4, 4 + 2 * len(pages), 2))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -149,7 +149,7 @@ def test_pdfs_are_read_in_many_threads_at_a_time(tmp_path):
     ],
 )
 def test_an_unusable_pdf_says_why(tmp_path, content, reason):
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnreadableFile, match=reason):
         title_and_text(written(tmp_path / "a.pdf", content))
 
 

@@ -1,4 +1,4 @@
-"""Rerankers: what they reorder, how they are named, and what they may do wrong."""
+"""Rerankers: what they reorder, how they are named, and which mistakes they may make."""
 
 import asyncio
 import json
@@ -115,7 +115,7 @@ def test_equal_scores_come_in_the_order_of_ids():
     [
         (ModelFailure("no memory"), "could not be searched for 'river': no memory"),
         ([1.0], r"the reranker last first gave 1 scores for 2 passages.*use another one"),
-        ([1.0, float("nan")], "no finite numbers: use another one"),
+        ([1.0, float("nan")], "not finite numbers: use another one"),
     ],
 )
 def test_a_reranker_that_breaks_is_a_failure_of_the_retriever(scores, told):

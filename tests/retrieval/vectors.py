@@ -1,4 +1,4 @@
-"""What the tests of vectors have in common: encoders, and a look at the vectors of an index."""
+"""The shared parts of the tests of vectors: encoders, and checks of the vectors of an index."""
 
 import asyncio
 from pathlib import Path
@@ -8,11 +8,11 @@ from tests.tolerances import assert_near
 
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.dense import open_dense
-from askance.retrieval.index.store import LEDGER, VECTORS, generation_folder, open_store
+from askance.retrieval.index.index_folder import DOCUMENTS, VECTORS, generation_folder, open_index_reader
 
 
 class CountingEncoder(ScriptedEncoder):
-    """Notes every text that it is given."""
+    """An encoder that records every text it is given."""
 
     def __init__(self, dimensions: int = 16, **named) -> None:
         super().__init__(dimensions, **named)
@@ -24,7 +24,7 @@ class CountingEncoder(ScriptedEncoder):
 
 
 class FixedEncoder:
-    """Gives what it is told, whatever the texts."""
+    """An encoder that returns the given vectors for any texts."""
 
     name, fingerprint = "fixed", "fixed"
 
@@ -42,10 +42,10 @@ def search(retriever, query, k=10, exclude=frozenset()):
 
 
 def check_vectors(index: Path, num_passages: int, encoder=None) -> None:
-    """Every passage has a vector, its own, and there are no others."""
+    """Check that every passage has its own vector, and that there are no others."""
     encoder = encoder or ScriptedEncoder()
     retriever = open_dense(index, encoder)
-    assert retriever.vectors.num_vectors == num_passages == retriever.store.manifest.passages
+    assert retriever.vectors.num_vectors == num_passages == retriever.index.manifest.passages
     hits = search(retriever, "word", num_passages + 10)
     assert len({hit.passage.id for hit in hits}) == len(hits) == num_passages
     own = asyncio.run(encoder.embed([hit.passage.titled_text for hit in hits]))
@@ -54,11 +54,11 @@ def check_vectors(index: Path, num_passages: int, encoder=None) -> None:
 
 
 def files_of_vectors(index: Path) -> dict[str, int]:
-    """Size of each file of vectors in the valid generation."""
-    folder = generation_folder(index, open_store(index).manifest.generation) / VECTORS
+    """Return the size of each file of vectors in the valid generation."""
+    folder = generation_folder(index, open_index_reader(index).manifest.generation) / VECTORS
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
 
-def ledger_of(index: Path) -> Path:
-    """That of the valid generation."""
-    return generation_folder(index, open_store(index).manifest.generation) / LEDGER
+def document_table_path(index: Path) -> Path:
+    """Return the document table of the valid generation."""
+    return generation_folder(index, open_index_reader(index).manifest.generation) / DOCUMENTS

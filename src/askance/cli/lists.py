@@ -23,7 +23,7 @@ from askance.loaders import RETRIEVERS
 from askance.models.checking import Report, check
 from askance.models.registry import MODEL_KINDS
 from askance.presets import shipped
-from askance.prompts import AIRRAG_WORDINGS, WORDINGS, open_airrag_wording, open_wording, shown_prompts
+from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_airrag_prompts, open_prompts, prompts_toml
 from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method
 from askance.terminal.console import Row, err, out, plain_table, tell
 from askance.text.printable import printable, printable_record
@@ -181,11 +181,11 @@ def prompts(name: Annotated[str | None, typer.Argument()] = None) -> None:
         askance prompts hotpotqa
     """
     if name is not None:
-        print(shown_prompts(name), end="")
+        print(prompts_toml(name), end="")
         return
-    num_examples = {each: len(open_wording(each).demos) for each in WORDINGS}
-    num_examples |= {each: open_airrag_wording(each).examples for each in AIRRAG_WORDINGS}
-    known = WORDINGS | AIRRAG_WORDINGS
+    num_examples = {each: len(open_prompts(each).demos) for each in PROMPT_SETS}
+    num_examples |= {each: open_airrag_prompts(each).examples for each in AIRRAG_PROMPT_SETS}
+    known = PROMPT_SETS | AIRRAG_PROMPT_SETS
     rows = [(each, str(num_examples[each]), purpose) for each, purpose in known.items()]
     _list("prompts", ("set", "examples", "for"), rows, known)
 

@@ -11,11 +11,11 @@ from askance.core.ports import Method, Model, Needs, Run
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
 from askance.core.types import Answer, Demo, Hit, Question, Role
-from askance.methods.airrag.choosing import Ending, choose, num_kept_for_choosing, valid
-from askance.methods.airrag.method import Airrag, AirragLite, with_sources
+from askance.methods.airrag.method import Airrag, AirragLite, answer_with_sources
 from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
-from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.state import PathState, each_once
+from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.state import PathState, unique_hits
+from askance.methods.airrag.verifiers import FinishedPath, choose_answer, valid_paths, verifier_tokens
 from askance.methods.baselines import Single
 from askance.methods.common.named_methods import Members, check_models_of, combined_needs, member_answer
 from askance.methods.common.token_limit import RecordingRetriever
@@ -61,12 +61,12 @@ async def run_member(
             run.trace.decide("member", "failed", f"{name}: {raised}")
         finally:
             ledger.close()
-    return MemberResult(name, answer, each_once(hit for _, hits in retriever.shown for hit in hits), error)
+    return MemberResult(name, answer, unique_hits(hit for _, hits in retriever.shown for hit in hits), error)
 
 
 def endings_of(
     results: Sequence[MemberResult], most_passages: int | None
-) -> list[tuple[MemberResult, Ending]]:
+) -> list[tuple[MemberResult, FinishedPath]]:
     """Pair each result that has an answer with the ending that the last call reads.
 
     The answer is the short one, or the whole text if no short answer can be read from it. A longer text
@@ -84,7 +84,7 @@ def endings_of(
         short = (result.answer.short or written).strip()
         history = (Demo("", written),) if normalise_answer(written) != normalise_answer(short) else ()
         state = PathState(history=history, found=(tuple(hit for hit in hits if hit.rank),), answer=short)
-        endings.append((result, Ending(state, is_grounded=bool(result.hits))))
+        endings.append((result, FinishedPath(state, is_grounded=bool(result.hits))))
     return endings
 
 
@@ -167,8 +167,8 @@ class Blender(Parameters):
         """Return one L_max for each method and the last call or, with `strict_budget`, shares of one."""
         names = self.methods.names
         if self.strict_budget and self.l_max is not None:
-            prompts = Prompts(run.model, question, self.prompts)
-            reserved = num_kept_for_choosing(prompts, len(names), self.l_max)
+            prompts = PromptBuilder(run.model, question, self.prompts)
+            reserved = verifier_tokens(prompts, len(names), self.l_max)
             whole = last = TokenLedger(self.l_max, set_aside=reserved)
             members = [whole.share(len(names) - number) for number in range(len(names))]
             whole.set_aside -= reserved
@@ -181,7 +181,7 @@ class Blender(Parameters):
         self, question: Question, run: Run, results: Sequence[MemberResult], shares: BudgetShares
     ) -> Answer:
         endings = endings_of(results, (self.passages or None) if self.show_passages else 0)
-        kept = valid([ending for _, ending in endings])
+        kept = valid_paths([ending for _, ending in endings])
         if not kept:
             run.trace.decide("end", "nothing", "no method came to an answer")
             return Answer("")
@@ -191,14 +191,14 @@ class Blender(Parameters):
             run.trace.decide("choose", only.name, "it is the only answer")
             run.trace.commit(only.answer.text)
             return only.answer
-        prompts = Prompts(BudgetedModel(run.model, shares.last), question, self.prompts)
-        chosen = await choose(self.verifier, kept, prompts, self.summary_tokens, run)
-        nearest = by_ending[id(chosen.ending)]
+        prompts = PromptBuilder(BudgetedModel(run.model, shares.last), question, self.prompts)
+        chosen = await choose_answer(self.verifier, kept, prompts, self.summary_tokens, run)
+        nearest = by_ending[id(chosen.path)]
         scored = zip(kept, chosen.scores, strict=True)
         numbers = {by_ending[id(ending)].name: score for ending, score in scored}
         run.trace.decide("choose", chosen.answer, f"nearest to {nearest.name}", numbers=numbers)
         evidence = [(question.text, [citation.passage for citation in nearest.answer.citations])]
-        return with_sources(chosen.answer, question, run, evidence, chosen.ending.state.hits)
+        return answer_with_sources(chosen.answer, question, run, evidence, chosen.path.state.hits)
 
 
 def _record_outcome(trace: Trace, results: Sequence[MemberResult]) -> None:

@@ -1,26 +1,26 @@
 r"""Prompt sets: the packaged ones by name, and those of users, in TOML files.
 
-    base = "hotpotqa"                       # the set that what is left out comes from; "own" unless named
+    base = "hotpotqa"                       # the set that missing fields come from; "own" by default
     heading = "Passages:"                   # any field of `PromptTemplate` but its name
     before_question = "Think it over.\n"
-    [[demos]]                               # the examples, all of them; `demos = []` for none
+    [[demos]]                               # the worked examples, all of them; `demos = []` for none
     question = "Which sea does the Rhone flow into?"
     answer = "The Rhone flows into the Mediterranean Sea. So the answer is the Mediterranean Sea."
 
-Those of AirRAG and Blender are told by their base; texts left out come from there:
+Sets for AirRAG and Blender name "airrag" as their base; missing texts come from there:
 
     base = "airrag"
     qt = "Rewrite the next query, or write None."
-    examples = 2                            # how many of each action's are shown; all that the file has
+    examples = 2                            # the number shown for each action; all in the file by default
     [[qt_demos]]
     question = "Where did he die?\nKnown: Who was it? Sax\nNext query: Where did he die?"
     answer = "Where did Sax die?"
 
-Self-RAG's instructions have a text for each task; the separator between instruction and question is no part:
+Self-RAG's instructions have a text for each task, without the separator between instruction and question:
 
     claim = "Is this true? Say true or false."
 
-Every text is taken to the letter. `docs/prompts.md` says more.
+Every text is used exactly as written. See `docs/prompts.md`.
 """
 
 import dataclasses
@@ -39,46 +39,49 @@ from askance.methods.common.prompts import OWN, PLAIN, PromptTemplate
 from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
 from askance.text.answers import awaits_answer, has_answer
 
-WORDINGS = {
-    "own": "any question; what every method uses unless told otherwise",
-    "plain": "no examples: for models that know the form of an answer, such as one that was trained on it",
+PROMPT_SETS = {
+    "own": "any question; the default of every method",
+    "plain": "no examples: for models that know the form of an answer, for example from training",
     "hotpotqa": "questions over two documents: one leads to the other, or both are compared",
     "2wikimultihopqa": "chains of relations, kinship, and comparisons also at the end of chains",
     "musique": "chains of two to four hops, folded into one question",
     "iirc": "answers that are names, numbers to be worked out, or yes and no",
     "strategyqa": "yes or no, where the question does not say which steps lead there",
 }
-"""The packaged sets, and the questions that each is for."""
-AIRRAG_WORDINGS = {
-    "airrag": "airrag, airrag_lite and the last call of blender; what they use unless told otherwise",
-    "airrag-reader": "the same in the words that trained readers know, and are asked with",
+"""The packaged sets, with the questions that each is for."""
+AIRRAG_PROMPT_SETS = {
+    "airrag": "airrag, airrag_lite and the last call of blender; their default",
+    "airrag-reader": "the same, in the words that readers were trained on",
 }
-"""The packaged sets of AirRAG and Blender, and what each is for."""
+"""The packaged sets for AirRAG and Blender, with their purpose."""
 
-_BUILT_IN: dict[str, Any] = {words.name: words for words in (OWN, PLAIN, airrag.OWN, airrag.READER)}
+_BUILT_IN: dict[str, Any] = {template.name: template for template in (OWN, PLAIN, airrag.OWN, airrag.READER)}
 _START = "`askance prompts {}` prints a set to start from."
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 W = TypeVar("W", bound=Any)
-"""A dataclass of words."""
+"""A prompt template."""
 
 
-def open_wording(name: str | Path) -> PromptTemplate:
-    """The packaged set of this name, or the one in a file: a `Path`, or text that holds more than a word.
+def open_prompts(name: str | Path) -> PromptTemplate:
+    """Open the packaged prompt set of this name, or the one in a file.
+
+    Args:
+        name: A name, or a file: a `Path`, or a text that is more than one word.
 
     Raises:
-        UnknownName: no such set; names the nearest.
-        PromptsError: a file that can't be read or used; names file, key and remedy.
+        UnknownName: There is no such set; the message names the nearest.
+        PromptsError: The file can't be read or used; the message names file, key and remedy.
     """
-    return _open(name, PromptTemplate, WORDINGS, _read_wording)
+    return _open(name, PromptTemplate, PROMPT_SETS, _read_prompt_template)
 
 
-def open_airrag_wording(name: str | Path) -> AirragPromptTemplate:
-    """The same for AirRAG and Blender."""
-    return _open(name, AirragPromptTemplate, AIRRAG_WORDINGS, _read_airrag, "of airrag")
+def open_airrag_prompts(name: str | Path) -> AirragPromptTemplate:
+    """Open a prompt set for AirRAG and Blender; see `open_prompts`."""
+    return _open(name, AirragPromptTemplate, AIRRAG_PROMPT_SETS, _read_airrag, "of airrag")
 
 
 def open_instructions(name: str | Path) -> Instructions:
-    """Self-RAG's instructions, our own ("own"), or those of a file; errors are those of `open_wording`."""
+    """Open Self-RAG's instructions: our own ("own"), or those of a file; see `open_prompts`."""
     if name == "own":
         return OWN_INSTRUCTIONS
     tasks = ", ".join(_keys_of(Instructions))
@@ -86,17 +89,17 @@ def open_instructions(name: str | Path) -> Instructions:
     return _read(Path(name), ["own"], open_instructions, start)
 
 
-def shown_prompts(name: str | Path) -> str:
-    """A packaged set of any kind, or a file, whole and in the file format; errors as for `open_wording`."""
-    known, path = WORDINGS | AIRRAG_WORDINGS, Path(name)
-    if name in AIRRAG_WORDINGS or (path.is_file() and _table(path).get("base") in [*AIRRAG_WORDINGS]):
-        return toml_of(open_airrag_wording(name), base="airrag")
-    return toml_of(_open(name, PromptTemplate, known, _read_wording))
+def prompts_toml(name: str | Path) -> str:
+    """Return a packaged set of any kind, or that of a file, in the file format."""
+    known, path = PROMPT_SETS | AIRRAG_PROMPT_SETS, Path(name)
+    if name in AIRRAG_PROMPT_SETS or (path.is_file() and _table(path).get("base") in [*AIRRAG_PROMPT_SETS]):
+        return to_toml(open_airrag_prompts(name), base="airrag")
+    return to_toml(_open(name, PromptTemplate, known, _read_prompt_template))
 
 
-def toml_of(words: Any, **more: str) -> str:
-    """The whole set in the file format, behind `more` texts; reading it gives an equal one."""
-    content = more | {key: getattr(words, key) for key in _keys_of(words)}
+def to_toml(template: Any, **more: str) -> str:
+    """Return the whole set in the file format, after the texts in `more`; reading it gives an equal set."""
+    content = more | {key: getattr(template, key) for key in _keys_of(template)}
     lists = {key: value for key, value in content.items() if isinstance(value, tuple)}
     lines = [f"{key} = []" for key, demos in lists.items() if not demos]
     for key, value in content.items():
@@ -110,7 +113,7 @@ def toml_of(words: Any, **more: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string on one line, with an escape for everything that does not print."""
+    """Return a TOML string on one line, with an escape for each non-printing character."""
     shown = (_ESCAPES.get(c) or (c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
     return f'"{"".join(shown)}"'
 
@@ -118,54 +121,54 @@ def _quoted(text: str) -> str:
 def _open(
     name: str | Path, kind: type[W], known: Mapping[str, str], read: Callable[[Path], W], place: str = ""
 ) -> W:
-    """The words of a packaged set, of an extension, or of a file."""
+    """Return the template of a packaged set, an extension, or a file."""
     if isinstance(name, str) and name in known:
         path = Path(__file__).with_name(f"{name}.toml")
-        words: W = _BUILT_IN.get(name) or dataclasses.replace(read(path), name=name)
-        return words
+        template: W = _BUILT_IN.get(name) or dataclasses.replace(read(path), name=name)
+        return template
     extension = find_extension("prompts", name) if isinstance(name, str) else None
     if isinstance(extension, kind):
         return extension
     if extension is not None:
-        raise PromptsError(f"prompts {name}: {extension!r} is no {kind.__name__}. Name one of this type.")
+        raise PromptsError(f"prompts {name}: {extension!r} is not a {kind.__name__}. Name one of this type.")
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
         place = f"{place} (a file is named with its ending, or as ./{name})".lstrip()
         raise UnknownName("prompt set", name, known, place=place)
     return read(Path(name))
 
 
-def _keys_of(words: Any) -> tuple[str, ...]:
-    """What a file of such words may hold: all fields but the name."""
-    return tuple(each.name for each in dataclasses.fields(words) if each.compare)
+def _keys_of(template: Any) -> tuple[str, ...]:
+    """Return the keys that a file of this template may hold: all fields but the name."""
+    return tuple(each.name for each in dataclasses.fields(template) if each.compare)
 
 
-def _read_wording(path: Path) -> PromptTemplate:
-    wording = dataclasses.replace(_read(path, WORDINGS, open_wording), name="wording")
-    for number, demo in enumerate(wording.demos, start=1):
+def _read_prompt_template(path: Path) -> PromptTemplate:
+    template = dataclasses.replace(_read(path, PROMPT_SETS, open_prompts), name="wording")
+    for number, demo in enumerate(template.demos, start=1):
         if not has_answer(demo.answer):
             raise PromptsError(
                 f"prompts {path}, demos, example {number}, answer: {demo.answer[-60:]!r} does not state the "
                 'answer in the words that answers are recognised by. End it with "So the answer is ….".'
             )
-    if not awaits_answer(wording.elicitation):
+    if not awaits_answer(template.elicitation):
         raise PromptsError(
-            f"prompts {path}, elicitation: no answer can be read after {wording.elicitation!r}. Say "
+            f"prompts {path}, elicitation: no answer can be read after {template.elicitation!r}. Say "
             '"the answer is" once, at its end; --set elicit=no asks for none.'
         )
-    return wording
+    return template
 
 
 def _read_airrag(path: Path) -> AirragPromptTemplate:
-    """Examples are never those of the base."""
+    """Read a prompt set for AirRAG; worked examples never come from the base."""
     none: dict[str, Any] = {"examples": None, **{key: [] for key in DEMO_KEYS}}
-    words = _read(path, AIRRAG_WORDINGS, open_airrag_wording, _START.format("airrag"), none)
-    most = max(len(getattr(words, key)) for key in DEMO_KEYS)
-    number = most if words.examples is None else words.examples
+    template = _read(path, AIRRAG_PROMPT_SETS, open_airrag_prompts, _START.format("airrag"), none)
+    most = max(len(getattr(template, key)) for key in DEMO_KEYS)
+    number = most if template.examples is None else template.examples
     if type(number) is not int or not 0 <= number <= most:
         raise PromptsError(
-            f"prompts {path}, examples: {number!r} is no number from 0 to {most}, as many as the file has."
+            f"prompts {path}, examples: {number!r} is not a number from 0 to {most}, the number in the file."
         )
-    return dataclasses.replace(words, examples=number, name="wording")
+    return dataclasses.replace(template, examples=number, name="wording")
 
 
 def _read(
@@ -175,28 +178,28 @@ def _read(
     start: str = _START.format("own"),
     left_out: Mapping[str, Any] = {},
 ) -> W:
-    """A set of words from a file.
+    """Read a template from a file.
 
     Args:
-        bases: those that what the file leaves out may come from; the first one unless it names another.
-        start: how to come by such a file, for errors.
-        left_out: what comes from no base.
+        bases: The names of the sets that missing fields may come from; the first is the default.
+        start: How to make such a file, for error messages.
+        left_out: The fields that never come from the base.
 
     Raises:
-        UnknownName: a key or a base that there is not; names the nearest.
-        PromptsError: a file that can't be read, or a value of the wrong kind.
+        UnknownName: There is no such key or base; the message names the nearest.
+        PromptsError: The file can't be read, or a value has the wrong type.
     """
     content = {**left_out, **_table(path, start)}
     base = _text(path, "base", content.pop("base", next(iter(bases))))
     if base not in bases:
         raise UnknownName("base", base, bases, place=f"of prompts {path}")
-    words = open_base(base)
-    keys = _keys_of(words)
+    template = open_base(base)
+    keys = _keys_of(template)
     for key in content:
         if key not in keys:
             raise UnknownName("key", key, ("base", *keys), place=f"of prompts {path}")
-    values = {key: _value(path, key, value, getattr(words, key)) for key, value in content.items()}
-    return dataclasses.replace(words, **values)
+    values = {key: _value(path, key, value, getattr(template, key)) for key, value in content.items()}
+    return dataclasses.replace(template, **values)
 
 
 def _table(path: Path, start: str = _START.format("own")) -> dict[str, Any]:
@@ -211,15 +214,15 @@ def _table(path: Path, start: str = _START.format("own")) -> dict[str, Any]:
 
 
 def _value(path: Path, key: str, value: Any, like: Any) -> Any:
-    """A value that stands in place of `like`: examples, a text, or a number, which is not looked at."""
+    """Return a value of the same type as `like`: examples, a text, or a number, which is not checked."""
     if isinstance(like, str):
         return _text(path, key, value)
     if not isinstance(like, tuple):
         return value
     rows = value if isinstance(value, list) else [value]
     for number, row in enumerate(rows, start=1):
-        told = list(row.values()) if isinstance(row, dict) and set(row) == {"question", "answer"} else [""]
-        if not all(isinstance(text, str) and text.strip() for text in told):
+        texts = list(row.values()) if isinstance(row, dict) and set(row) == {"question", "answer"} else [""]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
             raise PromptsError(
                 f"prompts {path}, {key}, example {number}: it is {row!r}. Begin it with [[{key}]], and "
                 "give it a question and an answer, two texts that are not empty, and nothing else. What "
@@ -230,5 +233,7 @@ def _value(path: Path, key: str, value: Any, like: Any) -> Any:
 
 def _text(path: Path, key: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise PromptsError(f"prompts {path}, {key}: {value!r} is no text. Write it between quotation marks.")
+        raise PromptsError(
+            f"prompts {path}, {key}: {value!r} is not a text. Write it between quotation marks."
+        )
     return value

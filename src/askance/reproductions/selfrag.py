@@ -15,8 +15,13 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
-from askance.methods.selfrag.tasks import named_option, options_of
-from askance.methods.selfrag.tokens import SEARCH, first_distribution, has_reflection_tokens, search_share
+from askance.methods.selfrag.tasks import answer_options, named_option
+from askance.methods.selfrag.tokens import (
+    RETRIEVAL,
+    first_distribution,
+    has_reflection_tokens,
+    retrieval_share,
+)
 from askance.reproductions import selfrag_outputs as outputs
 from askance.reproductions.selfrag_outputs import ParsedSegment, QueryContext, SegmentAndPassage
 
@@ -65,7 +70,9 @@ class SelfragAuthors(SelfragParameters):
         context = QueryContext(self, question, run, fixed_weights=self.fixed_weights)
         text, citations = await (_short_form(context) if self.form == "short" else long_form(context))
         run.trace.commit(text)
-        return Answer(text, named_option(text, question) if options_of(question) else text.strip(), citations)
+        return Answer(
+            text, named_option(text, question) if answer_options(question) else text.strip(), citations
+        )
 
 
 async def _short_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]:
@@ -78,7 +85,7 @@ async def _short_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]
     )
     answers = enumerate(zip(hits, written, strict=True), start=1)
     candidates = [_candidate(context, number, hit, answer) for number, (hit, answer) in answers]
-    if options_of(context.question):
+    if answer_options(context.question):
         candidates = _greatest_sum(context, candidates)
     _, text, hit = max(candidates, key=lambda candidate: candidate[0])
     text = _final_text(text)
@@ -92,10 +99,12 @@ async def _search_by_draft(context: QueryContext) -> tuple[Hit, ...]:
     if draft is None or parameters.mode == "never":
         return await context.search_by_mode()
     if parameters.threshold is None:
-        searches = SEARCH in draft.text
-        return await context.record_search(searches, f"the draft {'has' if searches else 'lacks'} a {SEARCH}")
+        searches = RETRIEVAL in draft.text
+        return await context.record_search(
+            searches, f"the draft {'has' if searches else 'lacks'} a {RETRIEVAL}"
+        )
     probs = first_distribution(draft, "retrieve")
-    kind = f"share of {SEARCH} in logarithms"
+    kind = f"share of {RETRIEVAL} in logarithms"
     return await context.search_by_share(
         outputs.log_retrieval_share(probs), parameters.threshold, kind, probs
     )
@@ -106,7 +115,7 @@ def _candidate(context: QueryContext, number: int, hit: Hit, written: Generation
     numbers = context.answer_scores(written, judged)
     text = context.text_with_end(written)
     context.show(f"0.{number}", outputs.closed_answer(text).strip(), hit, numbers, judged)
-    return numbers["score"], outputs.closed_answer(text) if options_of(context.question) else text, hit
+    return numbers["score"], outputs.closed_answer(text) if answer_options(context.question) else text, hit
 
 
 def _final_text(text: str) -> str:
@@ -190,7 +199,7 @@ async def grow_tree(context: QueryContext, hits: Sequence[Hit]) -> list[list[Bea
 
 def supported_path(node: BeamNode, *, rejects: bool) -> list[SegmentAndPassage]:
     """Return the segments down to a node; with `rejects`, leave out those without support."""
-    return [(text, passage) for text, passage in node.path if not (rejects and tokens.UNSUPPORTED in text)]
+    return [(text, passage) for text, passage in node.path if not (rejects and tokens.NO_SUPPORT in text)]
 
 
 async def _search_by_probe(context: QueryContext) -> tuple[Hit, ...]:
@@ -198,14 +207,14 @@ async def _search_by_probe(context: QueryContext) -> tuple[Hit, ...]:
     if context.parameters.mode != "adaptive":
         return await context.search_by_mode()
     probe = await context.write(key=("decide",), max_tokens=_PROBE_TOKENS)
-    if SEARCH not in _first_paragraph(probe.text):
+    if RETRIEVAL not in _first_paragraph(probe.text):
         return await context.record_search(
-            False, f"{SEARCH} is not in the first paragraph of {_PROBE_TOKENS} tokens"
+            False, f"{RETRIEVAL} is not in the first paragraph of {_PROBE_TOKENS} tokens"
         )
     threshold, probs = context.parameters.threshold, first_distribution(probe, "retrieve")
     if threshold is None:
         return await context.record_search(False, "there is no threshold")
-    return await context.search_by_share(search_share(probs), threshold, f"share of {SEARCH}", probs)
+    return await context.search_by_share(retrieval_share(probs), threshold, f"share of {RETRIEVAL}", probs)
 
 
 async def expand_node(context: QueryContext, parent: BeamNode, hits: Sequence[Hit]) -> list[BeamNode]:

@@ -26,11 +26,18 @@ from askance.core.types import (
     untrusted,
 )
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.judging import fitting, passage_parts
 from askance.methods.selfrag.parameters import SelfragParameters
-from askance.methods.selfrag.segments import found_for
-from askance.methods.selfrag.tasks import Separator, Task, asked_text, prompt_head, shown_options, task_of
-from askance.methods.selfrag.tokens import NO_SEARCH, SEARCH, WANT, Distribution, Group, ReflectionVocabulary
+from askance.methods.selfrag.scoring import fit_passage, passage_spans
+from askance.methods.selfrag.segments import search_passages
+from askance.methods.selfrag.tasks import Separator, Task, input_text, lettered_options, prompt_head, task_of
+from askance.methods.selfrag.tokens import (
+    NO_RETRIEVAL,
+    RETRIEVAL,
+    WANTED,
+    Distribution,
+    Group,
+    ReflectionVocabulary,
+)
 from askance.text.answers import sentence_spans
 from askance.text.options import lettered
 
@@ -62,17 +69,17 @@ class QueryContext:
         max_tokens = max_tokens or self.parameters.max_tokens
 
         def prompt_with(*shown: Hit) -> Raw:
-            passages = (part for each in shown for part in (Span(SEARCH), *passage_parts(each)))
+            passages = (part for each in shown for part in (Span(RETRIEVAL), *passage_spans(each)))
             return Raw(self._before, (*behind, *passages))
 
-        prompt = fitting(self.run, self.run.model, prompt_with, hit, max_tokens)
-        request = GenerateRequest(prompt, Sampling(max_tokens), WANT, key=key)
+        prompt = fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+        request = GenerateRequest(prompt, Sampling(max_tokens), WANTED, key=key)
         (written,) = await self.run.model.generate(request)
         return written
 
     async def write_alone(self) -> str:
         """Return the answer without passages."""
-        return self.text_with_end(await self.write(Span(NO_SEARCH), key=("none",)))
+        return self.text_with_end(await self.write(Span(NO_RETRIEVAL), key=("none",)))
 
     def text_with_end(self, written: Generation) -> str:
         """Return the text of a generation, with the end token if the model's text shows it."""
@@ -90,7 +97,7 @@ class QueryContext:
         outcome, query = ("search", self.question.text) if searches else ("keep", "")
         evidence = {"signal": signal, "threshold": self.parameters.threshold, "numbers": dict(numbers)}
         decision = self.run.trace.decide("retrieve", outcome, why, query=query, **evidence)
-        return await found_for(self.run, decision, self.parameters.passages) if searches else ()
+        return await search_passages(self.run, decision, self.parameters.passages) if searches else ()
 
     async def search_by_mode(self) -> tuple[Hit, ...]:
         """Return the passages found if the mode alone decides."""
@@ -113,8 +120,8 @@ class QueryContext:
         """Return relevance at the start, and support and utility at their first tokens; empty if missing."""
         return {
             "relevance": tokens.first_distribution(written, "relevance"),
-            "support": self.vocabulary.judged(written.tokens, "support"),
-            "utility": self.vocabulary.judged(written.tokens, "utility"),
+            "support": self.vocabulary.group_probs(written.tokens, "support"),
+            "utility": self.vocabulary.group_probs(written.tokens, "utility"),
         }
 
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
@@ -157,7 +164,7 @@ def log_retrieval_share(probs: Distribution) -> float:
     token is possible. A missing token counts -100, as intended; the code fails on one.
     """
     filled = _filled("retrieve", probs)
-    search, none = (abs(math.log(filled[token])) for token in (SEARCH, NO_SEARCH))
+    search, none = (abs(math.log(filled[token])) for token in (RETRIEVAL, NO_RETRIEVAL))
     return search / (search + none) if search + none else 0.0
 
 
@@ -172,7 +179,9 @@ def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
     if threshold is None or threshold >= 1:
         return False
     filled = _filled("retrieve", probs)
-    return (filled[SEARCH] + filled[tokens.KEEP_USING]) / (filled[SEARCH] + filled[NO_SEARCH]) > threshold
+    return (filled[RETRIEVAL] + filled[tokens.CONTINUE]) / (
+        filled[RETRIEVAL] + filled[NO_RETRIEVAL]
+    ) > threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,24 +215,24 @@ def parse_segment(
     """
     ends = tuple(token.id for token in written.dropped) if shows_end else ()
     text = written.text.removesuffix(END) + END if ends else written.text
-    rewritten = _rewritten(text, written.tokens, vocabulary.ids[NO_SEARCH], threshold)
-    end = rewritten.find(SEARCH)
-    shown = [token for token in written.tokens if token.text or token.id not in vocabulary.control]
+    rewritten = _rewritten(text, written.tokens, vocabulary.ids[NO_RETRIEVAL], threshold)
+    end = rewritten.find(RETRIEVAL)
+    shown = [token for token in written.tokens if token.text or token.id not in vocabulary.control_ids]
     if 0 <= end <= len(written.text):
         return ParsedSegment(rewritten[:end], _parts(shown, end), searches=True)
-    stray = (vocabulary.ids[NO_SEARCH],) if len(rewritten) > len(text) else ()
+    stray = (vocabulary.ids[NO_RETRIEVAL],) if len(rewritten) > len(text) else ()
     ids = (*(token.id for token in shown), *ends, *stray)
     kept = rewritten if end < 0 else rewritten[:end]
     return ParsedSegment(kept, (ids,), searches=end >= 0, is_end=rewritten == END)
 
 
 def _rewritten(text: str, written: Sequence[Token], no_search: int, threshold: float | None) -> str:
-    if NO_SEARCH not in text:
+    if NO_RETRIEVAL not in text:
         return text
     decisions = (tokens.distribution(token, "retrieve") for token in written if token.id == no_search)
     is_search = dict(enumerate(is_rewritten(probs, threshold) for probs in decisions))
-    pieces = enumerate(text.split(NO_SEARCH))
-    return "".join(piece + (SEARCH if is_search.get(index) else NO_SEARCH) for index, piece in pieces)
+    pieces = enumerate(text.split(NO_RETRIEVAL))
+    return "".join(piece + (RETRIEVAL if is_search.get(index) else NO_RETRIEVAL) for index, piece in pieces)
 
 
 def _parts(written: Sequence[Token], num_chars: int) -> tuple[Part, ...]:
@@ -243,8 +252,8 @@ SegmentAndPassage = tuple[str, Passage]
 END = "</s>"
 """The end token in a text of the authors' code, if that text contains it."""
 
-_STRIPPED = [token for token in tokens.ALL_TOKENS if token != tokens.KEEP_USING]
-_CONTINUED = f".{tokens.KEEP_USING}"
+_STRIPPED = [token for token in tokens.ALL_TOKENS if token != tokens.CONTINUE]
+_CONTINUED = f".{tokens.CONTINUE}"
 _UNSPACED = re.compile(r"(?<=\w)([.!?])(?=\w)")
 
 
@@ -255,10 +264,10 @@ def question_and_separator(
 
     Separators differ by task from those of the training data.
     """
-    shown = _four_options(shown_options(question)) if task == "choice" else ()
+    shown = _four_options(lettered_options(question)) if task == "choice" else ()
     if separator == "auto" and form == "short":
         separator = "choice" if task == "choice" else "short_form"
-    return asked_text(question, shown), "training" if separator == "auto" else separator
+    return input_text(question, shown), "training" if separator == "auto" else separator
 
 
 def _four_options(shown: Sequence[str]) -> Sequence[str]:

@@ -1,1 +1,1 @@
-"""Retrievers by words, by vectors and by both, and rerankers."""
+"""Lexical, dense and hybrid retrievers, and rerankers."""

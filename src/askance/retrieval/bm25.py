@@ -1,4 +1,4 @@
-"""Search by words: BM25 over an index folder."""
+"""Lexical search: BM25 over an index folder."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -6,59 +6,59 @@ from pathlib import Path
 
 from askance.core.errors import RetrieverFailure
 from askance.core.types import Hit
-from askance.retrieval.index.lexical import Analysis, any_of
-from askance.retrieval.index.store import Store, open_store
+from askance.retrieval.index.index_folder import IndexReader, open_index_reader
+from askance.retrieval.index.lexical import Analysis, any_term_query
 from askance.retrieval.ranking import best_hits, check_k
 
 
 @dataclass(frozen=True, slots=True)
 class Bm25Retriever:
-    """A `Retriever` by BM25 (k1 1.2, b 0.75) over title and text of each passage.
+    """A `Retriever` that scores title and text of each passage by BM25 (k1 1.2, b 0.75).
 
-    Passages with any term of the query are found; a repeated term counts as often. Passages of equal score,
-    to six digits, come in the order of their ids. The same index and query always give the same hits. What is
-    removed from an index or replaced still counts in word frequencies until tantivy merges it away, so that
-    an updated index may score slightly otherwise than a new one.
+    It finds passages with any term of the query; a repeated term counts as often as it is repeated. Passages
+    of equal score, to six digits, are sorted by their ids. The same index and query always give the same
+    hits. Passages that were removed or replaced still count in term statistics until tantivy merges them
+    away, so an updated index may score slightly differently from a new one.
     """
 
-    store: Store
+    index: IndexReader
 
     @property
     def name(self) -> str:
-        """Names the folder and the number of passages."""
-        return f"bm25 {self.store.folder} ({self.store.manifest.passages:,} passages)"
+        """Return the folder and the number of passages."""
+        return f"bm25 {self.index.folder} ({self.index.manifest.passages:,} passages)"
 
     @property
     def fingerprint(self) -> str:
-        """Of the indexed documents, and how they were analysed."""
-        return f"{self.store.manifest.content_hash}, {self.store.manifest.analysis}"
+        """Return a text that identifies the indexed documents and their text analysis."""
+        return f"{self.index.manifest.content_hash}, {self.index.manifest.analysis}"
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """At most `k` passages, best first; none for a query without a searchable word.
+        """Return at most `k` passages, best first; none for a query without a searchable word.
 
         Raises:
             InputError: `k` is below 1.
-            RetrieverFailure: the index can't be read any more.
+            RetrieverFailure: The index can no longer be read.
         """
         check_k(k)
-        lexical, terms = self.store.lexical, self.store.manifest.analysis.terms(query)
+        lexical, terms = self.index.lexical, self.index.manifest.analysis.terms(query)
         if not terms:
             return ()
         try:
-            find = partial(lexical.best, any_of(terms))
+            find = partial(lexical.search, any_term_query(terms))
             return await best_hits(find, lexical.passage, k, exclude, lexical.num_passages, len(terms))
         except (ValueError, OSError) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 
 
 def open_index(path: Path, *, analysis: Analysis | None = None) -> Bm25Retriever:
-    """The retriever over the index in the folder `path`; it analyses queries as the index was.
+    """Return a retriever over the index in the folder `path`; queries are analysed as the passages were.
 
     Args:
-        analysis: insist on this one.
+        analysis: The text analysis that the index must have.
 
     Raises:
-        BadIndex: the index is missing, empty, damaged, newer than this version, or built with another
+        BadIndex: The index is missing, empty, damaged, newer than this version, or built with another
             analysis.
     """
-    return Bm25Retriever(open_store(path, analysis=analysis))
+    return Bm25Retriever(open_index_reader(path, analysis=analysis))

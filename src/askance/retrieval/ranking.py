@@ -1,4 +1,4 @@
-"""From scored passages to hits: ties, what is excluded, and ranks, the same for every way to score."""
+"""Turn scored passages into ranked hits: ties, exclusions and ranks, the same for every scoring function."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ A = TypeVar("A")
 
 _MAX_TIES = 1000
 _MIN_STEPS_FOR_THREAD = 3_000_000
-"""Below this (about a millisecond of work) a thread costs more than it frees."""
+"""Below this (about a millisecond of work) a thread costs more than it saves."""
 
 
 async def best_hits(
@@ -22,13 +22,15 @@ async def best_hits(
     num_all: int,
     steps_each: int,
 ) -> tuple[Hit, ...]:
-    """The `k` best hits by scores of six digits; of up to 1,000 that tie with the last, those of lowest ids.
+    """Return the `k` best hits by scores of six digits; ties are broken by passage id.
+
+    Up to 1,000 passages that tie with the last hit are considered.
 
     Args:
-        find: scores and places of as many of the best as it is asked for, best first.
-        passage_at: the passage at a place.
-        num_all: how many there are to be found.
-        steps_each: how much work it is to compare the query with one of them.
+        find: Returns the scores and addresses of the given number of best passages, best first.
+        passage_at: Returns the passage at an address.
+        num_all: The number of passages that can be found.
+        steps_each: The work, in steps, to compare the query with one passage.
     """
 
     def search() -> tuple[Hit, ...]:
@@ -36,30 +38,32 @@ async def best_hits(
         if num_best < 1:
             return ()
         for num_wanted in (num_best + 1, num_best + _MAX_TIES):
-            best = [(six_digits(score), place) for score, place in find(num_wanted)]
+            best = [(round_score(score), address) for score, address in find(num_wanted)]
             if len(best) < num_wanted or best[-1][0] < best[num_best - 1][0]:
                 break
         worst = min((score for score, _ in best[:num_best]), default=0.0)
-        return as_hits([(score, passage_at(place)) for score, place in best if score >= worst], k, exclude)
+        return rank_hits(
+            [(score, passage_at(address)) for score, address in best if score >= worst], k, exclude
+        )
 
     return await asyncio.to_thread(search) if num_all * steps_each >= _MIN_STEPS_FOR_THREAD else search()
 
 
 def check_k(k: int) -> None:
-    """Raises InputError unless at least one passage is asked for."""
+    """Raise InputError unless `k` is at least 1."""
     if k < 1:
         raise InputError(f"k={k}: ask for at least 1 passage.")
 
 
-def as_hits(
+def rank_hits(
     scored: Iterable[tuple[float, Passage]], k: int, exclude: frozenset[str] = frozenset()
 ) -> tuple[Hit, ...]:
-    """At most `k` hits, best first, equal scores in the order of ids, without passages of `exclude`."""
-    left = [(score, passage) for score, passage in scored if passage.id not in exclude]
-    found = sorted(left, key=lambda scored: (-scored[0], scored[1].id))[:k]
-    return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(found, start=1))
+    """Return at most `k` hits, best first, ties by passage id, without the passages in `exclude`."""
+    allowed = [(score, passage) for score, passage in scored if passage.id not in exclude]
+    best = sorted(allowed, key=lambda scored: (-scored[0], scored[1].id))[:k]
+    return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(best, start=1))
 
 
-def six_digits(score: float) -> float:
-    """The score without its last bits, which depend on the order in which its parts were added."""
+def round_score(score: float) -> float:
+    """Return the score without its last bits, which depend on the order of summation."""
     return float(f"{score:.6g}")

@@ -1,6 +1,6 @@
-"""Reranking: the candidates of a retriever in a better order.
+"""Reranking: reorder the candidates of a retriever with a better scoring function.
 
-A reranker is named as a part of the specification of a retriever:
+The specification of a retriever may name a reranker:
 
     bm25:DIR?rerank=cross-encoder:NAME_OR_DIR&candidates=50
 """
@@ -15,21 +15,21 @@ from askance.core.errors import InputError, ModelFailure, RetrieverFailure, Unkn
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.ports import Reranker, Retriever
 from askance.core.types import Hit
-from askance.retrieval.ranking import as_hits, check_k
+from askance.retrieval.ranking import check_k, rank_hits
 
 RERANKERS = {"cross-encoder": "askance.models.hf.cross_encoder:load_cross_encoder"}
-"""What makes a reranker of a name and options, as "module:function", which is imported on use."""
+"""The functions that make a reranker from a name and options, as "module:function", imported on use."""
 CANDIDATES = 50
-"""How many passages are reranked unless the specification tells."""
+"""The default number of passages that are reranked."""
 
 
 @dataclass(frozen=True, slots=True)
 class RerankedRetriever:
-    """A `Retriever` whose hits are the best candidates of another one, by the scores of a reranker.
+    """A `Retriever` that returns the best candidates of another one, scored by a reranker.
 
     Attributes:
-        candidates: how many hits of the other are scored, or k where more are asked for. A k above it changes
-            the candidates, and so may change which hit is first.
+        candidates: The number of hits of the other retriever that are scored, or k if that is greater. A
+            greater k changes the candidates, and so may change which hit is first.
     """
 
     retriever: Retriever
@@ -38,21 +38,21 @@ class RerankedRetriever:
 
     @property
     def name(self) -> str:
-        """Names both."""
+        """Return the names of the retriever and the reranker."""
         return f"{self.retriever.name}, the first {self.candidates} reranked by {self.reranker.name}"
 
     @property
     def fingerprint(self) -> str:
-        """Of both, and of the number of candidates; empty if one of them has none."""
+        """Return both fingerprints and the number of candidates; empty if one has none."""
         both = self.retriever.fingerprint, self.reranker.fingerprint
         return f"reranked, {self.candidates}; {'; '.join(both)}" if all(both) else ""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """At most `k` passages, those that the reranker scores highest first, equal ones by their ids.
+        """Return at most `k` passages, those with the highest reranker scores first, ties by passage id.
 
         Raises:
             InputError: `k` is below 1.
-            RetrieverFailure: as for the other retriever; or the reranker broke.
+            RetrieverFailure: The retriever or the reranker failed.
         """
         check_k(k)
         hits = await self.retriever.search(query, max(k, self.candidates), exclude=exclude)
@@ -64,45 +64,46 @@ class RerankedRetriever:
         if len(scores) != len(passages) or not all(map(math.isfinite, scores)):
             raise RetrieverFailure(
                 f"the reranker {self.reranker.name} gave {len(scores)} scores for {len(passages)} passages, "
-                "or some that are no finite numbers: use another one."
+                "or some that are not finite numbers: use another one."
             )
-        return as_hits(zip(scores, passages, strict=True), k)
+        return rank_hits(zip(scores, passages, strict=True), k)
 
 
 def split_reranker(spec: str) -> tuple[str, dict[str, str]]:
-    """The specification of a retriever without its reranker, and what it says of that.
+    """Split the specification of a retriever from the options of its reranker.
 
-    Options of other names are the retriever's own, and so are all of them where no reranker is named.
+    Other options stay with the retriever; all of them do if no reranker is named.
     """
     named, _, query = spec.partition("?")
     options = _options_in(query)
     if "rerank" not in options:
         return spec, {}
-    told = {name: options.pop(name) for name in [*options] if name in ("rerank", "candidates")}
+    reranker_options = {name: options.pop(name) for name in [*options] if name in ("rerank", "candidates")}
     others = "&".join(f"{name}={value}" for name, value in options.items())
-    return f"{named}?{others}" if others else named, told
+    return f"{named}?{others}" if others else named, reranker_options
 
 
-def reranked(retriever: Retriever, told: Mapping[str, str]) -> RerankedRetriever:
-    """A retriever with the reranker that `split_reranker` found.
+def with_reranker(retriever: Retriever, options: Mapping[str, str]) -> RerankedRetriever:
+    """Return a retriever with the reranker whose options `split_reranker` returned.
 
     Raises:
-        UnknownName, InputError: as for `load_reranker`; or `candidates` is no number above 0.
+        UnknownName: There is no such reranker.
+        InputError: The reranker can't be loaded, or `candidates` is not a number above 0.
     """
-    candidates = told.get("candidates", str(CANDIDATES))
+    candidates = options.get("candidates", str(CANDIDATES))
     with about("retriever"):
         if not candidates.isdecimal() or int(candidates) < 1:
             raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
-        return RerankedRetriever(retriever, load_reranker(told["rerank"]), int(candidates))
+        return RerankedRetriever(retriever, load_reranker(options["rerank"]), int(candidates))
 
 
 def load_reranker(spec: str) -> Reranker:
-    """The reranker that ``cross-encoder:NAME?device=cuda``, a plug-in or ``module:Class`` names.
+    """Load the reranker that ``cross-encoder:NAME?device=cuda``, a plug-in or ``module:Class`` names.
 
     Raises:
-        UnknownName: no such reranker.
-        InputError: it can't be found, imported or made, or is no reranker.
-        MissingExtra: a package is missing; names the pip line.
+        UnknownName: There is no such reranker.
+        InputError: It can't be found, imported or made, or is not a reranker.
+        MissingExtra: A package is missing; the message names the pip line.
     """
     named, _, query = spec.partition("?")
     kind, _, place = named.partition(":")
@@ -112,10 +113,10 @@ def load_reranker(spec: str) -> Reranker:
             raise InputError(f"the reranker {spec!r} names no model: write {kind}:NAME or {kind}:DIR.")
         factory = resolve_name(RERANKERS[kind])
     else:
-        found = find_with_place("rerankers", named)
-        if found is None:
+        extension = find_with_place("rerankers", named)
+        if extension is None:
             raise UnknownName("reranker", spec, known_names("rerankers", RERANKERS))
-        factory, place = found
+        factory, place = extension
     places = [place] if place else []
     reranker: Reranker = make_extension(factory, f"the reranker {spec}", *places, **_options_in(query))
     check_port(reranker, Reranker, f"the reranker {spec}")

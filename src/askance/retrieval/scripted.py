@@ -1,4 +1,4 @@
-"""A public fake: a retriever that does what a test says, without files."""
+"""A public fake: a retriever that follows a script, without files."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,16 +9,17 @@ Outcome = Sequence[Passage] | Exception
 
 
 class ScriptedRetriever:
-    """A `Retriever` that answers from a script, and records what it was asked.
+    """A `Retriever` that answers from a script and records its queries.
 
     Args:
-        outcomes: what to find: passages, best first, or an error to raise. Either one outcome for every
-            query, or one each by query; other queries then find nothing.
+        outcomes: The passages to return, best first, or an error to raise. Either one outcome for every
+            query, or a mapping from queries to outcomes; any other query finds nothing.
 
     Attributes:
-        queries: every query so far, in order.
+        queries: Every query up to now, in order.
 
-    Scores are 1, 1/2, 1/3 and so on. As with any retriever, a query without a letter or digit finds nothing.
+    The scores are 1, 1/2, 1/3 and so on. As with any retriever, a query without a letter or digit finds
+    nothing.
     """
 
     fingerprint = ""
@@ -29,12 +30,12 @@ class ScriptedRetriever:
         self._outcomes = outcomes
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """At most `k` passages of the script."""
+        """Return at most `k` passages of the script."""
         check_k(k)
         self.queries.append(query)
         outcome = self._outcomes.get(query, ()) if isinstance(self._outcomes, Mapping) else self._outcomes
         if isinstance(outcome, Exception):
             raise outcome
         passages = [passage for passage in outcome if passage.id not in exclude]
-        found = passages[:k] if any(character.isalnum() for character in query) else []
-        return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(found, start=1))
+        hits = passages[:k] if any(character.isalnum() for character in query) else []
+        return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(hits, start=1))

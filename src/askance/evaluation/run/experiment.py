@@ -26,7 +26,7 @@ from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.evaluation.run.record import Settings, machine_here, versions_here
 from askance.loaders import DEFAULT_RETRIEVER, load_encoder, open_retriever
-from askance.prompts import WORDINGS
+from askance.prompts import PROMPT_SETS
 from askance.registry import DEFAULT_METHOD, plain_method, prompts_parameter
 
 PROMPTS_OF_DATASET = "dataset"
@@ -69,7 +69,7 @@ class Experiment(EngineConfig):
         object.__setattr__(self, "method", self.method or DEFAULT_METHOD)
         if self.prompts == PROMPTS_OF_DATASET:
             name = self.dataset.partition(":")[0]
-            prompts = name if name in WORDINGS else "own"
+            prompts = name if name in PROMPT_SETS else "own"
             object.__setattr__(self, "prompts", prompts if takes_prompts(plain_method(self.method)) else None)
 
     @property

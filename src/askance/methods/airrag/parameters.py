@@ -1,4 +1,4 @@
-"""The parameters of AirRAG, its actions among them, and what follows from them alone."""
+"""The parameters of AirRAG, including its actions, and the rules that follow from them alone."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -10,29 +10,29 @@ from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import Parameters, name_of, parameter
 from askance.core.ports import Method
 from askance.core.types import Sampling
-from askance.methods.airrag.choosing import Verifier
 from askance.methods.airrag.prompt_template import DEMO_KEYS, OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import QUERY_STOPS
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
+from askance.methods.airrag.verifiers import Verifier
 from askance.methods.common.named_methods import MethodCollection, NamedMethods
 from askance.methods.common.prompts import STOPS
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
 SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
-"""What the actions of its own may be."""
+"""The allowed sets of AirRAG's own actions."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Actions(MethodCollection):
-    """Names of actions.
+    """The actions that a path may take.
 
     Attributes:
-        own: one of `SETS`: all five of AirRAG, the same without a direct answer, those of AirRAG-Lite, or a
-            direct answer alone, which is the paper's zero-shot question answering.
-        named: other methods, by name.
+        own: One of `SETS`: all five actions of AirRAG, the same without a direct answer, those of
+            AirRAG-Lite, or a direct answer alone, which is the paper's zero-shot question answering.
+        named: Other methods, by name.
 
     Raises:
-        ParameterError: another set, or a method twice.
+        ParameterError: The set is not one of `SETS`, or a method is named twice.
     """
 
     own: tuple[str, ...] = FULL
@@ -43,32 +43,32 @@ class Actions(MethodCollection):
             sets = "; ".join(",".join(each) for each in SETS)
             raise ParameterError(
                 f"parameter actions={str(self)!r} of method airrag: no path can be made of "
-                f"{','.join(self.own) or 'nothing'}. Give one of these sets, and other methods behind it "
+                f"{','.join(self.own) or 'nothing'}. Give one of these sets, and other methods after it "
                 f"if you like: {sets}."
             )
         self.check_names_are_unique(f"actions={str(self)!r} of method airrag")
 
     @property
     def is_lite(self) -> bool:
-        """Whether there is no analysis at the root."""
+        """Return whether there is no system analysis at the root."""
         return self.own == LITE
 
     @property
     def is_direct(self) -> bool:
-        """Whether nothing is searched for."""
+        """Return whether the method never searches."""
         return self.own == DIRECT
 
 
 def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Actions:
-    """The actions that `text` names, with commas: ``say,da,ra,qt,sa,dragin``.
+    """Parse the actions in `text`, separated by commas: ``say,da,ra,qt,sa,dragin``.
 
     Args:
-        methods: names of methods that may be actions.
-        make: a method by name, as it is without settings.
+        methods: The names of methods that may be actions.
+        make: Return a method by name, with its default parameters.
 
     Raises:
-        UnknownName: neither an action nor a method.
-        ParameterError: a set of actions that no path can be made of, or a name twice.
+        UnknownName: A name is neither an action nor a method.
+        ParameterError: No path can be made of the set of actions, or a name is given twice.
     """
     names, known = [name.strip().lower() for name in text.split(",")], tuple(methods)
     for name in names:
@@ -84,17 +84,17 @@ ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
 
 @dataclass(frozen=True, slots=True)
 class AirragParameters(Parameters):
-    """What can be set of AirRAG."""
+    """The parameters of AirRAG."""
 
-    rollouts: int = parameter(1, "paths to try", at_least=1)
+    rollouts: int = parameter(1, "number of rollouts", at_least=1)
     samples: int = parameter(
-        1, "replies of SAY and QT to draw at once; the one most like all others is followed first", at_least=1
+        1, "replies of SAY and QT to sample at once; the one most like all others is tried first", at_least=1
     )
-    answer_samples: int = parameter(1, "replies of RA, SA and DA to draw at once", at_least=1)
+    answer_samples: int = parameter(1, "replies of RA, SA and DA to sample at once", at_least=1)
     q_div: float = parameter(
-        0.0, "how far SAY and QT go from temperature and top_p to 1 and 1", at_least=0, at_most=1
+        0.0, "how far SAY and QT move from temperature and top_p towards 1 and 1", at_least=0, at_most=1
     )
-    temperature: float = parameter(0.7, "of all replies but the verifier's", at_least=0)
+    temperature: float = parameter(0.7, "sampling temperature of all replies but the verifier's", at_least=0)
     top_p: float = parameter(0.8, "probability mass to sample from", at_least=0.01, at_most=1)
     top_k: int = parameter(50, "tokens to sample from; 0: all", at_least=0)
     passages: int = parameter(
@@ -102,44 +102,43 @@ class AirragParameters(Parameters):
         "passages for a sub-query; 0: as many as l_max and the window have room for, up to most_passages",
         at_least=0,
     )
-    most_passages: int | None = parameter(None, "the most of them; none: no other limit", at_least=1)
+    most_passages: int | None = parameter(None, "most passages if passages is 0; none: no limit", at_least=1)
     l_max: int | None = parameter(
         None, "most input tokens of all calls of a question; none: no limit", at_least=1
     )
     count_verifier: bool = parameter(True, "whether the verifier's call counts against l_max")
     verifier: Verifier = parameter(
-        "sa", "who chooses: a call that sees all answers, common words, vectors, or a reward model"
+        "sa",
+        "how to choose the answer: a call that sees all answers, common words, vectors, or a reward model",
     )
     reward: Literal["consistency", "rm", "mixed"] = parameter(
-        "consistency", "what a path is worth while searching: common words, a reward model, or half of each"
+        "consistency", "reward of a path during the search: common words, a reward model, or half of each"
     )
-    vote_power: float = parameter(0.0, "weight of a reply's share of the samples drawn beside it", at_least=0)
-    exploration: float = parameter(2.0, "weight of what was visited rarely", at_least=0)
+    vote_power: float = parameter(0.0, "exponent of a reply's share of the votes in its reward", at_least=0)
+    exploration: float = parameter(2.0, "exploration weight of UCT", at_least=0)
     schedule: Literal["constant", "linear", "exponential"] = parameter("constant", "how that weight falls")
     expansion: Literal["lazy", "eager"] = parameter(
-        "lazy", "draw for an action when it is taken, or for all actions of a node at once"
+        "lazy", "expand an action when it is taken, or all actions of a node at once"
     )
     unexplored: Literal["first", "random"] = parameter("first", "which of several new nodes comes first")
-    skip_exhausted: bool = parameter(True, "never visit an end twice, and stop when nothing is left")
-    wave: int = parameter(4, "rollouts side by side", at_least=1)
+    skip_exhausted: bool = parameter(True, "never revisit a terminal, and stop when nothing is left")
+    wave: int = parameter(4, "rollouts that run concurrently", at_least=1)
     stop_agreed: int = parameter(
-        0, "end the search once so many rollouts, and all answers, came to the same; 0: never", at_least=0
+        0, "stop the search once this many rollouts have ended and all answers agree; 0: never", at_least=0
     )
     stop_decided: bool = parameter(
-        False, "end the search once no vote to come can change the words of the answer (jcd and rm_vote)"
+        False, "stop the search once no further vote can change the words of the answer (jcd and rm_vote)"
     )
-    actions: Actions = parameter(ALL, "what a path may consist of: its own, and other methods by name")
+    actions: Actions = parameter(ALL, "actions that a path may take: its own, and other methods by name")
     followup_qt: Literal["if_no_plan", "always", "never"] = parameter(
-        "if_no_plan", "when the first rollout asks for a follow-up once all is answered"
+        "if_no_plan", "when the first rollout asks for a follow-up after all sub-queries are answered"
     )
-    early_sa: bool = parameter(False, "sum up also while sub-queries are left")
-    multi_query: bool = parameter(False, "RA searches with all queries of the QT before it, not with one")
-    most_iterations: int = parameter(4, "most RA, and most QT, of a path", at_least=1)
-    prompts: AirragPromptTemplate = parameter(
-        OWN, "the words of the prompts, and worked examples: a set, or a file"
-    )
+    early_sa: bool = parameter(False, "allow a summary while sub-queries are left")
+    multi_query: bool = parameter(False, "RA searches with all queries of the previous QT, not with one")
+    most_iterations: int = parameter(4, "most RA steps, and most QT steps, of a path", at_least=1)
+    prompts: AirragPromptTemplate = parameter(OWN, "prompt template: a packaged set, or a file")
     examples: int | None = parameter(
-        None, "worked examples in the prompts of SAY, QT and SA; none: as many as the set says", at_least=0
+        None, "worked examples in the prompts of SAY, QT and SA; none: as the template says", at_least=0
     )
     query_tokens: int = parameter(256, "most new tokens of SAY and QT", at_least=1)
     answer_tokens: int = parameter(256, "most new tokens of RA", at_least=1)
@@ -154,55 +153,56 @@ class AirragParameters(Parameters):
 
     @property
     def is_judged(self) -> bool:
-        """Whether paths are scored by the model in the role reward, or by the one that answers."""
+        """Return whether a reward model scores the paths; it may be the answering model."""
         return self.verifier in ("rm", "rm_vote") or self.reward != "consistency"
 
     @property
-    def draws_beside(self) -> bool:
-        """Whether a direct answer is a candidate beside the paths."""
+    def has_direct_candidate(self) -> bool:
+        """Return whether a direct answer is a candidate beside the paths."""
         return DA in self.actions.own and not self.actions.is_direct
 
     @property
     def num_examples(self) -> int:
-        """Worked examples in the prompts of SAY, QT and SA."""
+        """Return the number of worked examples in the prompts of SAY, QT and SA."""
         return self.prompts.examples if self.examples is None else self.examples
 
     @property
     def together(self) -> Together:
-        """How calls that do not need each other are made: within an L_max in turn, so that what is left out
-        never depends on timing.
+        """Return how independent calls are made: concurrently, or in turn if there is an L_max.
+
+        In turn, timing never decides which call the budget leaves out.
         """
         return gather_or_cancel if self.l_max is None else in_turn
 
     def weight(self, rollout: int) -> float:
-        """The weight in a rollout of what was visited rarely; it falls as the schedule says."""
+        """Return the exploration weight of a rollout; it falls as the schedule says."""
         done = rollout / self.rollouts
         factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
         return self.exploration * factors[self.schedule]
 
     def samples_of(self, action: str) -> int:
-        """Replies of an action drawn at once."""
+        """Return how many replies of an action are sampled at once."""
         return self.samples if action in (SAY, QT) else self.answer_samples
 
     def sampling(self, action: str, *, is_chat: bool = False) -> Sampling:
-        """How an action's replies are drawn; they end where an invented next question would begin."""
+        """Return how replies are sampled; they stop where the model would invent a next question."""
         lists_queries = action in (SAY, QT)
-        far = self.q_div if lists_queries else 0.0
+        shift = self.q_div if lists_queries else 0.0
         tokens = {SAY: self.query_tokens, QT: self.query_tokens, RA: self.answer_tokens}
         return Sampling(
             tokens.get(action, self.summary_tokens),
-            temperature=self.temperature + far * (1 - self.temperature),
-            top_p=self.top_p + far * (1 - self.top_p),
+            temperature=self.temperature + shift * (1 - self.temperature),
+            top_p=self.top_p + shift * (1 - self.top_p),
             top_k=self.top_k,
             stop=QUERY_STOPS if lists_queries and is_chat else STOPS,
         )
 
     def actions_after(self, state: PathState, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """The legal actions (the paper's figure 2 and appendix), without those that gave nothing here.
+        """Return the legal actions in a state (the paper's figure 2 and appendix), without the dead ones.
 
-        Where none is left, a summary is legal.
-        DA is a candidate beside the paths, or all there is, and otherwise the last resort. At the root, where
-        there is nothing to sum up, the question is searched for as it stands.
+        If none is left, a summary is legal. DA is a candidate beside the paths, or the only action; otherwise
+        it is the last resort. At the root there is nothing to summarise, so the question itself is searched
+        for.
         """
         if state.answer is not None:
             return ()
@@ -217,16 +217,16 @@ class AirragParameters(Parameters):
         if not state.steps:
             first = (DA,) if actions.is_direct else (RA, QT) if actions.is_lite else (SAY,)
             return (*first, *actions.names)
-        if state.last == SAY:
+        if state.last_action == SAY:
             return (RA, QT)
         most_depth = 2 * self.most_iterations + (not actions.is_lite)
         if len(state.steps) >= most_depth or state.num_repeats > 1:
             return (SA,)
-        may_ask = state.times(RA) < self.most_iterations
-        if state.last == RA:
-            goes_on = may_ask and state.times(QT) < self.most_iterations
-            ends = self.early_sa or not state.pending or not goes_on
-            return (*((QT,) if goes_on else ()), *((SA,) if ends else ()))
-        if state.pending and may_ask:
+        can_ask = state.count(RA) < self.most_iterations
+        if state.last_action == RA:
+            can_continue = can_ask and state.count(QT) < self.most_iterations
+            ends = self.early_sa or not state.pending or not can_continue
+            return (*((QT,) if can_continue else ()), *((SA,) if ends else ()))
+        if state.pending and can_ask:
             return (RA, SA) if self.early_sa and state.history else (RA,)
         return (SA,)

@@ -1,6 +1,6 @@
-"""The words of AirRAG's prompts (Feng et al. 2025, arXiv 2501.10053, appendix A), which can be replaced.
+"""The prompt template of AirRAG (Feng et al. 2025, arXiv 2501.10053, appendix A), which users can replace.
 
-Our own stand in `prompt_template.toml`.
+The default text is in `prompt_template.toml`.
 """
 
 import tomllib
@@ -11,21 +11,21 @@ from askance.core.types import Demo
 from askance.methods.common.prompts import content_name
 
 REFUSAL = "The passages do not contain the answer."
-"""What RA asks for where the passages hold no answer."""
+"""The reply that RA asks for if the passages hold no answer."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AirragPromptTemplate:
-    """What the model is told to do by each action, with worked examples. Its repr changes with the content.
+    """The instructions of each action, with worked examples. The repr changes with the content.
 
     Attributes:
-        system: the system turn, and what stands in front of an instruction in plain text.
-        say, ra, qt, sa: the instructions of the actions; that of DA is none.
-        verify: of the call that chooses between answers.
-        judge: of the reward model, which replies Yes or No.
-        examples: how many of each action's examples are shown, unless the method is told otherwise.
-        say_demos, qt_demos, sa_demos: worked examples; `Question: ` goes in front of each.
-        name: what the repr begins with; no part of the content, so that renaming changes nothing.
+        system: The system turn; in plain text it precedes each instruction.
+        say, ra, qt, sa: The instructions of the actions. DA has none.
+        verify: The instruction of the call that chooses between answers.
+        judge: The instruction of the reward model, which replies Yes or No.
+        examples: The number of worked examples shown for each action, unless the method overrides it.
+        say_demos, qt_demos, sa_demos: The worked examples; `Question: ` precedes each.
+        name: The beginning of the repr. It is not part of the content, so that renaming changes nothing.
     """
 
     system: str
@@ -63,4 +63,4 @@ READER = replace(
     "needed.",
     name="airrag-reader",
 )
-"""What trained readers are taught, the packaged one among them: whoever changes it must train that again."""
+"""The template that trained readers (also the packaged one) learn from: if you change it, retrain them."""

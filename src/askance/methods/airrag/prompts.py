@@ -1,10 +1,10 @@
-"""The prompts of AirRAG's actions (Feng et al. 2025, arXiv 2501.10053, appendix), and how replies are read.
+"""Build the prompts of AirRAG's actions (Feng et al. 2025, arXiv 2501.10053, appendix) and parse the replies.
 
-The words of the prompts are those of an `AirragPromptTemplate`. The formats of replies are the paper's. What
-models write beside a query, or in its place, is passed over: headings, announcements, statements.
+The instructions come from an `AirragPromptTemplate`; the reply formats are the paper's. The parsers skip
+headings, announcements and statements that models write beside or instead of a query.
 
-A model with a chat format gets a system turn, a pair of turns for each example, and a user turn. Another
-gets the same as plain text with a cue at its end. Hits are given best first, as retrievers do, and shown
+A model with a chat format gets a system turn, a pair of turns for each example, and a user turn. Any other
+model gets the same as plain text that ends with a cue. Retrievers give hits best first; prompts show them
 best last.
 """
 
@@ -20,23 +20,23 @@ from askance.methods.common.prompts import chat_turns, numbered_passages, questi
 from askance.text.answers import normalise_answer
 
 MOST_QUERIES = 4
-"""The paper's cap on the iterations of one path, and ours on the queries of one plan."""
+"""The paper's limit on the iterations of one path, and our limit on the queries of one plan."""
 QUERY_STOPS = ("\nQuestion:", "\nContext:", "\nKnown:")
-"""In a chat. A blank line is no end: many models announce their list, and leave one before it."""
+"""The stop strings in a chat. A blank line is not one: many models announce their list and skip a line."""
 
 _LEAD = re.compile(
     r"^(?:#{1,6}\s+|[-*•–—+]\s+|\(?\d{1,2}[.)](?!\d)\s*|\d:\s+|\(?[a-z]\)\s+"
     r"|\**(?:next |sub-?|follow-?up )?(?:query|queries|questions?)(?: \d+)?\**:\**(?:\s+|$))+",
     re.IGNORECASE,
 )
-"""The mark of a heading, a bullet, a number or a label; not an initial ("J. Joyce"), nor a number that is a
+"""Match the mark of a heading, bullet, number or label, but not an initial ("J. Joyce") or a number that is a
 word ("3:10", "1.5").
 """
 _HEADING_OR_CODE = re.compile(
     r"\s*(?:\*\*[^*?]*\*\*\s*$"
     r"|(?:#{1,6}\s|```|(?:SELECT|FROM|WHERE|JOIN|ORDER BY|GROUP BY|LIMIT)\b)[^?]*$)"
 )
-"""Small models take a query for one in SQL."""
+"""Match headings and code; small models sometimes write SQL when asked for a query."""
 _NO_QUERY = re.compile(
     r"(?:none|nothing|na|no(?: (?:further |more |other )?(?:sub)?(?:quer(?:y|ies)|questions?))?)"
     r"(?: (?:is |are )?(?:needed|necessary|required|gained))?"
@@ -58,9 +58,9 @@ _STATES = re.compile(
     r"(?:$|.*(?<!that)(?<!who)(?<!which) (?:is|are|was|were|has|had|died|can|cannot|could|will|would)\b)",
     re.IGNORECASE,
 )
-"""Not "the film that was made in 1957"."""
-_GOES_ON = re.compile(r"(?:[^\W\d_]{4}|\d|\))[.!]\s+[^\W\d_a-z]")
-"""A new sentence; not behind an initial or "Mrs."."""
+"""Match a statement, but not "the film that was made in 1957"."""
+_NEW_SENTENCE = re.compile(r"(?:[^\W\d_]{4}|\d|\))[.!]\s+[^\W\d_a-z]")
+"""Match the start of a new sentence, but not after an initial or "Mrs."."""
 _MARKS = "\"'”’*_) "
 
 _PAIRS = (('"', '"'), ("“", "”"), ("'", "'"), ("‘", "’"), ("`", "`"), ("**", "**"))
@@ -81,11 +81,11 @@ _UNKNOWN = frozenset({"unknown", "no answer", "i do not know", "i dont know"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One answer for `Prompts.verify`.
+    """One answer for `PromptBuilder.verify`.
 
     Attributes:
-        num_paths: how many paths ended in it.
-        history: the sub-queries on one of these paths with their answers.
+        num_paths: The number of paths that ended in it.
+        history: The sub-queries of one of these paths, with their answers.
     """
 
     answer: str
@@ -94,60 +94,61 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompts:
-    """The prompts for one question.
+class PromptBuilder:
+    """Builds the prompts for one question.
 
     Attributes:
-        examples: how many worked examples SAY, QT and SA show.
+        template: The prompt template.
+        examples: The number of worked examples that SAY, QT and SA show.
     """
 
     model: Model
     question: Question
-    words: AirragPromptTemplate = OWN
+    template: AirragPromptTemplate = OWN
     examples: int = 0
 
     def say(self) -> Prompt:
-        """The question, to be rephrased, generalised or split into sub-queries, or `None`."""
-        return self._prompt(self.words.say, self._asked, "Queries:", self.words.say_demos)
+        """Return the prompt that asks to rephrase, generalise or split the question, or for `None`."""
+        return self._prompt(self.template.say, self._question, "Queries:", self.template.say_demos)
 
     def da(self) -> Prompt:
-        """The bare question, without an instruction; in plain text, with the cue for an answer."""
+        """Return the bare question without an instruction; in plain text, with the cue for an answer."""
         return self._prompt("", question_spans(self.question))
 
     def ra(self, hits: Sequence[Hit], query: str) -> Prompt:
-        """A short answer to `query` from passages, or `REFUSAL`."""
-        return self._prompt(self.words.ra, (*_contexts(hits), Span("Question: "), _line(query)))
+        """Return the prompt that asks for a short answer to `query` from passages, or for `REFUSAL`."""
+        return self._prompt(self.template.ra, (*_contexts(hits), Span("Question: "), _line(query)))
 
     def qt(self, history: Sequence[Demo], current: str) -> Prompt:
-        """What to ask next, given what is answered; `current` is the query that would come next, or empty."""
+        """Return the prompt that asks what to search for next; `current` is the next query, or empty."""
         due = (Span("\n"), *_history(history), Span("Next query: "), _line(current.strip() or "None"))
-        return self._prompt(self.words.qt, (*self._asked, *due), "Queries:", self.words.qt_demos)
+        return self._prompt(self.template.qt, (*self._question, *due), "Queries:", self.template.qt_demos)
 
     def sa(
         self, history: Sequence[Demo], hits: Sequence[Hit] = (), *, shows_examples: bool = False
     ) -> Prompt:
-        """The final, concise answer out of sub-queries with their answers, and passages where they fit."""
-        parts = (*_contexts(hits), *_history(history), *self._asked)
-        return self._prompt(self.words.sa, parts, demos=self.words.sa_demos if shows_examples else ())
+        """Return the prompt that asks for the final answer from the answered sub-queries and passages."""
+        parts = (*_contexts(hits), *_history(history), *self._question)
+        return self._prompt(self.template.sa, parts, demos=self.template.sa_demos if shows_examples else ())
 
     def verify(self, candidates: Sequence[Candidate], hits: Sequence[Hit] = ()) -> Prompt:
-        """Which of several answers is right. Equal ones come as one, the likeliest first."""
+        """Return the prompt that asks which of the distinct candidates is right, likeliest first."""
         listed: list[Span] = [Span("Candidates:\n")]
         for candidate in candidates:
             count = f" ({candidate.num_paths})" if candidate.num_paths > 1 else ""
             listed += [Span("- "), _line(candidate.answer), Span(f"{count}\n"), *_history(candidate.history)]
-        return self._prompt(self.words.verify, (*_contexts(hits), *listed, *self._asked))
+        return self._prompt(self.template.verify, (*_contexts(hits), *listed, *self._question))
 
     def judge(self, steps: Sequence[tuple[str, str]]) -> Prompt:
-        """Whether a path leads to the right answer: a label and what was said of each of its steps."""
-        lines = [(Span(f"\n{label}: "), _line(said)) for label, said in steps]
-        judging = replace(self.words, system=_JUDGING)
+        """Return the prompt that asks whether a path is right; `steps` are pairs of a label and an output."""
+        lines = [(Span(f"\n{label}: "), _line(output)) for label, output in steps]
+        judging = replace(self.template, system=_JUDGING)
         ending = (Span("\n"),) if "chat" in self.model.capabilities else ()
-        parts = (*self._asked, *chain.from_iterable(lines), *ending)
-        return replace(self, words=judging)._prompt(self.words.judge, parts, "Judgement:")
+        parts = (*self._question, *chain.from_iterable(lines), *ending)
+        return replace(self, template=judging)._prompt(self.template.judge, parts, "Judgement:")
 
     @property
-    def _asked(self) -> tuple[Span, ...]:
+    def _question(self) -> tuple[Span, ...]:
         return (Span("Question: "), *question_spans(self.question))
 
     def _prompt(
@@ -158,11 +159,11 @@ class Prompts:
         ]
         if "chat" in self.model.capabilities:
             head = (Span(f"{instruction}\n\n"),) if instruction else ()
-            system = Turn("system", (Span(self.words.system),))
+            system = Turn("system", (Span(self.template.system),))
             return Chat((system, *chat_turns("", worked, (*head, *parts))))
-        spans = [Span(f"{self.words.system} {instruction}\n\n")] if instruction else []
-        for asked, answer in worked:
-            spans += [*asked, Span(f"\n{cue} "), untrusted(answer), Span("\n\n")]
+        spans = [Span(f"{self.template.system} {instruction}\n\n")] if instruction else []
+        for question, answer in worked:
+            spans += [*question, Span(f"\n{cue} "), untrusted(answer), Span("\n\n")]
         return Raw((*spans, *parts, Span(f"\n{cue}")))
 
 
@@ -173,8 +174,8 @@ def _contexts(hits: Sequence[Hit]) -> tuple[Span, ...]:
 def _history(history: Sequence[Demo]) -> tuple[Span, ...]:
     spans: list[Span] = []
     for pair in history:
-        asked = (_line(pair.question), Span(" ")) if pair.question else ()
-        spans += [Span("Known: "), *asked, _line(pair.answer), Span("\n")]
+        question = (_line(pair.question), Span(" ")) if pair.question else ()
+        spans += [Span("Known: "), *question, _line(pair.answer), Span("\n")]
     return tuple(spans)
 
 
@@ -186,10 +187,11 @@ _JUDGING = "You judge how questions are being answered."
 
 
 def parse_final(text: str) -> str:
-    """The answer in a reply of RA, SA or DA: its first line, without a final full stop and marks around it.
+    """Return the answer in a reply of RA, SA or DA: its first line, without a final full stop and quotes.
 
-    What stands behind the last cue ("Answer:", "the answer is") counts, as far as anything does. The reply
-    must end where an invented next question would begin (`askance.methods.common.prompts.STOPS`).
+    If the reply contains a cue ("Answer:", "the answer is"), the text after the last cue counts, unless it is
+    empty. The reply must end where the model would invent a next question
+    (`askance.methods.common.prompts.STOPS`).
     """
     pieces = [piece for piece in _CUE.split(text) if any(map(str.isalnum, piece))]
     lines = (line for line in (pieces[-1] if pieces else "").splitlines() if any(map(str.isalnum, line)))
@@ -197,16 +199,16 @@ def parse_final(text: str) -> str:
 
 
 def is_refusal(answer: str) -> bool:
-    """Whether an answer says that there is none, in the words that models use for it.
+    """Return whether a reply says that there is no answer, in the phrases that models use for it.
 
-    To say that the passages lack it is a refusal; that something else lacks something is an answer.
+    "The passages do not contain …" is a refusal. That something else lacks something is an answer.
     """
     plain = normalise_answer(answer.replace("’", "'"))
     return plain in _UNKNOWN or _REFUSAL.search(plain) is not None
 
 
 def unquoted(text: str) -> str:
-    """`text` without the marks around the whole of it; those around a part, such as a title, stay."""
+    """Return `text` without quotes around the whole of it; quotes around a part, such as a title, stay."""
     text = text.strip()
     for begin, end in _PAIRS:
         inner = text[len(begin) : -len(end)]
@@ -217,31 +219,30 @@ def unquoted(text: str) -> str:
 
 
 def parse_queries(text: str, most: int = MOST_QUERIES) -> tuple[str, ...]:
-    """The queries of a reply of SAY or QT, one a line, each once; none where it says that none is needed.
+    """Return the distinct queries in a reply of SAY or QT, one per line; none if it says that none is needed.
 
-    Bullets, numbers, labels and the quotation marks around a query go. `None` beside queries is passed over,
-    and so are headings, code, a line that ends in a colon, which only announces them, and one that states
-    something: small models answer where they should ask. What follows a question on its line is another
-    question, or goes.
+    Bullets, numbers, labels and quotes around a query are removed. The parser skips a `None` beside queries,
+    headings, code, lines that end in a colon, and statements: small models answer where they should ask. Text
+    after a question on the same line is either another question, or is dropped.
     """
-    found: dict[str, str] = {}
+    queries: dict[str, str] = {}
     for line in (each for each in text.splitlines() if not _HEADING_OR_CODE.match(each)):
         for query in _queries_in(unquoted(_LEAD.sub("", unquoted(line)))):
             plain = normalise_answer(query)
             if any(map(str.isalnum, query)) and not _NO_QUERY.fullmatch(plain):
-                found.setdefault(plain or query, query)
-    return tuple(found.values())[:most]
+                queries.setdefault(plain or query, query)
+    return tuple(queries.values())[:most]
 
 
 def _queries_in(line: str) -> tuple[str, ...]:
-    """Those of one line without its marks; a line without a question mark is one, or nothing."""
-    questions = tuple(piece for piece in _parted(line) if piece.rstrip(_MARKS).endswith(("?", "？")))
+    """Return the queries of one cleaned line; a line without a question mark is one query or none."""
+    questions = tuple(piece for piece in _split_questions(line) if piece.rstrip(_MARKS).endswith(("?", "？")))
     announces = line.rstrip(_MARKS).endswith(":")
     return questions or (() if announces or _NONE_AND_WHY.match(line) or _is_statement(line) else (line,))
 
 
-def _parted(line: str) -> list[str]:
-    """A line, parted behind each question mark where a new sentence begins."""
+def _split_questions(line: str) -> list[str]:
+    """Split a line after each question mark that a new sentence follows."""
     pieces: list[str] = []
     for piece in re.split(r"(?<=\?)\s+", line):
         if pieces and not piece[:1].isupper():
@@ -252,10 +253,10 @@ def _parted(line: str) -> list[str]:
 
 
 def _is_statement(line: str) -> bool:
-    """Whether a line without a question says something, rather than what is to be found."""
+    """Return whether a line without a question states something rather than asks for it."""
     if _COMMANDS.match(line):
         return False
     if _ASKS.match(line):
-        return _GOES_ON.search(line) is not None
+        return _NEW_SENTENCE.search(line) is not None
     is_sentence = line.rstrip(_MARKS).endswith((".", "!", "…", "。"))
-    return is_sentence or _GOES_ON.search(line) is not None or _STATES.match(line) is not None
+    return is_sentence or _NEW_SENTENCE.search(line) is not None or _STATES.match(line) is not None

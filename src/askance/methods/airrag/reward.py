@@ -1,7 +1,8 @@
-"""How likely a path of AirRAG leads to the right answer, by a reward model (Feng et al. 2025).
+"""Estimate with a reward model how likely an AirRAG path leads to the right answer (Feng et al. 2025).
 
-The paper trains one on paths with known answers. Any model that scores options can take the role: it is shown
-the question and the path, and the probability of `Yes` against `No` is the path's reward. The words are ours.
+The paper trains a reward model on paths with known answers. Here any model that scores options can take the
+role: it is shown the question and the path, and the reward is the probability of `Yes` against `No`. The
+prompt text is ours.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,74 +11,74 @@ from dataclasses import dataclass, field
 
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.types import Prompt
-from askance.methods.airrag.prompts import Prompts
+from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.common.label_probabilities import label_options, label_probabilities
 from askance.methods.common.prompts import passage_text
 
 PASSAGE_TOKENS = 128
-"""What is shown of a passage."""
+"""The most tokens shown of a passage."""
 _OPTIONS = ("Yes", "No")
 _LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
 
 
 @dataclass(slots=True)
-class PathJudge:
-    """The reward model, for one question; it remembers what it said.
+class PathRewardModel:
+    """The reward model for one question; it caches its rewards.
 
     Attributes:
-        prompts: those for the model that judges.
-        ledger: what its calls are paid from; None where each rollout pays for its own.
-        num_input: tokens it has read.
+        prompts: The prompt builder for the reward model.
+        ledger: The token budget of its calls; None if each rollout pays for its own.
+        num_input: The number of input tokens read by it.
     """
 
-    prompts: Prompts
+    prompts: PromptBuilder
     ledger: TokenLedger | None = None
     num_input: int = 0
     _rewards: dict[object, float] = field(default_factory=dict)
 
     def reward(self, state: PathState) -> float:
-        """The reward of a path that was judged; 0 for one that there was no room for."""
+        """Return the reward of a judged path; 0 if there was no budget to judge it."""
         return self._rewards.get(state.key, 0.0)
 
-    async def judge(self, states: Iterable[PathState], allowance: TokenLedger) -> None:
-        """Find the rewards of paths that have ended, within the allowance of their rollout."""
-        allowance = self.ledger or allowance
+    async def judge(self, states: Iterable[PathState], budget: TokenLedger) -> None:
+        """Compute the rewards of finished paths, within the token budget of their rollout."""
+        budget = self.ledger or budget
         for state in states:
-            before = allowance.num_spent
-            reward = await self._judged(state, allowance)
-            self.num_input += allowance.num_spent - before
-            # Two rollouts may come to paths that differ in punctuation alone; which is first must not matter.
+            before = budget.num_spent
+            reward = await self._judged(state, budget)
+            self.num_input += budget.num_spent - before
+            # Two rollouts may reach paths that differ only in punctuation: the order must not matter.
             self._rewards[state.key] = max(reward, self.reward(state))
 
     def count(self, state: PathState, num_more: int) -> int:
-        """Tokens that judging a path takes which gets `num_more` tokens longer."""
+        """Return the number of tokens it takes to judge a path that grows by `num_more` tokens."""
         model, prompt = self.prompts.model, self.prompt(state)
         options = label_options(prompt, _OPTIONS)
         return model.count(prompt) + sum(len(model.tokenize(option)) for option in options) + num_more
 
     def prompt(self, state: PathState, *, with_passages: bool = True) -> Prompt:
-        """A path's steps, each retrieval with its best passage."""
+        """Return the prompt that shows the steps of a path, each retrieval with its best passage."""
         return self.prompts.judge(tuple(self._steps(state, with_passages)))
 
-    async def _judged(self, state: PathState, allowance: TokenLedger) -> float:
-        model = BudgetedModel(self.prompts.model, allowance)
+    async def _judged(self, state: PathState, budget: TokenLedger) -> float:
+        model = BudgetedModel(self.prompts.model, budget)
         for with_passages in (True, False):
             prompt = self.prompt(state, with_passages=with_passages)
             with suppress(NoRoom):
-                likely, _ = await label_probabilities(model, prompt, _OPTIONS)
-                return likely
+                probability, _ = await label_probabilities(model, prompt, _OPTIONS)
+                return probability
         return 0.0
 
     def _steps(self, state: PathState, with_passages: bool) -> Iterator[tuple[str, str]]:
         model = self.prompts.model
         pairs, retrievals = iter(state.history), iter(state.found)
         for step in state.steps:
-            said = "; ".join(step.said) or "None"
+            output = "; ".join(step.output) or "None"
             if step.action == RA:
                 pair, hits = next(pairs), next(retrievals)
                 if hits and with_passages:
                     ids = model.tokenize(passage_text(hits[0].passage))[:PASSAGE_TOKENS]
                     yield "Passage", model.decode(ids)
-                said = f"{pair.question} {pair.answer}"
-            yield _LABELS.get(step.action, "Answer"), said
+                output = f"{pair.question} {pair.answer}"
+            yield _LABELS.get(step.action, "Answer"), output

@@ -1,7 +1,8 @@
-"""Where a path of AirRAG stands: what is planned, asked, answered and found, and what may come next.
+"""The state of an AirRAG path: its plan, sub-queries, answers and passages.
 
-Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. A state is its parent's with one step more; the
-paper names the actions and their order, and leaves open what a list of queries does: here it is a queue.
+See Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. Each state extends its parent's by one step.
+The paper names the actions and their order, but leaves open how a list of queries is processed: here it is a
+queue.
 """
 
 from collections.abc import Iterable
@@ -13,29 +14,29 @@ from askance.text.answers import normalise_answer
 SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
 """System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
 SAME_QUERY = 0.9
-"""Share of common words from which a proposed query counts as asked already."""
+"""The Jaccard similarity from which a proposed query counts as asked before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionStep:
-    """An action and what it gave: queries, or an answer."""
+    """An action with its output: queries, or one answer."""
 
     action: str
-    said: tuple[str, ...]
+    output: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """A path so far.
+    """A path up to now.
 
     Attributes:
-        pending: sub-queries not answered yet, the next one first.
-        history: sub-queries with their answers.
-        found: the passages of each retrieval, best first.
-        answer: of the whole path; None until it ends.
-        num_repeats: transformations that gave nothing but queries asked before.
-        is_cut: the budget ended it before its time.
-        refused: the passages did not hold the last sub-query's answer.
+        pending: The sub-queries that are not answered yet, in order.
+        history: The answered sub-queries with their answers.
+        found: The passages of each retrieval, best first.
+        answer: The answer of the whole path; None until the path ends.
+        num_repeats: The number of transformations that gave only queries asked before.
+        is_cut: True if the budget ended the path early.
+        is_refused: True if the passages did not hold the answer to the last sub-query.
     """
 
     steps: tuple[ActionStep, ...] = ()
@@ -45,95 +46,95 @@ class PathState:
     answer: str | None = None
     num_repeats: int = 0
     is_cut: bool = False
-    refused: bool = False
+    is_refused: bool = False
 
     @property
-    def last(self) -> str:
-        """The last action, or nothing at the root."""
+    def last_action(self) -> str:
+        """Return the last action; empty at the root."""
         return self.steps[-1].action if self.steps else ""
 
-    def times(self, action: str) -> int:
-        """How often an action was taken."""
+    def count(self, action: str) -> int:
+        """Return how many times an action was taken."""
         return sum(step.action == action for step in self.steps)
 
     @property
     def plan(self) -> tuple[str, ...]:
-        """The sub-queries that the analysis gave; none where it saw nothing to gain."""
-        return next((step.said for step in self.steps if step.action == SAY), ())
+        """Return the sub-queries of the system analysis; empty if it proposed none."""
+        return next((step.output for step in self.steps if step.action == SAY), ())
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """All passages found, each once and at its best rank, the best of each retrieval first."""
-        return each_once(sorted((hit for hits in self.found for hit in hits), key=lambda hit: hit.rank))
+        """Return each passage found, once and at its best rank, sorted by rank."""
+        return unique_hits(sorted((hit for hits in self.found for hit in hits), key=lambda hit: hit.rank))
 
     @property
     def key(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Paths with equal keys are the same: actions, and what they gave in a form that can be compared."""
-        return tuple((step.action, tuple(map(normalise_answer, step.said))) for step in self.steps)
+        """Return the actions with their normalised outputs. Paths with equal keys are the same path."""
+        return tuple((step.action, tuple(map(normalise_answer, step.output))) for step in self.steps)
 
-    def _then(self, action: str, said: tuple[str, ...]) -> "PathState":
-        return replace(self, steps=(*self.steps, ActionStep(action, said)))
+    def _with_step(self, action: str, output: tuple[str, ...]) -> "PathState":
+        return replace(self, steps=(*self.steps, ActionStep(action, output)))
 
-    def planned(self, queries: tuple[str, ...], question: str) -> "PathState":
-        """After SAY: its queries are the queue, or the question itself where it gave none."""
-        return replace(self._then(SAY, queries), pending=_each_asked_once(queries) or (question,))
+    def with_plan(self, queries: tuple[str, ...], question: str) -> "PathState":
+        """Return the state after SAY: its queries are the queue, or the question itself if it gave none."""
+        return replace(self._with_step(SAY, queries), pending=_unique_queries(queries) or (question,))
 
-    def answered(self, query: str, answer: str, hits: tuple[Hit, ...], *, refused: bool) -> "PathState":
-        """After RA: the head of the queue is answered."""
+    def with_answer(self, query: str, answer: str, hits: tuple[Hit, ...], *, is_refused: bool) -> "PathState":
+        """Return the state after RA: the head of the queue is answered."""
         return replace(
-            self._then(RA, (answer,)),
+            self._with_step(RA, (answer,)),
             pending=self.pending[1:],
             history=(*self.history, Demo(query, answer)),
             found=(*self.found, hits),
-            refused=refused,
+            is_refused=is_refused,
         )
 
-    def transformed(self, queries: tuple[str, ...]) -> "PathState":
-        """After QT: its queries take the place of the head of the queue; without any, all stays as it is.
+    def with_queries(self, queries: tuple[str, ...]) -> "PathState":
+        """Return the state after QT: its queries replace the head of the queue, if there are any.
 
-        A query that was asked before, or that shares nine words in ten with one, is left out: a model that
-        asks the same for ever would not end. A query that stands in the queue already moves to its head.
+        A query that was asked before, or that shares nine words in ten with one, is left out; otherwise a
+        model that repeats itself would never finish. A query that is already in the queue moves to its head.
         """
-        asked = [pair.question for pair in self.history]
-        fresh = tuple(query for query in queries if not any(is_same(query, each) for each in asked))
+        answered = [pair.question for pair in self.history]
+        new = tuple(query for query in queries if not any(is_same_query(query, each) for each in answered))
         return replace(
-            self._then(QT, fresh),
-            pending=_each_asked_once((*fresh, *self.pending[1:])) if fresh else self.pending,
-            num_repeats=self.num_repeats + (bool(queries) and not fresh),
+            self._with_step(QT, new),
+            pending=_unique_queries((*new, *self.pending[1:])) if new else self.pending,
+            num_repeats=self.num_repeats + (bool(queries) and not new),
         )
 
-    def concluded(self, action: str, answer: str, *, is_cut: bool = False) -> "PathState":
-        """After an action that ends the path."""
-        return replace(self._then(action, (answer,)), answer=answer, is_cut=self.is_cut or is_cut)
+    def with_final_answer(self, action: str, answer: str, *, is_cut: bool = False) -> "PathState":
+        """Return the state after an action that ends the path."""
+        return replace(self._with_step(action, (answer,)), answer=answer, is_cut=self.is_cut or is_cut)
 
 
-def each_once(hits: Iterable[Hit]) -> tuple[Hit, ...]:
-    """Hits in their order, without those of a passage that stands further in front."""
+def unique_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
+    """Return the hits in their order, without repeated passages."""
     first: dict[str, Hit] = {}
     for hit in hits:
         first.setdefault(hit.passage.id, hit)
     return tuple(first.values())
 
 
-def _each_asked_once(queries: Iterable[str]) -> tuple[str, ...]:
-    """Queries in their order, without those that ask the same as one further in front."""
+def _unique_queries(queries: Iterable[str]) -> tuple[str, ...]:
+    """Return the queries in their order, without those that repeat an earlier one."""
     kept: list[str] = []
     for query in queries:
-        if not any(is_same(query, each) for each in kept):
+        if not any(is_same_query(query, each) for each in kept):
             kept.append(query)
     return tuple(kept)
 
 
-def is_same(query: str, other: str) -> bool:
-    """Whether two queries ask for the same, by their words."""
-    return jaccard(words_of(query), words_of(other)) >= SAME_QUERY
+def is_same_query(query: str, other: str) -> bool:
+    """Return whether two queries have nearly the same words."""
+    return jaccard(word_set(query), word_set(other)) >= SAME_QUERY
 
 
-def words_of(text: str) -> frozenset[str]:
-    """The words of a text, lower-case, without punctuation and articles."""
+def word_set(text: str) -> frozenset[str]:
+    """Return the set of words of a text, lower-case, without punctuation and articles."""
     return frozenset(normalise_answer(text).split())
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of the words of either that both have; 1 where neither has any."""
+    """Return the Jaccard similarity of two word sets; 1 if both are empty."""
     return len(one & other) / len(one | other) if one or other else 1.0

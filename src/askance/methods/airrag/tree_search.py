@@ -1,4 +1,4 @@
-"""One question's tree search in AirRAG: what may be read, which action comes next, what a path earns."""
+"""The tree search of AirRAG for one question: token budgets, the rollout policy, and rewards."""
 
 import random
 from collections.abc import Sequence
@@ -7,206 +7,210 @@ from dataclasses import dataclass, field
 from askance.core.ports import Model, Run
 from askance.core.token_ledger import BudgetedModel, TokenLedger
 from askance.core.types import Question
-from askance.methods.airrag import choosing
-from askance.methods.airrag.action_runner import Acting, Memory
-from askance.methods.airrag.choosing import Chosen, Ending
-from askance.methods.airrag.mcts import Node, RolloutOutcome, Tree
+from askance.methods.airrag import verifiers
+from askance.methods.airrag.action_runner import ActionRunner, ReplyCache
+from askance.methods.airrag.mcts import ActionOutcome, MctsTree, Node
 from askance.methods.airrag.parameters import AirragParameters
-from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.reward import PathJudge
+from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
+from askance.methods.airrag.verifiers import ChosenAnswer, FinishedPath
 
 _SHORT_PATH = 6
-"""What SAY, RA with a passage or two, and SA read, in prompts of SA without any passage."""
+"""The input tokens of a short path (SAY, RA with a passage or two, SA), in prompts of SA without passages."""
 
 
 @dataclass(slots=True)
-class Searching:
-    """One question's search."""
+class TreeSearch:
+    """The tree search for one question; it is the `SearchProblem` of its tree."""
 
-    airrag: AirragParameters
+    parameters: AirragParameters
     question: Question
     run: Run
-    account: TokenLedger = field(init=False)
-    judge: PathJudge | None = None
-    num_verifying: int = 0
-    _beside: Acting | None = None
-    _rollouts: dict[int, Acting] = field(default_factory=dict)
-    _memory: Memory = field(default_factory=dict)
+    total_budget: TokenLedger = field(init=False)
+    reward_model: PathRewardModel | None = None
+    num_verifier_tokens: int = 0
+    _side_runner: ActionRunner | None = None
+    _runners: dict[int, ActionRunner] = field(default_factory=dict)
+    _reply_cache: ReplyCache = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        airrag, models = self.airrag, self.run.models
-        self.account = TokenLedger(airrag.l_max)
-        if airrag.is_judged:
-            is_free = airrag.reward == "consistency" and not airrag.count_verifier
+        params, models = self.parameters, self.run.models
+        self.total_budget = TokenLedger(params.l_max)
+        if params.is_judged:
+            is_free = params.reward == "consistency" and not params.count_verifier
             prompts = self._prompts(models.get("reward", self.run.model))
-            self.judge = PathJudge(prompts, TokenLedger() if is_free else None)
+            self.reward_model = PathRewardModel(prompts, TokenLedger() if is_free else None)
 
-    async def tree(self) -> Tree[PathState]:
-        """The search, and beside it a direct answer."""
-        airrag, kept = self.airrag, self._for_verifier()
-        self.account.set_aside += kept
-        if airrag.draws_beside:
-            self._beside = self._acting(self.account.part(self._for_direct_answer()))
-        start = PathState(pending=(self.question.text,)) if airrag.actions.is_lite else PathState()
-        beside = (DA,) if airrag.draws_beside else ()
-        tree = Tree(start, self, airrag, f"{self.run.seed} {self.question.id}", beside)
-        await tree.grow()
-        for acting in self._rollouts.values():  # what nobody needs any more
-            acting.allowance.close()
-        self.account.set_aside -= kept
+    async def search(self) -> MctsTree[PathState]:
+        """Grow the search tree, and draw a direct answer beside it if the parameters say so."""
+        params, kept = self.parameters, self._tokens_for_verifier()
+        self.total_budget.set_aside += kept
+        if params.has_direct_candidate:
+            self._side_runner = self._action_runner(self.total_budget.part(self._tokens_for_direct_answer()))
+        start = PathState(pending=(self.question.text,)) if params.actions.is_lite else PathState()
+        side_actions = (DA,) if params.has_direct_candidate else ()
+        tree = MctsTree(start, self, params, f"{self.run.seed} {self.question.id}", side_actions)
+        await tree.search()
+        for runner in self._runners.values():  # return the unspent tokens
+            runner.budget.close()
+        self.total_budget.set_aside -= kept
         return tree
 
     def is_terminal(self, state: PathState) -> bool:
         return state.answer is not None
 
-    def actions(self, state: PathState, dead: frozenset[str]) -> tuple[str, ...]:
-        return self.airrag.actions_after(state, dead)
+    def legal_actions(self, state: PathState, dead: frozenset[str]) -> tuple[str, ...]:
+        return self.parameters.actions_after(state, dead)
 
-    def endings(self, tree: Tree[PathState]) -> list[Ending]:
-        """Where distinct paths ended, those drawn but not entered included, in the order of the tree."""
-        found: dict[object, Ending] = {}
-        for node in tree.root.below():
+    def finished_paths(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
+        """Return the distinct finished paths, including those not entered, in the order of the tree."""
+        paths: dict[object, FinishedPath] = {}
+        for node in tree.root.subtree():
             state = node.state
             if state.answer is not None:
-                score, is_grounded = self._judged(state), any(state.found)
-                ending = Ending(state, node.votes, node.visits, node.reward, score, is_grounded)
-                found.setdefault(state.key, ending)
-        return list(found.values())
+                score, is_grounded = self._judged_reward(state), any(state.found)
+                path = FinishedPath(state, node.votes, node.visits, node.reward, score, is_grounded)
+                paths.setdefault(state.key, path)
+        return list(paths.values())
 
-    async def last_resort(self, tree: Tree[PathState]) -> list[Ending]:
-        """A direct answer, where no path has ended: with all that is left, if it was not in vain before."""
-        if self.account.most is None and DA in tree.root.dead:
+    async def last_resort(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
+        """Return direct answers if no path has ended, drawn with the whole remaining budget.
+
+        Without a budget limit, a direct answer that gave nothing before is not tried again.
+        """
+        if self.total_budget.most is None and DA in tree.root.dead_actions:
             return []
-        acting = self._acting(self.account.share(1), is_judged=False)
-        outcomes = await acting.draw(PathState(), tree.root.name, DA)
-        acting.allowance.close()
-        return [Ending(each.state, each.votes) for each in outcomes or ()]
+        runner = self._action_runner(self.total_budget.share(1), is_judged=False)
+        outcomes = await runner.expand(PathState(), tree.root.name, DA)
+        runner.budget.close()
+        return [FinishedPath(each.state, each.votes) for each in outcomes or ()]
 
-    async def chosen(self, endings: Sequence[Ending]) -> Chosen:
-        """The verifier's choice, for which it may read what was kept for it."""
-        airrag = self.airrag
-        allowance = self.account.share(1) if airrag.count_verifier else TokenLedger()
-        prompts = self._prompts(BudgetedModel(self.run.model, allowance))
-        chosen = await choosing.choose(airrag.verifier, endings, prompts, airrag.summary_tokens, self.run)
-        self.num_verifying = allowance.num_spent
+    async def verify(self, paths: Sequence[FinishedPath]) -> ChosenAnswer:
+        """Return the verifier's choice; the call may spend the tokens reserved for it."""
+        params = self.parameters
+        budget = self.total_budget.share(1) if params.count_verifier else TokenLedger()
+        prompts = self._prompts(BudgetedModel(self.run.model, budget))
+        max_tokens = params.summary_tokens
+        chosen = await verifiers.choose_answer(params.verifier, paths, prompts, max_tokens, self.run)
+        self.num_verifier_tokens = budget.num_spent
         return chosen
 
-    def show_spending(self, tree: Tree[PathState]) -> None:
-        """Tell what the search cost."""
+    def record_cost(self, tree: MctsTree[PathState]) -> None:
+        """Record the cost of the search in the trace."""
         rollouts, failed = float(tree.num_rollouts), float(tree.num_failed)
-        numbers = {**self.account.numbers, "rollouts": rollouts, "failed rollouts": failed}
-        if self.num_verifying:
-            numbers["input tokens of the verifier"] = float(self.num_verifying)
-        if self.judge is not None:
-            numbers["input tokens of rewards"] = float(self.judge.num_input)
-        self.run.trace.decide("budget", "spent", str(self.account), numbers=numbers)
+        numbers = {**self.total_budget.numbers, "rollouts": rollouts, "failed rollouts": failed}
+        if self.num_verifier_tokens:
+            numbers["input tokens of the verifier"] = float(self.num_verifier_tokens)
+        if self.reward_model is not None:
+            numbers["input tokens of rewards"] = float(self.reward_model.num_input)
+        self.run.trace.decide("budget", "spent", str(self.total_budget), numbers=numbers)
 
-    def _prompts(self, model: Model) -> Prompts:
-        return Prompts(model, self.question, self.airrag.prompts, self.airrag.num_examples)
+    def _prompts(self, model: Model) -> PromptBuilder:
+        return PromptBuilder(model, self.question, self.parameters.prompts, self.parameters.num_examples)
 
-    def _acting(self, allowance: TokenLedger, *, is_judged: bool = True) -> Acting:
-        prompts = self._prompts(BudgetedModel(self.run.model, allowance))
-        judge = self.judge if is_judged else None
-        return Acting(self.airrag, prompts, self.run, allowance, judge, dict(self._memory))
+    def _action_runner(self, budget: TokenLedger, *, is_judged: bool = True) -> ActionRunner:
+        prompts = self._prompts(BudgetedModel(self.run.model, budget))
+        reward_model = self.reward_model if is_judged else None
+        return ActionRunner(self.parameters, prompts, self.run, budget, reward_model, dict(self._reply_cache))
 
-    async def draw(
+    async def expand(
         self, node: Node[PathState], action: str, rollout: int
-    ) -> list[RolloutOutcome[PathState]] | None:
-        if self._beside is None or action != DA or node.parent is not None:
-            return await self._rollouts[rollout].draw(node.state, node.name, action)
-        outcomes = await self._beside.draw(node.state, node.name, action)
-        self._beside.allowance.close()
+    ) -> list[ActionOutcome[PathState]] | None:
+        if self._side_runner is None or action != DA or node.parent is not None:
+            return await self._runners[rollout].expand(node.state, node.name, action)
+        outcomes = await self._side_runner.expand(node.state, node.name, action)
+        self._side_runner.budget.close()
         return outcomes
 
-    def choose(self, node: Node[PathState], untried: Sequence[str], rollout: int) -> str:
-        """The first rollout goes in the order of the paper's appendix, all others by chance."""
+    def choose_action(self, node: Node[PathState], untried: Sequence[str], rollout: int) -> str:
+        """Follow the order of the paper's appendix in the first rollout; choose at random in all others."""
         if rollout:
             seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
             return random.Random(seed).choice(untried)
-        wanted = self._next(node.state)
+        wanted = self._planned_action(node.state)
         return wanted if wanted in untried else untried[0]
 
-    def _next(self, state: PathState) -> str:
-        is_lite = self.airrag.actions.is_lite
-        if not state.last:
+    def _planned_action(self, state: PathState) -> str:
+        is_lite = self.parameters.actions.is_lite
+        if not state.last_action:
             return RA if is_lite else SAY
-        if state.last == SAY:
+        if state.last_action == SAY:
             return RA
-        if state.last == QT:
+        if state.last_action == QT:
             return RA if state.pending else SA
         if state.pending:
             return QT
-        has_no_plan = is_lite or len(state.plan) < 2 or state.refused
+        has_no_plan = is_lite or len(state.plan) < 2 or state.is_refused
         follows = {"always": True, "never": False, "if_no_plan": has_no_plan}
-        return QT if follows[self.airrag.followup_qt] else SA
+        return QT if follows[self.parameters.followup_qt] else SA
 
-    def may_start(self, rollout: int) -> bool:
-        if rollout in self._rollouts:  # it found no place to go on from in the wave before
-            self._rollouts[rollout].allowance.close()
-        # Rollouts that what is left is for: no more than could come to an answer by a short path.
-        num_sharing, left = self.airrag.rollouts - rollout, self.account.left
-        # Input tokens without which no rollout comes to an answer.
+    def can_start(self, rollout: int) -> bool:
+        if rollout in self._runners:  # it found nothing to expand in the previous wave
+            self._runners[rollout].budget.close()
+        # The rollouts that share what is left: no more than can reach an answer by a short path.
+        num_sharing, left = self.parameters.rollouts - rollout, self.total_budget.left
+        # The fewest input tokens with which a rollout can reach an answer.
         least = 0 if left is None else self.run.model.count(self._prompts(self.run.model).sa(()))
         if left is not None:
             num_sharing = max(1, min(num_sharing, left // (_SHORT_PATH * least)))
-        allowance = self.account.share(num_sharing)
-        if rollout and not allowance.fits(least):
-            allowance.close()
+        budget = self.total_budget.share(num_sharing)
+        if rollout and not budget.fits(least):
+            budget.close()
             return False
-        self._rollouts[rollout] = self._acting(allowance)
+        self._runners[rollout] = self._action_runner(budget)
         return True
 
-    def is_settled(self, tree: Tree[PathState]) -> bool:
-        """Whether the rollouts that are left are not wanted any more."""
-        airrag, endings = self.airrag, choosing.valid(self.endings(tree))
-        num_more = (airrag.rollouts - tree.num_rollouts) * airrag.answer_samples
+    def should_stop(self, tree: MctsTree[PathState]) -> bool:
+        """Return whether the remaining rollouts are unnecessary."""
+        params, paths = self.parameters, verifiers.valid_paths(self.finished_paths(tree))
+        num_more = (params.rollouts - tree.num_rollouts) * params.answer_samples
         num_ended = tree.num_rollouts - tree.num_failed
-        # An eager expansion draws for more ends than its rollout comes to.
-        counts = airrag.stop_decided and airrag.expansion == "lazy"
-        if 0 < airrag.stop_agreed <= num_ended and len(choosing.clustered(endings)) == 1:
+        # An eager expansion may draw more terminals than the rollout reaches.
+        counts = params.stop_decided and params.expansion == "lazy"
+        if 0 < params.stop_agreed <= num_ended and len(verifiers.cluster_answers(paths)) == 1:
             why = f"{num_ended} rollouts agree"
-        elif counts and choosing.is_chosen(airrag.verifier, endings, num_more):
-            why = "no vote to come can change the words of the answer"
+        elif counts and verifiers.is_decided(params.verifier, paths, num_more):
+            why = "no further vote can change the words of the answer"
         else:
             return False
         self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": tree.num_rollouts})
         return True
 
-    def ended(self, rollout: int) -> None:
-        self._rollouts[rollout].allowance.close()
-        self._memory.update(self._rollouts[rollout].memory)
+    def on_rollout_end(self, rollout: int) -> None:
+        self._runners[rollout].budget.close()
+        self._reply_cache.update(self._runners[rollout].reply_cache)
 
-    def _for_verifier(self) -> int:
-        """What is kept for the last call: its template, and room for an answer of each rollout."""
-        airrag = self.airrag
-        num_candidates = airrag.rollouts + airrag.draws_beside
-        may_call = num_candidates > 1 or airrag.samples > 1 or airrag.answer_samples > 1
-        if airrag.l_max is None or airrag.verifier != "sa" or not airrag.count_verifier or not may_call:
+    def _tokens_for_verifier(self) -> int:
+        """Return the tokens reserved for the last call: its template, and an answer of each rollout."""
+        params = self.parameters
+        num_candidates = params.rollouts + params.has_direct_candidate
+        may_call = num_candidates > 1 or params.samples > 1 or params.answer_samples > 1
+        if params.l_max is None or params.verifier != "sa" or not params.count_verifier or not may_call:
             return 0
-        return choosing.num_kept_for_choosing(self._prompts(self.run.model), num_candidates, airrag.l_max)
+        return verifiers.verifier_tokens(self._prompts(self.run.model), num_candidates, params.l_max)
 
-    def _for_direct_answer(self) -> int:
-        acting = self._acting(TokenLedger(0))
-        return self.run.model.count(acting.prompts.da()) + acting.for_judging(PathState())
+    def _tokens_for_direct_answer(self) -> int:
+        runner = self._action_runner(TokenLedger(0))
+        return self.run.model.count(runner.prompts.da()) + runner.tokens_for_reward_model(PathState())
 
-    def _judged(self, state: PathState) -> float:
-        return 0.0 if self.judge is None else self.judge.reward(state)
+    def _judged_reward(self, state: PathState) -> float:
+        return 0.0 if self.reward_model is None else self.reward_model.reward(state)
 
     def rewards(self, terminals: Sequence[Node[PathState]]) -> list[float]:
-        """What the paths that ended are worth, now that these are known; nothing where one is no answer.
+        """Return the rewards of all terminals, given all of them; 0 for one that is not an answer.
 
-        The N of equation 2 counts answers: refusals take nothing from what these have in common.
+        The N of equation 2 counts answers, so refusals don't reduce the agreement of the others.
         """
-        told = [node for node in terminals if Ending(node.state).is_valid]
-        scores = choosing.jcd_scores([node.state.answer or "" for node in told])
-        rewards = {id(node): self._reward(node, score) for node, score in zip(told, scores, strict=True)}
+        valid = [node for node in terminals if FinishedPath(node.state).is_valid]
+        scores = verifiers.jcd_scores([node.state.answer or "" for node in valid])
+        rewards = {id(node): self._reward(node, score) for node, score in zip(valid, scores, strict=True)}
         return [rewards.get(id(node), 0.0) for node in terminals]
 
     def _reward(self, node: Node[PathState], score: float) -> float:
         siblings = node.parent.children if node.parent else [node]
         drawn = sum(each.votes for each in siblings if each.action == node.action)
-        consistency: float = score * (node.votes / drawn) ** self.airrag.vote_power
-        judged = self._judged(node.state)
+        consistency: float = score * (node.votes / drawn) ** self.parameters.vote_power
+        judged = self._judged_reward(node.state)
         mixed = (judged + consistency) / 2
-        return {"consistency": consistency, "rm": judged, "mixed": mixed}[self.airrag.reward]
+        return {"consistency": consistency, "rm": judged, "mixed": mixed}[self.parameters.reward]

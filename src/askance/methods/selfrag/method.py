@@ -1,4 +1,4 @@
-"""Self-RAG: search when the model asks for it, write with each passage, keep what is judged best."""
+"""Self-RAG: retrieve on demand, generate with each passage, and keep the best-scored segments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,31 +13,32 @@ from askance.methods.common.answer_text import check_citations
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
 from askance.methods.selfrag import tasks
-from askance.methods.selfrag.judging import Scorer, judged_by_tokens, judged_in_words
-from askance.methods.selfrag.long import LongForm
+from askance.methods.selfrag.long_form import LongForm
 from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.parameters import OwnParameters
-from askance.methods.selfrag.segments import cited
-from askance.methods.selfrag.short import ShortForm
+from askance.methods.selfrag.scoring import Scorer, prompted_scorer, reflection_token_scorer
+from askance.methods.selfrag.segment_writer import PromptedWriter, SegmentWriter
+from askance.methods.selfrag.segments import cite_passages
+from askance.methods.selfrag.short_form import ShortForm
 from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
-from askance.methods.selfrag.writing import PromptedWriter, Writer
 from askance.text.answers import short_answer
 
 
 @dataclass(frozen=True, slots=True)
 class Selfrag(OwnParameters):
-    """Self-RAG (Asai et al. 2024): reflection tokens decide on retrieval, relevance, support and utility.
+    """Self-RAG (Asai et al. 2024): reflection tokens decide on retrieval and score what is written.
 
-    Form "short": one search, if any; an answer for each passage, the best by equation 4, or, for questions
-    with options, the option with most behind it (section 3.3). Form "long": a beam of answers that grow
-    segment by segment, each search made with what was written last (algorithm 1).
+    Form "short" searches at most once and writes an answer for each passage. It takes the best answer by
+    equation 4 or, for questions with options, the option with the most votes (section 3.3). Form "long" is a
+    segment-level beam search: answers grow segment by segment, and each search uses the latest segment
+    (algorithm 1).
 
-    A model that was trained on the tokens judges while it writes (`scorer=native`). Any other is asked in
-    words about each segment, and the probabilities of label words stand for those of the tokens
-    (`scorer=prompted`); segments are sentences then. A model in the role critic judges in place of the one
-    that answers.
+    A model that was trained on reflection tokens scores relevance, support and utility while it writes
+    (`scorer=native`). Any other model is asked about each segment in words, and the probabilities of label
+    words replace those of the tokens (`scorer=prompted`); its segments are sentences. A model in the role
+    critic scores in place of the answering one.
 
-    The page (docs/methods/selfrag.md) has a row for each place where the paper and this differ.
+    The page docs/methods/selfrag.md lists each difference from the paper.
     """
 
     paper: ClassVar[str] = "Asai et al. 2024 (Self-RAG)"
@@ -50,9 +51,9 @@ class Selfrag(OwnParameters):
         return Needs(frozenset(signals), retriever=self.mode != "never", roles=frozenset({"critic"}))
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
-        model, judge = models["answer"], models.get("critic", models["answer"])
+        model, critic = models["answer"], models.get("critic", models["answer"])
         if self.scorer == "native":
-            ReflectionVocabulary.of(judge)
+            ReflectionVocabulary.of(critic)
         if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
             raise MissingAbility(
                 f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
@@ -61,7 +62,7 @@ class Selfrag(OwnParameters):
         if has_reflection_tokens(model):
             return
         layouts = layout_needs(self.layout, continues=self.form == "long")
-        if layouts and not any(each <= model.capabilities for each in layouts):
+        if layouts and not any(layout <= model.capabilities for layout in layouts):
             raise MissingAbility(
                 f"method selfrag, set to form={self.form} and layout={self.layout}, writes prompts that "
                 f"{model.name} can't take: use form=short with layout=auto, or a local model "
@@ -69,53 +70,66 @@ class Selfrag(OwnParameters):
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        return await self.answer_with(self._own_writer(question, run), question, run)
+        return await self.answer_with(self._default_writer(question, run), question, run)
 
-    async def answer_with(self, writer: Writer, question: Question, run: Run) -> Answer:
-        """The short or the long form, written by `writer`; its text, its citations and its short answer."""
+    async def answer_with(self, writer: SegmentWriter, question: Question, run: Run) -> Answer:
+        """Return the answer that `writer` writes in the chosen form, with citations and short answer."""
         form = ShortForm if self.form == "short" else LongForm
         path, option = await form(self, question, run, writer).answer()
         is_native = isinstance(writer, NativeWriter)
-        judged = is_native or "support" in self.read
-        text, citations = check_citations(question, run.trace, *cited(path, self.citations), judged=judged)
+        judged = is_native or "support" in self.needed_groups
+        text, citations = check_citations(
+            question, run.trace, *cite_passages(path, self.citations), judged=judged
+        )
         if writer.was_short and not text:
             raise NoRoom("no segment had room")
         run.trace.commit(text)
         if is_native:
-            short = _short(text, question) if tasks.options_of(question) else text
+            short = _short_answer(text, question) if tasks.answer_options(question) else text
             return Answer(text, option or short, citations)
-        shown = () if path.in_use is None else (path.in_use,)
+        hits = () if path.current_hit is None else (path.current_hit,)
         elicit_tokens = self.elicit_tokens if self.elicit and not option else 0
-        writing = GenerationState(question, run, elicit_tokens, self.layout, self.wording, hits=shown)
+        writing = GenerationState(question, run, elicit_tokens, self.layout, self.wording, hits=hits)
         writing.text = path.written.rstrip()
         text += await writing.ask_short_answer()
-        return Answer(text, option or _short(text, question), citations)
+        return Answer(text, option or _short_answer(text, question), citations)
 
-    def _own_writer(self, question: Question, run: Run) -> Writer:
-        """A native writer for a model with the tokens, which judges itself unless another one shall."""
-        is_native, judge = has_reflection_tokens(run.model), run.models.get("critic", run.model)
-        judges_natively = self.scorer != "prompted" and has_reflection_tokens(judge)
-        head = self.head(question, run) if is_native or judges_natively else ()
-        scorer: Scorer | None = judged_in_words(judge, question, run)
-        if judges_natively:
-            scorer = None if judge is run.model else judged_by_tokens(judge, head, run)
+    def _default_writer(self, question: Question, run: Run) -> SegmentWriter:
+        """Return the writer for the model; a model with reflection tokens scores its own text.
+
+        If another model is the critic, that one scores.
+        """
+        is_native, critic = has_reflection_tokens(run.model), run.models.get("critic", run.model)
+        scores_natively = self.scorer != "prompted" and has_reflection_tokens(critic)
+        head = self.head(question, run) if is_native or scores_natively else ()
+        scorer: Scorer | None = prompted_scorer(critic, question, run)
+        if scores_natively:
+            scorer = None if critic is run.model else reflection_token_scorer(critic, head, run)
         return self.writer(question, run, scorer, head if is_native else None)
 
     def head(self, question: Question, run: Run) -> tuple[Span, ...]:
-        """The prompt of a checkpoint up to where the answer begins."""
+        """Return the prompt of a Self-RAG checkpoint up to where the answer begins."""
         task = tasks.task_of(self.task, question)
-        asked = tasks.asked_text(question, tasks.shown_options(question) if task == "choice" else ())
+        options = tasks.lettered_options(question) if task == "choice" else ()
+        text = tasks.input_text(question, options)
         separator = "training" if self.separator == "auto" else self.separator
-        return tasks.prompt_head(asked, task, self.instructions, separator, run.trace)
+        return tasks.prompt_head(text, task, self.instructions, separator, run.trace)
 
     def writer(
         self, question: Question, run: Run, scorer: Scorer | None, head: tuple[Span, ...] | None
-    ) -> Writer:
-        """Who writes, judged by a scorer if one is given; with a head, for a model with the tokens."""
+    ) -> SegmentWriter:
+        """Return a segment writer.
+
+        Args:
+            scorer: Scores the segments; None if the model scores its own.
+            head: The prompt up to the answer for a model with reflection tokens; None for any other model.
+        """
         if head is None:
             return PromptedWriter(self, question, run, scorer)
         return NativeWriter(self, question, run, scorer, head)
 
 
-def _short(text: str, question: Question) -> str:
-    return tasks.named_option(text, question) if tasks.options_of(question) else short_answer(text, question)
+def _short_answer(text: str, question: Question) -> str:
+    return (
+        tasks.named_option(text, question) if tasks.answer_options(question) else short_answer(text, question)
+    )

@@ -1,6 +1,4 @@
-"""The parameters of Self-RAG, and what follows from them alone: when to search, what scores, what is
-rejected.
-"""
+"""The parameters of Self-RAG, and the rules that follow from them: retrieval, scores, hard constraints."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,17 +16,17 @@ from askance.methods.selfrag.tokens import Distribution, Group
 
 @dataclass(frozen=True, slots=True)
 class SelfragParameters(TokenLimited):
-    """The parameters that every reading of Self-RAG has."""
+    """The parameters that every variant of Self-RAG has."""
 
-    form: Literal["short", "long"] = parameter("short", "one answer a passage, or a beam of segments")
+    form: Literal["short", "long"] = parameter("short", "an answer per passage, or a beam of segments")
     mode: Literal["adaptive", "always", "never"] = parameter("adaptive", "when to search")
     threshold: float | None = parameter(
         0.2,
-        "search when the share of [Retrieval] is above this; none: when it is the likeliest token",
+        "search if the share of [Retrieval] is above this; none: if it is the most likely token",
         at_least=0,
         at_most=1,
     )
-    passages: int = parameter(5, "passages per search, each with an answer or segment of its own", at_least=1)
+    passages: int = parameter(5, "passages per search, each with its own answer or segment", at_least=1)
     max_tokens: int = parameter(
         100, "most new tokens of an answer or, in the long form, a segment", at_least=1
     )
@@ -36,70 +34,69 @@ class SelfragParameters(TokenLimited):
     w_sup: float = parameter(1.0, "weight of support, from 0 to 1", at_least=0)
     w_use: float = parameter(0.5, "weight of utility, from -1 to 1", at_least=0)
     use_seqscore: bool = parameter(True, "add the mean probability of a candidate's tokens to its score")
-    use_groundness: bool = parameter(True, "read support at all; without it its score is 0")
-    use_utility: bool = parameter(True, "read utility at all; without it its score is 0")
+    use_groundness: bool = parameter(True, "judge support; otherwise its score is 0")
+    use_utility: bool = parameter(True, "judge utility; otherwise its score is 0")
     reject_unsupported: bool = parameter(
-        False, "hard constraint: no segment that its passage does not support"
+        False, "hard constraint: reject segments that their passage does not support"
     )
-    beam_width: int = parameter(2, "answers that are gone on with, in the long form", at_least=1)
+    beam_width: int = parameter(2, "beam width: answers that are continued, in the long form", at_least=1)
     max_segments: int = parameter(6, "most segments of an answer, in the long form", at_least=1)
-    task: Task = parameter("auto", "the instruction before the question, with native tokens")
-    instructions: Instructions = parameter(
-        OWN_INSTRUCTIONS, "the instructions of all tasks, with native tokens"
-    )
-    separator: Separator = parameter("auto", "what stands between the two; auto is that of the training data")
+    task: Task = parameter("auto", "task whose instruction precedes the question, with native tokens")
+    instructions: Instructions = parameter(OWN_INSTRUCTIONS, "instructions of all tasks, with native tokens")
+    separator: Separator = parameter("auto", "what separates these two; auto is that of the training data")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnParameters(SelfragParameters):
-    """The parameters of our own reading of the paper."""
+    """The parameters of our own implementation of the paper."""
 
-    profile: Literal["default"] = parameter("default", "whose reading: ours")
-    seqscore_text_only: bool = parameter(False, "that of its words alone, without reflection tokens")
-    reject_irrelevant: bool = parameter(False, "hard constraint: no segment with an irrelevant passage")
-    least_utility: int = parameter(1, "hard constraint: no answer of a lower grade", at_least=1, at_most=5)
+    profile: Literal["default"] = parameter("default", "variant of the method: ours")
+    seqscore_text_only: bool = parameter(False, "leave reflection tokens out of that mean probability")
+    reject_irrelevant: bool = parameter(False, "hard constraint: reject segments with an irrelevant passage")
+    least_utility: int = parameter(
+        1, "hard constraint: reject answers of lower utility", at_least=1, at_most=5
+    )
     closed_aggregation: Literal["score_sum", "option_likelihood"] = parameter(
         "score_sum", "how passages vote for options: by their answers' scores, or by each option's likelihood"
     )
-    open_dedupe: bool = parameter(False, "of equal answers keep that of the best passage, in the short form")
+    open_dedupe: bool = parameter(False, "of equal answers take the first (best passage), in the short form")
     path_power: float = parameter(
-        1.0, "scores of segments are added up and divided by their number to this power", at_least=0
+        1.0, "divide the sum of the segments' scores by their number to this power", at_least=0
     )
     retrieval: Literal["dynamic", "static"] = parameter(
-        "dynamic", "search anew for each segment, or once, in the long form"
+        "dynamic", "search for each segment, or once, in the long form"
     )
     evidence: Literal["current_only", "keep_all"] = parameter(
         "current_only", "whether earlier passages stay in the prompt, in the long form with native tokens"
     )
     scan_tokens: int = parameter(
-        0, "tokens in which the first decision is looked for; 0: 1, or 25 in the long form", at_least=0
+        0, "tokens to scan for the first retrieve token; 0: 1, or 25 in the long form", at_least=0
     )
-    citations: Citing = parameter("each_sentence", "the sentences of a segment that cite its passage")
+    citations: Citing = parameter("each_sentence", "sentences of a segment that cite its passage")
     scorer: Literal["auto", "native", "prompted"] = parameter(
-        "auto", "who judges: reflection tokens, where the judge has them, or answers to questions in words"
+        "auto", "score segments by reflection tokens, if the critic has them, or by questions in words"
     )
-    elicit: bool = parameter(
-        True, "ask for the short answer where the text states none, without native tokens"
-    )
-    elicit_tokens: int = parameter(20, "most new tokens of an elicited answer", at_least=1)
+    elicit: bool = parameter(True, "ask for the short answer if the text states none, without native tokens")
+    elicit_tokens: int = parameter(20, "most new tokens of the short answer asked for", at_least=1)
     layout: Layout = parameter(
-        "auto", "raw text or the model's chat format, without native tokens; auto is raw where it is taken"
+        "auto",
+        "raw text or the model's chat format, without native tokens; auto is raw if the model takes it",
     )
-    wording: PromptTemplate = parameter(OWN, "examples and fixed lines of the prompt, without native tokens")
+    wording: PromptTemplate = parameter(OWN, "prompt template, without native tokens")
 
     @property
     def support_weight(self) -> float:
-        """The weight of support; 0 where it is switched off."""
+        """Return the weight of support; 0 if it is switched off."""
         return self.w_sup * self.use_groundness
 
     @property
     def utility_weight(self) -> float:
-        """The weight of utility; 0 where it is switched off."""
+        """Return the weight of utility; 0 if it is switched off."""
         return self.w_use * self.use_utility
 
     @property
-    def read(self) -> frozenset[Group]:
-        """The judgements that something depends on besides citations: a score, a constraint, or a search."""
+    def needed_groups(self) -> frozenset[Group]:
+        """Return the token groups that a score, a hard constraint or a search depends on."""
         is_read: dict[Group, bool] = {
             "retrieve": self.mode == "adaptive",
             "relevance": self.w_rel > 0 or self.reject_irrelevant,
@@ -110,47 +107,48 @@ class OwnParameters(SelfragParameters):
 
     @property
     def together(self) -> Together:
-        """How calls that do not need each other are made: within an L_max in turn, so that what is left out
-        never depends on timing.
+        """Return how independent calls are made: concurrently, or in turn if there is an L_max.
+
+        In turn, timing never decides which call the budget leaves out.
         """
         return gather_or_cancel if self.l_max is None else in_turn
 
-    def action(self, onward: Distribution, path: Path) -> Action:
-        """How the next segment of `path` begins, by the probabilities of the retrieve tokens."""
+    def next_action(self, retrieve_probs: Distribution, path: Path) -> Action:
+        """Return how the next segment of `path` begins, given the probabilities of the retrieve tokens."""
         if self.mode != "adaptive":
             return "retrieve" if self.mode == "always" else "none"
-        if tokens.wants_to_go_on(onward) and path.in_use is not None:
+        if tokens.should_continue(retrieve_probs) and path.current_hit is not None:
             return "continue"
-        return "retrieve" if tokens.wants_search(onward, self.threshold) else "none"
+        return "retrieve" if tokens.should_retrieve(retrieve_probs, self.threshold) else "none"
 
     def segment_score(self, segment: Segment) -> float:
-        """The score of a segment: equation 4 without the utility, which only whole answers have.
+        """Return the score of a segment: equation 4 without utility, which only whole answers have.
 
-        Support that is not judged yet counts as much as it can: the score is an upper bound then.
+        If support is not judged yet, it counts as full support, so the score is an upper bound.
         """
-        backing = segment.support if segment.is_judged else {tokens.FULLY: 1.0}
+        backing = segment.support if segment.is_judged else {tokens.FULLY_SUPPORTED: 1.0}
         relevance = self.w_rel * tokens.relevance_score(segment.relevance)
         score = self.use_seqscore * segment.sequence_score + relevance
         return score + self.support_weight * tokens.support_score(backing)
 
     def answer_score(self, segment: Segment) -> float:
-        """The score of a segment that is a whole answer."""
+        """Return the score of a segment that is a whole answer."""
         return self.segment_score(segment) + self.utility_score(segment.utility)
 
     def utility_score(self, utility: Distribution) -> float:
-        """What a whole answer's utility adds to its score."""
+        """Return the contribution of a whole answer's utility to its score."""
         return self.utility_weight * tokens.utility_score(utility)
 
     def rejection(self, segment: Segment) -> str:
-        """Why a hard constraint rejects a segment, whatever its score, or nothing."""
-        if self.reject_unsupported and tokens.UNSUPPORTED in segment.labels:
+        """Return why a hard constraint rejects a segment, or an empty text."""
+        if self.reject_unsupported and tokens.NO_SUPPORT in segment.labels:
             return "its passage does not support it"
         if self.reject_irrelevant and tokens.IRRELEVANT in segment.labels:
             return "its passage is irrelevant"
-        return self.uselessness(segment.labels)
+        return self.utility_rejection(segment.labels)
 
-    def uselessness(self, labels: Collection[str]) -> str:
-        """Why an answer of that utility is rejected, or nothing."""
+    def utility_rejection(self, labels: Collection[str]) -> str:
+        """Return why an answer with these labels is rejected for its utility, or an empty text."""
         grades = [grade for grade, label in enumerate(tokens.UTILITIES, start=1) if label in labels]
         if grades and grades[0] < self.least_utility:
             return f"its utility is {grades[0]}, less than {self.least_utility}"

@@ -1,4 +1,4 @@
-"""What Self-RAG writes and judges: segments, paths of them, and what a path cites."""
+"""The data of Self-RAG: segments, paths of segments, and the citations of a path."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -7,29 +7,30 @@ from askance.core.ports import Run
 from askance.core.trace import Decided
 from askance.core.types import Citation, Hit, TokenIds
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.tasks import note_disarmed
+from askance.methods.selfrag.tasks import record_escaped
 from askance.methods.selfrag.tokens import Distribution
 from askance.text.answers import sentence_spans
 
 Action = Literal["retrieve", "continue", "none", "lead"]
-"""How a segment begins: with a passage, with the one in use, without any, or before any decision."""
+"""How a segment begins: with a new passage, with the current one, without one, or before any decision."""
 Citing = Literal["each_sentence", "last_sentence"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """A piece of an answer, as a rule a sentence, and what was judged of it.
+    """A piece of an answer, usually a sentence, with its critique.
 
     Attributes:
-        written: as it goes into the next prompt, without control tokens.
-        hit: the passage it was written with, its own or the one in use; None without one.
-        ids: as the model wrote it, control tokens included; empty where a prompt of words is used.
-        relevance, support, utility: of this segment, empty where not judged.
-        labels: the tokens that were chosen: written by the model, or the likeliest of a judgement.
-        onward: the retrieve tokens' probabilities at its end.
-        sequence_score: geometric mean of the probabilities of its tokens.
-        is_last: the answer is over behind it.
-        is_judged: nothing is missing that its score depends on; otherwise its support is.
+        written: The text as it goes into the next prompt, without control tokens.
+        action: How the segment begins.
+        hit: The passage it was written with, new or still in use; None without one.
+        ids: The token ids that the model wrote, including control tokens; empty with a prompt of words.
+        relevance, support, utility: The distributions of its reflection tokens; empty if not judged.
+        labels: The chosen reflection tokens: written by the model, or the most likely of a judgement.
+        retrieve_probs: The probabilities of the retrieve tokens at its end.
+        sequence_score: The geometric mean of its tokens' probabilities.
+        is_last: True if the answer ends here.
+        is_judged: False if the support that its score depends on is not judged yet.
     """
 
     written: str
@@ -40,79 +41,79 @@ class Segment:
     support: Distribution = field(default_factory=dict)
     utility: Distribution = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
-    onward: Distribution = field(default_factory=dict)
+    retrieve_probs: Distribution = field(default_factory=dict)
     sequence_score: float = 0.0
     is_last: bool = False
     is_judged: bool = True
 
     @property
     def text(self) -> str:
-        """Its words on one line."""
+        """Return its words on one line."""
         return " ".join(self.written.split())
 
 
 START = "0"
-"""The name of the path that all others begin with."""
+"""The name of the root path."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """An answer on its way.
+    """An answer in progress: a sequence of segments.
 
     Attributes:
-        name: its place in the tree: the number of each segment among those tried beside it, from 1.
-        scores: of the segments that were written with a passage of their own.
-        utility: of the whole, empty where not judged yet.
-        onward: the retrieve tokens' probabilities at its end.
+        name: The position in the search tree: the number of each segment among its siblings, from 1.
+        scores: The scores of the segments that were written with a newly retrieved passage.
+        utility: The utility distribution of the whole answer; empty if not judged yet.
+        retrieve_probs: The probabilities of the retrieve tokens at its end.
     """
 
     segments: tuple[Segment, ...] = ()
     name: str = START
     scores: tuple[float, ...] = ()
     utility: Distribution = field(default_factory=dict)
-    onward: Distribution = field(default_factory=dict)
+    retrieve_probs: Distribution = field(default_factory=dict)
     is_finished: bool = False
 
     @property
     def written(self) -> str:
-        """All text, as it was written."""
+        """Return all text as it was written."""
         return "".join(segment.written for segment in self.segments)
 
     @property
     def text(self) -> str:
-        """Its words on one line."""
+        """Return its words on one line."""
         return " ".join(self.written.split())
 
     @property
-    def in_use(self) -> Hit | None:
-        """The passage that was used last."""
+    def current_hit(self) -> Hit | None:
+        """Return the passage that was retrieved last, or None."""
         used = (segment.hit for segment in reversed(self.segments) if segment.action == "retrieve")
         return next(used, None)
 
     @property
     def is_judged(self) -> bool:
-        """Whether nothing is missing that its score depends on."""
+        """Return whether all support that its score depends on is judged."""
         return all(segment.is_judged for segment in self.segments)
 
     def score(self, power: float) -> float:
-        """The sum of the scores of n segments over n to some power; 0 without any.
+        """Return the sum of the scores of n segments, divided by n to the `power`; 0 without any.
 
-        With a segment whose support is not judged yet it is an upper bound.
+        If the support of a segment is not judged yet, the score is an upper bound.
         """
         num_scored = len(self.scores)
         return sum(self.scores) / float(num_scored**power) if num_scored else 0.0
 
-    def then(self, segment: Segment, number: int) -> "Path":
-        """The path with one more segment, the `number`-th of those tried."""
+    def extend_with(self, segment: Segment, number: int) -> "Path":
+        """Return the path with one more segment, the `number`-th among its siblings."""
         return replace(self, segments=(*self.segments, segment), name=f"{self.name}.{number}")
 
 
-def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
-    """The answer on one line, and its citations in order.
+def cite_passages(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
+    """Return the answer on one line, and its citations in order.
 
-    A segment cites the passage that it was written with, unless that was judged irrelevant or not to support
-    it; so does one that continues to use it. Passages are numbered in the order of their first citation,
-    from 1.
+    A segment cites the passage that it was written with, unless that was judged irrelevant or without
+    support. This includes segments that continue to use an earlier passage. Passages are numbered from 1 in
+    the order of their first citation.
     """
     text, citations = "", list[Citation]()
     numbers: dict[str, int] = {}
@@ -121,7 +122,7 @@ def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
         if not piece:
             continue
         text += (" " if text else "") + piece
-        if segment.hit is not None and not segment.labels & {tokens.IRRELEVANT, tokens.UNSUPPORTED}:
+        if segment.hit is not None and not segment.labels & {tokens.IRRELEVANT, tokens.NO_SUPPORT}:
             number = numbers.setdefault(segment.hit.passage.id, len(numbers) + 1)
             spans = sentence_spans(piece)
             start = len(text) - len(piece)
@@ -130,25 +131,25 @@ def cited(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
     return text, tuple(citations)
 
 
-async def found_for(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:
-    """The passages for a decision's query, strings of reflection tokens in them broken and counted."""
+async def search_passages(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:
+    """Search with a decision's query; escape reflection tokens in the passages found."""
     with run.trace.because(decision):
         hits = await run.retriever.search(decision.query, k)
-    cleaned = [tokens.disarmed_hit(hit) for hit in hits]
-    note_disarmed(run.trace, "passage", sum(count for _, count in cleaned))
+    cleaned = [tokens.escape_hit(hit) for hit in hits]
+    record_escaped(run.trace, "passage", sum(count for _, count in cleaned))
     return tuple(hit for hit, _ in cleaned)
 
 
-def show(run: Run, node: str, segment: Segment, score: float, rejected: str) -> None:
-    """A candidate in the trace: its text, passage, distributions and scores.
+def record_candidate(run: Run, node: str, segment: Segment, score: float, rejected: str) -> None:
+    """Record a candidate in the trace: its text, passage, distributions and scores.
 
-    Where its support is not judged, `score` is the most that it could be.
+    If support is not judged, `score` is an upper bound.
     """
     judged = {
         "relevance": segment.relevance,
         "support": segment.support,
         "utility": segment.utility,
-        "retrieve": segment.onward,
+        "retrieve": segment.retrieve_probs,
     }
     run.trace.expand(
         node,

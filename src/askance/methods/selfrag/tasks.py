@@ -1,8 +1,8 @@
-"""What Self-RAG is told to do: an instruction for each kind of task before the question, and its options.
+"""The instructions of Self-RAG for each kind of task, and the options of a question.
 
-Checkpoints were trained on instruction, separator and question as one text (Asai et al. 2024, appendix), and
-answer behind other separators, too. The instructions are in our own words; the parameter `instructions` takes
-others. Section 3.3 of the paper has the options.
+The checkpoints were trained on instruction, separator and question as one text (Asai et al. 2024, appendix);
+they also answer after other separators. The instructions are in our own words; the parameter `instructions`
+replaces them. The options follow section 3.3 of the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from askance.core.trace import Trace
 from askance.core.types import Question, Span, untrusted
 from askance.methods.common.prompts import content_name
-from askance.methods.selfrag.tokens import disarmed
+from askance.methods.selfrag.tokens import escape_tokens
 from askance.text.answers import short_answer
 from askance.text.options import lettered
 
@@ -30,7 +30,7 @@ _CLAIM_OPTIONS = {"true", "false"}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Instructions:
-    """What stands before the question, by task; empty for a question that stands alone.
+    """The instruction before the question for each task; empty for a question without one.
 
     Its repr, which traces and cache keys show, changes with the content.
     """
@@ -59,7 +59,7 @@ OWN_INSTRUCTIONS = Instructions()
 
 
 def task_of(task: Task, question: Question) -> Task:
-    """The task of a question, where the parameter leaves it to the question."""
+    """Return the task of a question, inferred from the question if the parameter is "auto"."""
     if task != "auto":
         return task
     if question.task == "choice":
@@ -69,38 +69,43 @@ def task_of(task: Task, question: Question) -> Task:
     return question.genre or "question"
 
 
-def asked_text(question: Question, options: Sequence[str] = ()) -> str:
-    """A question as checkpoints read it: behind its conversation, with its options on a line each."""
-    said = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
-    asked = f"User: {question.text}" if said else question.text
-    return "\n".join([*said, asked, *options])
+def input_text(question: Question, options: Sequence[str] = ()) -> str:
+    """Return a question as checkpoints read it: after its conversation, and with one option per line."""
+    turns = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
+    current = f"User: {question.text}" if turns else question.text
+    return "\n".join([*turns, current, *options])
 
 
 def prompt_head(
-    asked: str, task: Task, instructions: Instructions, separator: Separator, trace: Trace | None = None
+    question_text: str,
+    task: Task,
+    instructions: Instructions,
+    separator: Separator,
+    trace: Trace | None = None,
 ) -> tuple[Span, ...]:
-    """A prompt of the checkpoints up to where the answer begins.
+    """Return the prompt of a checkpoint up to where the answer begins.
 
-    Strings of reflection tokens in what is asked are broken, which `trace` tells.
+    Reflection tokens in the question are escaped, and `trace` records their number.
     """
-    broken, num_strings = disarmed(asked)
+    escaped, num_strings = escape_tokens(question_text)
     if trace is not None:
-        note_disarmed(trace, "question", num_strings)
+        record_escaped(trace, "question", num_strings)
     instruction = getattr(instructions, task)
     before = (Span(instruction + SEPARATORS[separator]),) if instruction else ()
-    return (Span("### Instruction:\n"), *before, untrusted(broken), Span("\n\n### Response:\n"))
+    return (Span("### Instruction:\n"), *before, untrusted(escaped), Span("\n\n### Response:\n"))
 
 
-def note_disarmed(trace: Trace, where: str, num_strings: int) -> None:
-    """Tell in the trace how many strings of reflection tokens were broken, if any were."""
+def record_escaped(trace: Trace, where: str, num_strings: int) -> None:
+    """Record in the trace how many strings of reflection tokens were escaped, if any."""
     if num_strings:
-        why = f"what looks like a reflection token ({num_strings}) is kept from being one"
+        why = f"{num_strings} strings of reflection tokens are escaped"
         trace.decide(where, "disarm", why, numbers={"strings": num_strings})
 
 
-def shown_options(question: Question) -> tuple[str, ...]:
-    """The options of a choice, each with a letter, as far as letters go; true and false, of a claim, have
-    none.
+def lettered_options(question: Question) -> tuple[str, ...]:
+    """Return the options of a choice, each with a letter while letters last.
+
+    The options "true" and "false" of a claim have no letters.
     """
     options = question.options
     if lettered(options) or task_of("auto", question) != "choice" or len(options) > len(ascii_uppercase):
@@ -108,21 +113,21 @@ def shown_options(question: Question) -> tuple[str, ...]:
     return tuple(f"{letter}: {option}" for letter, option in zip(ascii_uppercase, options, strict=False))
 
 
-def options_of(question: Question) -> tuple[str, ...]:
-    """What the answer may be; nothing for an open question."""
+def answer_options(question: Question) -> tuple[str, ...]:
+    """Return the possible answers; empty for an open question."""
     return ("yes", "no") if question.task == "yes_no" else question.options
 
 
-def written_options(task: Task, question: Question) -> tuple[str, ...]:
-    """Each option as an instruction asks for it: by its letter where it has one."""
-    letters = tuple(letter for letter, _ in lettered(shown_options(question)).values())
-    return letters if letters and task_of(task, question) == "choice" else options_of(question)
+def options_as_answered(task: Task, question: Question) -> tuple[str, ...]:
+    """Return each option as the instruction asks for it: by its letter if it has one."""
+    letters = tuple(letter for letter, _ in lettered(lettered_options(question)).values())
+    return letters if letters and task_of(task, question) == "choice" else answer_options(question)
 
 
 def named_option(text: str, question: Question) -> str:
-    """The option that a text names, or nothing: by its words, or by the letter that it is shown with."""
+    """Return the option that a text names by its words or its letter, or an empty text."""
     if question.task != "choice":
         return short_answer(text, question)
-    shown = shown_options(question)
+    shown = lettered_options(question)
     named = short_answer(text, replace(question, options=shown))
     return question.options[shown.index(named)] if named else ""

@@ -1,7 +1,7 @@
-"""The reflection tokens of Self-RAG (Asai et al. 2024): their strings, scores, and ids in a model.
+"""The reflection tokens of Self-RAG (Asai et al. 2024): strings, scores, and ids in a model.
 
-The strings are those of the released checkpoints, letter by letter; no spaces stand around them. The scores
-are equations 3 and 4 and the appendix. All read probabilities, and a group whose total is 0 scores 0.
+The strings are exactly those of the released checkpoints, without surrounding spaces. The scores follow
+equations 3 and 4 and the appendix. All scores read probabilities; a group whose total is 0 scores 0.
 """
 
 import math
@@ -16,124 +16,129 @@ from askance.core.types import Cut, Generation, Hit, Span, Token, TokenIds, Want
 
 Group = Literal["retrieve", "relevance", "support", "utility"]
 Distribution = Mapping[str, float]
-"""Probabilities of the tokens of a group. They need not sum to 1: only their ratios are read."""
+"""The probabilities of the tokens of a group. They need not sum to 1, because only their ratios count."""
 
-SEARCH, NO_SEARCH, KEEP_USING = "[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]"
+RETRIEVAL, NO_RETRIEVAL, CONTINUE = "[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]"
 RELEVANT, IRRELEVANT = "[Relevant]", "[Irrelevant]"
-FULLY, PARTIALLY, UNSUPPORTED = (
+FULLY_SUPPORTED, PARTIALLY_SUPPORTED, NO_SUPPORT = (
     "[Fully supported]", "[Partially supported]", "[No support / Contradictory]",
 )  # fmt: skip
 UTILITIES = tuple(f"[Utility:{grade}]" for grade in range(1, 6))
-OPENS, CLOSES = "<paragraph>", "</paragraph>"
+PARAGRAPH_START, PARAGRAPH_END = "<paragraph>", "</paragraph>"
 
 GROUPS: Mapping[Group, tuple[str, ...]] = {
-    "retrieve": (SEARCH, NO_SEARCH, KEEP_USING),
+    "retrieve": (RETRIEVAL, NO_RETRIEVAL, CONTINUE),
     "relevance": (RELEVANT, IRRELEVANT),
-    "support": (FULLY, PARTIALLY, UNSUPPORTED),
+    "support": (FULLY_SUPPORTED, PARTIALLY_SUPPORTED, NO_SUPPORT),
     "utility": UTILITIES,
 }
-BEGINS: Mapping[str, str] = {"retrieve": SEARCH, "continue": KEEP_USING, "none": NO_SEARCH}
-"""How a segment begins, by the action."""
-JUDGED = tuple(token for tokens in GROUPS.values() for token in tokens)
-"""The thirteen whose probabilities are read."""
-ALL_TOKENS = (*JUDGED, OPENS, CLOSES)
+RETRIEVE_TOKENS: Mapping[str, str] = {"retrieve": RETRIEVAL, "continue": CONTINUE, "none": NO_RETRIEVAL}
+"""The retrieve token with which a segment begins, by action."""
+SCORED_TOKENS = tuple(token for tokens in GROUPS.values() for token in tokens)
+"""The thirteen tokens whose probabilities are read."""
+ALL_TOKENS = (*SCORED_TOKENS, PARAGRAPH_START, PARAGRAPH_END)
 
 _TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
 _BREAK = "\u200b"
 
 
 def without_tokens(text: str) -> str:
-    """`text` without control tokens and passages, on one line; a single leading "#" or ":" goes, too."""
-    bare = re.sub(f"{re.escape(OPENS)}.*?({re.escape(CLOSES)}|$)", " ", text, flags=re.DOTALL)
+    """Return `text` on one line, without control tokens, passages and one leading "#" or ":"."""
+    passage = f"{re.escape(PARAGRAPH_START)}.*?({re.escape(PARAGRAPH_END)}|$)"
+    bare = re.sub(passage, " ", text, flags=re.DOTALL)
     line = " ".join(bare.split())
-    while _TOKEN.search(line):  # what stood around a token, or a line break, may make another together
+    # Removing a token or a line break may join its surroundings into another token.
+    while _TOKEN.search(line):
         line = " ".join(_TOKEN.sub(" ", line).split())
     return re.sub(r"^[#:]\s*", "", line)
 
 
-def disarmed(text: str) -> tuple[str, int]:
-    """`text` with the strings of tokens broken by an invisible character, and how many were."""
-    return _TOKEN.subn(lambda found: f"{found.group()[0]}{_BREAK}{found.group()[1:]}", text)
+def escape_tokens(text: str) -> tuple[str, int]:
+    """Return `text` with an invisible character inside each reflection token, and their number."""
+    return _TOKEN.subn(lambda match: f"{match.group()[0]}{_BREAK}{match.group()[1:]}", text)
 
 
-def disarmed_hit(hit: Hit) -> tuple[Hit, int]:
-    """The same of a passage's title and text."""
-    (title, in_title), (text, in_text) = disarmed(hit.passage.title), disarmed(hit.passage.text)
+def escape_hit(hit: Hit) -> tuple[Hit, int]:
+    """Escape the reflection tokens in the title and text of a passage; return it with their number."""
+    (title, in_title), (text, in_text) = escape_tokens(hit.passage.title), escape_tokens(hit.passage.text)
     passage = replace(hit.passage, title=title, text=text)
     return replace(hit, passage=passage), in_title + in_text
 
 
-def likeliest(distribution: Distribution) -> str:
-    """The most probable token, or an empty text where all are 0."""
+def most_likely(distribution: Distribution) -> str:
+    """Return the most probable token, or an empty text if all probabilities are 0."""
     best = max(distribution, key=lambda token: distribution[token], default="")
     return best if best and distribution[best] > 0 else ""
 
 
-_WORTHS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+_UTILITY_VALUES = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
 
 def relevance_score(probs: Distribution) -> float:
-    """The share of "relevant", from 0 to 1."""
-    return _mean(probs, {RELEVANT: 1.0, IRRELEVANT: 0.0})
+    """Return the share of "relevant", from 0 to 1."""
+    return _weighted_mean(probs, {RELEVANT: 1.0, IRRELEVANT: 0.0})
 
 
 def support_score(probs: Distribution) -> float:
-    """The share of "fully supported" and half of that of "partially", from 0 to 1.
+    """Return the share of "fully supported" plus half that of "partially supported", from 0 to 1.
 
-    As in the paper's appendix; the paper's body has the best token's share alone.
+    This follows the appendix of the paper; its body uses only the share of the best token.
     """
-    return _mean(probs, {FULLY: 1.0, PARTIALLY: 0.5, UNSUPPORTED: 0.0})
+    return _weighted_mean(probs, {FULLY_SUPPORTED: 1.0, PARTIALLY_SUPPORTED: 0.5, NO_SUPPORT: 0.0})
 
 
 def utility_score(probs: Distribution) -> float:
-    """The mean of grades 1 to 5, brought to -1 to 1."""
-    return _mean(probs, dict(zip(UTILITIES, _WORTHS, strict=True)))
+    """Return the mean of grades 1 to 5, scaled to -1 to 1."""
+    return _weighted_mean(probs, dict(zip(UTILITIES, _UTILITY_VALUES, strict=True)))
 
 
-def search_share(probs: Distribution) -> float:
-    """The share of "retrieval" among it and "no retrieval", from 0 to 1; 0 where both are.
+def retrieval_share(probs: Distribution) -> float:
+    """Return the share of "retrieval" against "no retrieval", from 0 to 1; 0 if both are 0.
 
-    As in the paper's appendix; its body divides by the probability of "continue", too.
+    This follows the appendix of the paper; its body also divides by the probability of "continue".
     """
-    return _mean(probs, {SEARCH: 1.0, NO_SEARCH: 0.0})
+    return _weighted_mean(probs, {RETRIEVAL: 1.0, NO_RETRIEVAL: 0.0})
 
 
-def wants_search(probs: Distribution, threshold: float | None) -> bool:
-    """Whether to search: the share is above `threshold`, or, without one, "retrieval" is the likeliest."""
+def should_retrieve(probs: Distribution, threshold: float | None) -> bool:
+    """Return whether the share is above `threshold` or, if None, whether "retrieval" is the most likely."""
     if threshold is None:
-        return likeliest(probs) == SEARCH
-    return search_share(probs) > threshold
+        return most_likely(probs) == RETRIEVAL
+    return retrieval_share(probs) > threshold
 
 
-def wants_to_go_on(probs: Distribution) -> bool:
-    """Whether "continue to use evidence" is the likeliest of the three."""
-    return likeliest(probs) == KEEP_USING
+def should_continue(probs: Distribution) -> bool:
+    """Return whether "continue to use evidence" is the most likely of the three."""
+    return most_likely(probs) == CONTINUE
 
 
-def _mean(probs: Distribution, worths: dict[str, float]) -> float:
-    total = sum(probs.get(token, 0.0) for token in worths)
+def _weighted_mean(probs: Distribution, values: dict[str, float]) -> float:
+    total = sum(probs.get(token, 0.0) for token in values)
     if total <= 0:
         return 0.0
-    return sum(worth * probs.get(token, 0.0) for token, worth in worths.items()) / total
+    return sum(value * probs.get(token, 0.0) for token, value in values.items()) / total
 
 
-WANT = Want(logprob=True, token_probs=JUDGED)
-"""What `distribution` reads from."""
+WANTED = Want(logprob=True, token_probs=SCORED_TOKENS)
+"""The signals that `distribution` reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectionVocabulary:
-    """The ids that the reflection tokens have in one model: found by their strings, never assumed."""
+    """The ids of the reflection tokens in one model, looked up by their strings."""
 
     ids: Mapping[str, int]
 
     @classmethod
     def of(cls, model: Model) -> "ReflectionVocabulary":
-        """Raises MissingAbility, naming what is missing, unless each string is exactly one token of `model`,
-        which goes on from a text and tells the probabilities of tokens.
+        """Look up the reflection tokens of `model`.
+
+        Raises:
+            MissingAbility: A string is not exactly one token of the model, or the model can't continue raw
+                text or report the probabilities of tokens. The message names what is missing.
         """
-        found = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
-        missing = [token for token, ids in found.items() if not _is_one(model, token, ids)]
+        ids_of = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
+        missing = [token for token, ids in ids_of.items() if not _is_one(model, token, ids)]
         if missing:
             how = "has none of them" if len(missing) == len(ALL_TOKENS) else f"lacks {', '.join(missing)}"
             raise MissingAbility(
@@ -148,52 +153,56 @@ class ReflectionVocabulary:
                 "not give: use a local model (hf:NAME, gguf:FILE), or scorer=prompted, which asks any model "
                 "in words."
             )
-        return cls({token: ids[0] for token, ids in found.items()})
+        return cls({token: ids[0] for token, ids in ids_of.items()})
 
-    def group(self, group: Group) -> tuple[int, ...]:
-        """The ids of one group."""
+    def group_ids(self, group: Group) -> tuple[int, ...]:
+        """Return the ids of one group."""
         return tuple(self.ids[token] for token in GROUPS[group])
 
-    def judged(self, tokens: Sequence[Token], group: Group) -> Distribution:
-        """The probabilities of a group at the first of its tokens; empty where there is none."""
-        ids = self.group(group)
+    def group_probs(self, tokens: Sequence[Token], group: Group) -> Distribution:
+        """Return the probabilities of a group at its first token; empty if there is none."""
+        ids = self.group_ids(group)
         return distribution(next((token for token in tokens if token.id in ids), None), group)
 
     @property
-    def segment_end(self) -> "GroupFollows":
-        """Where a segment ends: a retrieve token, which begins the next, or the utility token behind all."""
-        return GroupFollows(self.group("retrieve"), self.group("utility"))
+    def segment_end(self) -> "SegmentEnd":
+        """Return the stop condition of a segment.
+
+        It ends before a retrieve token, which begins the next segment, or after a utility token, which ends
+        the answer.
+        """
+        return SegmentEnd(self.group_ids("retrieve"), self.group_ids("utility"))
 
     @property
-    def control(self) -> frozenset[int]:
-        """All fifteen."""
+    def control_ids(self) -> frozenset[int]:
+        """Return the ids of all fifteen tokens."""
         return frozenset(self.ids.values())
 
-    def names(self, tokens: Sequence[Token]) -> frozenset[str]:
-        """The reflection tokens among those that a model wrote."""
+    def token_names(self, tokens: Sequence[Token]) -> frozenset[str]:
+        """Return the reflection tokens among those that a model wrote."""
         written = {token.id for token in tokens}
         return frozenset(name for name, id in self.ids.items() if id in written)
 
-    def words(self, tokens: Sequence[Token]) -> str:
-        """What stands between control tokens; a passage that the model made up itself does not."""
-        control, opens, closes = self.control, self.ids[OPENS], self.ids[CLOSES]
+    def text_of(self, tokens: Sequence[Token]) -> str:
+        """Return the text between control tokens, without passages that the model made up."""
+        control, start, end = self.control_ids, self.ids[PARAGRAPH_START], self.ids[PARAGRAPH_END]
         pieces, in_passage = list[str](), False
         for token in tokens:
-            in_passage = in_passage or token.id == opens
+            in_passage = in_passage or token.id == start
             if not in_passage:
-                # A token between two words may be all that parts them.
+                # A token between two words may be their only separator.
                 pieces.append(" " if token.id in control else token.text)
-            in_passage = in_passage and token.id != closes
+            in_passage = in_passage and token.id != end
         return "".join(pieces)
 
 
 def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
-    # An unknown token is one id, too, but its text is another.
+    # An unknown token is also one id, but decodes to another text.
     return len(ids) == 1 and ids[0] not in model.tokenize(token) and model.decode(ids).strip() == token
 
 
 def has_reflection_tokens(model: Model) -> bool:
-    """Whether `model` can judge by itself."""
+    """Return whether `model` has the reflection tokens and reports their probabilities."""
     try:
         ReflectionVocabulary.of(model)
     except MissingAbility:
@@ -202,8 +211,8 @@ def has_reflection_tokens(model: Model) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFollows:
-    """Ends a generation at the first token of some ids; that of `kept_ids` stays, that of `ids` does not."""
+class SegmentEnd:
+    """Stops a generation at the first token of `ids`, which it drops, or of `kept_ids`, which it keeps."""
 
     ids: tuple[int, ...]
     kept_ids: tuple[int, ...] = ()
@@ -215,19 +224,19 @@ class GroupFollows:
 
 
 def distribution(token: Token | None, group: Group) -> Distribution:
-    """The probabilities of the tokens of `group` where the model wrote `token`; empty without one."""
+    """Return the probabilities of the tokens of `group` where the model wrote `token`; empty if None."""
     if token is None:
         return {}
-    probs = dict(zip(JUDGED, token.probs, strict=True))
+    probs = dict(zip(SCORED_TOKENS, token.probs, strict=True))
     return {name: probs[name] for name in GROUPS[group]}
 
 
 def first_distribution(written: Generation, group: Group) -> Distribution:
-    """The same where a generation begins."""
+    """Return the distribution of `group` at the first token of a generation."""
     return distribution(next(iter((*written.tokens, *written.dropped)), None), group)
 
 
 def sequence_score(tokens: Sequence[Token]) -> float:
-    """The geometric mean of the probabilities of tokens; 0 where there are none."""
+    """Return the geometric mean of the tokens' probabilities; 0 without tokens."""
     logprobs = [token.logprob or 0.0 for token in tokens]
     return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 0.0

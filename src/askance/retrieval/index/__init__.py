@@ -1,1 +1,1 @@
-"""The index in a folder: documents become passages, which tantivy and a file of vectors hold."""
+"""The index folder: documents become passages, stored in tantivy and in a file of vectors."""

@@ -1,4 +1,4 @@
-"""Building an index: documents in, passages indexed and encoded, and only what changed is touched."""
+"""Build or update an index: read documents, index and embed passages, and touch only what changed."""
 
 import asyncio
 import dataclasses
@@ -11,14 +11,14 @@ from pathlib import Path
 from askance.core.errors import DocumentError, InputError
 from askance.core.ports import Encoder
 from askance.core.types import Passage
-from askance.retrieval.index.documents import Document, Skipped, place_of, read_documents
-from askance.retrieval.index.draft import Draft, open_draft
+from askance.retrieval.index.build_transaction import BuildTransaction, open_transaction
+from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, content_digest
+from askance.retrieval.index.documents import Document, SkippedSource, absolute_path, read_documents
 from askance.retrieval.index.formats import READERS
-from askance.retrieval.index.ledger import Damaged, LedgerEntry, digest_of
+from askance.retrieval.index.index_folder import EncoderRecord, Manifest
 from askance.retrieval.index.lexical import Analysis, LexicalIndex
 from askance.retrieval.index.passages import cut_passages, passage_id
-from askance.retrieval.index.store import EncoderNote, Manifest
-from askance.retrieval.index.vectors import checked
+from askance.retrieval.index.vectors import validate_vectors
 
 CHECKPOINT_PASSAGES = 100_000
 CHECKPOINT_VECTORS = 5_000
@@ -29,9 +29,13 @@ _CHANGES = {"added", "updated", "removed"}
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build is. `source` is the file being read; `passages` counts those written in this run.
+    """The progress of a build.
 
-    Once all is read, `encoded` counts those that got vectors, of `to_encode`.
+    Attributes:
+        source: The file being read.
+        passages: The number of passages written in this run.
+        encoded: The number of passages embedded in this run, out of `to_encode`. Embedding starts after all
+            files are read.
     """
 
     source: str
@@ -44,12 +48,13 @@ class BuildProgress:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build did. `documents` and `passages` are what the index holds now.
+    """The result of a build.
 
     Attributes:
-        unchanged: documents that the index had already; those that an interrupted build had written count.
-        duplicates: documents met twice in this run, with the same id and content.
-        encoded: passages that got vectors in this run.
+        documents, passages: The numbers that the index holds now.
+        unchanged: The documents that the index had already, including those written by an interrupted build.
+        duplicates: The documents found twice in this run, with the same id and content.
+        encoded: The number of passages embedded in this run.
     """
 
     folder: Path
@@ -60,7 +65,7 @@ class BuildReport:
     unchanged: int
     removed: int
     duplicates: int
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedSource, ...]
     seconds: float
     encoded: int = 0
 
@@ -74,9 +79,9 @@ class BuildReport:
             "skipped": len(self.skipped),
             "passages encoded": self.encoded,
         }
-        told = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
+        changed = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
         size = f"{self.passages:,} passages of {self.documents:,} documents"
-        return f"{self.folder}: {size} ({told}) in {self.seconds:.1f} s"
+        return f"{self.folder}: {size} ({changed}) in {self.seconds:.1f} s"
 
 
 def build_index(
@@ -90,45 +95,46 @@ def build_index(
 ) -> BuildReport:
     """Make the index folder `out` from files and folders, or bring it up to date.
 
-    What is the same document as before, and what another one:
+    Documents are matched with those in the index as follows:
 
-    - One with the id and content of a document in the index is that document. It is left alone, also when it
-      is met in a second file; only if the first file is gone has it moved to the second.
-    - One with the id and file of a document in the index, and other content, replaces it.
-    - Any other is new. If its id is taken (by another file, or by an earlier row of its own), it gets the id
-      "ID~2", "ID~3" and so on: nothing is overwritten.
-    - A document that `sources` no longer contain is removed if its file is among them, or in one of their
-      folders. Those of other files stay, and so do those of a file that had to be skipped this time.
+    - A document with the id and content of one in the index is the same document, also if it is found again
+      in a second file. It is left alone. It moves to the second file only if the first file no longer exists.
+    - A document with the id and file of one in the index, but other content, replaces it.
+    - Any other document is new. If its id is taken (by another file, or by an earlier row of the same file),
+      it gets the id "ID~2", "ID~3" and so on: nothing is overwritten.
+    - A document that `sources` no longer contain is removed if its file is in `sources` or below one of their
+      folders. Documents of other files stay, and so do those of a file that had to be skipped this time.
 
-    The old index stays in use until the new one is complete; an interruption, by whatever means, leaves the
-    old one. Every 100,000 passages, and every 5,000 vectors, a checkpoint is kept, from which the next build
-    goes on.
+    The old index stays in use until the new one is complete, and any interruption leaves the old one. Every
+    100,000 passages and every 5,000 vectors the build writes a checkpoint, from which the next build resumes.
 
     Args:
-        encoder: makes a vector of each passage, for those that have none yet. An index with vectors can only
-            be brought up to date with the encoder that made them.
-        follow_links: read files outside the folders of `sources` that links in them lead to. Without it they
-            are skipped, and removed if an earlier build read them.
-        progress: called after every document, and while passages are encoded.
+        encoder: Embeds each passage that has no vector yet. An index with vectors can only be updated with
+            the encoder that made them.
+        follow_links: Also read files outside the folders of `sources` that links in them lead to. Otherwise
+            these files are skipped, and removed if an earlier build read them.
+        progress: Called after every document, and while passages are embedded.
 
     Raises:
-        DocumentError: a source that does not exist, a malformed row, or nothing in `sources` to index; the
-            index, or its absence, is then what it was before.
-        BadIndex: `out` is something else than an index, can't be written, is being written by another
-            process, is damaged or newer than this version, or was built with another analysis or encoder.
-        ModelFailure: the encoder broke; the index is what it was before, and what is encoded is kept for the
-            next build.
-        MissingExtra: the package that reads HTML files is not installed.
+        DocumentError: A source does not exist, a row is malformed, or `sources` hold nothing to index. The
+            index is unchanged.
+        BadIndex: `out` is not an index, can't be written, is being written by another process, is damaged or
+            newer than this version, or was built with another analysis or encoder.
+        ModelFailure: The encoder failed. The index is unchanged; the next build uses the vectors made up to
+            now.
+        MissingExtra: The package that reads HTML files is not installed.
     """
     started = time.perf_counter()
     documents = read_documents(sources, leave_out=out, follow_links=follow_links)
-    with open_draft(out, analysis, None if encoder is None else note_of(encoder)) as draft:
-        build = _Build(draft, progress)
+    with open_transaction(
+        out, analysis, None if encoder is None else describe_encoder(encoder)
+    ) as transaction:
+        build = _Build(transaction, progress)
         for item in documents:
-            build.take(item)
+            build.process(item)
         if not build.num_documents:
-            raise _nothing(sources, build.skipped)
-        build.remove_vanished(sources)
+            raise _nothing_to_index(sources, build.skipped)
+        build.remove_missing(sources)
         if encoder is not None:
             asyncio.run(build.encode(encoder))
         manifest = build.finish()
@@ -143,18 +149,18 @@ def build_index(
     )
 
 
-def note_of(encoder: Encoder) -> EncoderNote:
-    """What an index remembers of an encoder.
+def describe_encoder(encoder: Encoder) -> EncoderRecord:
+    """Return the record of an encoder that an index keeps.
 
     Raises:
-        InputError: called inside a running event loop.
-        ModelFailure: the encoder broke.
+        InputError: It is called inside a running event loop.
+        ModelFailure: The encoder failed.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         none = asyncio.run(encoder.embed([], "passage"))
-        return EncoderNote(encoder.name, encoder.fingerprint, int(none.shape[1]))
+        return EncoderRecord(encoder.name, encoder.fingerprint, int(none.shape[1]))
     raise InputError(
         "build_index was called with an encoder inside a running event loop: write "
         "`await asyncio.to_thread(build_index, …)` there."
@@ -162,53 +168,57 @@ def note_of(encoder: Encoder) -> EncoderNote:
 
 
 class _Build:
-    """One run over the documents, and what became of them."""
+    """One run over the documents, with its counts."""
 
-    def __init__(self, draft: Draft, progress: Callable[[BuildProgress], None] | None) -> None:
+    def __init__(
+        self, transaction: BuildTransaction, progress: Callable[[BuildProgress], None] | None
+    ) -> None:
         self.num_documents = self.num_encoded = 0
         self.outcomes: Counter[str] = Counter()
-        self.skipped: list[Skipped] = []
-        self._draft = draft
+        self.skipped: list[SkippedSource] = []
+        self._transaction = transaction
         self._progress = progress
         self._num_passages = 0
         self._num_unsaved = 0
 
-    def take(self, item: Document | Skipped) -> None:
-        if isinstance(item, Skipped):
+    def process(self, item: Document | SkippedSource) -> None:
+        if isinstance(item, SkippedSource):
             self.skipped.append(item)
         else:
-            # Between two documents, so that index and ledger agree.
+            # Only between two documents, so that index and document table agree.
             self._checkpoint_after(CHECKPOINT_PASSAGES)
             self.num_documents += 1
-            self.outcomes[self._enter(item)] += 1
+            self.outcomes[self._add_or_update(item)] += 1
         self._report(item.source)
 
-    def remove_vanished(self, sources: Sequence[Path]) -> None:
-        kept = {skipped.place for skipped in self.skipped if skipped.place}
-        for entry in self._draft.ledger.vanished(map(place_of, sources), kept):
+    def remove_missing(self, sources: Sequence[Path]) -> None:
+        kept = {skipped.path for skipped in self.skipped if skipped.path}
+        for entry in self._transaction.documents.not_seen(map(absolute_path, sources), kept):
             self._remove(entry)
             self.outcomes["removed"] += 1
 
     async def encode(self, encoder: Encoder) -> None:
-        """Make the vectors of passages that have none, whichever sources this or an earlier build was given.
+        """Embed the passages that have no vector, including those of sources from earlier builds.
 
         Raises:
-            ModelFailure: the encoder broke, or gave something else than vectors of length 1.
-            OSError: the vectors can't be written.
-            Damaged: passages are missing in the lexical index.
+            ModelFailure: The encoder failed, or returned vectors that are not of length 1.
+            OSError: The vectors can't be written.
+            DamagedIndex: Passages are missing in the lexical index.
         """
-        writer = self._draft.vectors
-        assert writer is not None  # a draft with an encoder has one
-        to_encode = self._draft.ledger.num_not_encoded()
+        writer = self._transaction.vectors
+        assert writer is not None  # a transaction with an encoder has one
+        to_encode = self._transaction.documents.num_not_encoded()
         if not to_encode:
             return
-        self._draft.checkpoint()
+        self._transaction.checkpoint()
         self._num_unsaved = 0
-        # No name stands for the batches: an open query would outlive the ledger where the encoder breaks.
-        for batch in _batches(self._draft.ledger.not_encoded(), self._draft.lexical.committed()):
+        # Give the batches no name: their open query must not outlive the document table if the encoder fails.
+        for batch in _batches(
+            self._transaction.documents.not_encoded(), self._transaction.lexical.committed()
+        ):
             self._checkpoint_after(CHECKPOINT_VECTORS)
-            found = await encoder.embed([passage.titled_text for passage, _ in batch], "passage")
-            vectors = checked(found, len(batch), writer.dimensions, encoder.name)
+            embedded = await encoder.embed([passage.titled_text for passage, _ in batch], "passage")
+            vectors = validate_vectors(embedded, len(batch), writer.dimensions, encoder.name)
             for row, (_, document) in enumerate(batch):
                 writer.add(vectors[row : row + 1], document)
             self.num_encoded += len(batch)
@@ -216,16 +226,17 @@ class _Build:
             self._report("encoding", to_encode)
 
     def finish(self) -> Manifest:
-        """Publish what changed; where nothing did, the index stays as it is."""
-        draft = self._draft
-        has_changed = draft.is_resumed or self.num_encoded or self.outcomes.keys() & _CHANGES
-        if draft.base and not has_changed and (draft.base.encoder is None) == (draft.vectors is None):
-            return draft.base
-        return draft.publish()
+        """Publish the changes; if there are none, leave the index unchanged."""
+        transaction = self._transaction
+        has_changed = transaction.is_resumed or self.num_encoded or self.outcomes.keys() & _CHANGES
+        base = transaction.base
+        if base and not has_changed and (base.encoder is None) == (transaction.vectors is None):
+            return base
+        return transaction.publish()
 
     def _checkpoint_after(self, num_passages: int) -> None:
         if self._num_unsaved >= num_passages:
-            self._draft.checkpoint()
+            self._transaction.checkpoint()
             self._num_unsaved = 0
 
     def _report(self, source: str, to_encode: int = 0) -> None:
@@ -233,50 +244,50 @@ class _Build:
             counts = self.num_documents, self._num_passages, len(self.skipped), self.num_encoded, to_encode
             self._progress(BuildProgress(source, *counts))
 
-    def _enter(self, document: Document) -> str:
-        digest = digest_of(document)
-        ledger = self._draft.ledger
-        entry = ledger.find(document, digest)
+    def _add_or_update(self, document: Document) -> str:
+        digest = content_digest(document)
+        documents = self._transaction.documents
+        entry = documents.find(document, digest)
         if entry is None:
-            self._add(document, ledger.free_id(document.id), digest)
+            self._add(document, documents.free_id(document.id), digest)
             return "added"
-        is_met = ledger.is_met(entry)
-        has_moved = entry.place != document.place and not is_met and not Path(entry.place).exists()
+        is_seen = documents.is_seen(entry)
+        has_moved = entry.path != document.path and not is_seen and not Path(entry.path).exists()
         if entry.digest == digest and not has_moved:
-            ledger.meet(entry.number)
-            return "duplicates" if is_met else "unchanged"
+            documents.mark_seen(entry.number)
+            return "duplicates" if is_seen else "unchanged"
         self._remove(entry)
         self._add(document, entry.id, digest, entry.number)
         return "updated"
 
     def _add(self, document: Document, id: str, digest: bytes, number: int | None = None) -> None:
         passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
-        self._draft.lexical.add(id, passages)
-        self._draft.ledger.add(document, id, digest, len(passages), number)
+        self._transaction.lexical.add(id, passages)
+        self._transaction.documents.add(document, id, digest, len(passages), number)
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
 
-    def _remove(self, entry: LedgerEntry) -> None:
-        self._draft.lexical.remove(entry.id)
-        self._draft.ledger.remove(entry)
+    def _remove(self, entry: DocumentEntry) -> None:
+        self._transaction.lexical.remove(entry.id)
+        self._transaction.documents.remove(entry)
 
 
 def _batches(
-    documents: Iterator[LedgerEntry], lexical: LexicalIndex
-) -> Iterator[list[tuple[Passage, LedgerEntry | None]]]:
-    """The passages of documents in order, 256 at a time; with the last one of each comes the document.
+    documents: Iterator[DocumentEntry], lexical: LexicalIndex
+) -> Iterator[list[tuple[Passage, DocumentEntry | None]]]:
+    """Yield the passages of documents in order, 256 at a time, with the document after its last passage.
 
     Raises:
-        Damaged: the lexical index does not have all that the ledger says.
+        DamagedIndex: The lexical index lacks passages that the document table lists.
     """
-    batch: list[tuple[Passage, LedgerEntry | None]] = []
+    batch: list[tuple[Passage, DocumentEntry | None]] = []
     for document in documents:
-        found = lexical.passages_of(document.id)
+        passages = lexical.passages_of(document.id)
         for number in range(1, document.passages + 1):
             id = passage_id(document.id, number, document.passages)
-            if id not in found:
-                raise Damaged(f"passage {id!r} is not in the lexical index")
-            batch.append((found[id], document if number == document.passages else None))
+            if id not in passages:
+                raise DamagedIndex(f"passage {id!r} is not in the lexical index")
+            batch.append((passages[id], document if number == document.passages else None))
             if len(batch) == _PASSAGES_AT_ONCE:
                 yield batch
                 batch = []
@@ -284,10 +295,10 @@ def _batches(
         yield batch
 
 
-def _nothing(sources: Sequence[Path], skipped: Sequence[Skipped]) -> DocumentError:
+def _nothing_to_index(sources: Sequence[Path], skipped: Sequence[SkippedSource]) -> DocumentError:
     named = ", ".join(map(str, sources)) or "no files at all"
     reasons = "; ".join(f"{each.source}: {each.reason}" for each in skipped[:3])
-    told = f" ({len(skipped)} skipped: {reasons}{'; …' if len(skipped) > 3 else ''})" if skipped else ""
+    skips = f" ({len(skipped)} skipped: {reasons}{'; …' if len(skipped) > 3 else ''})" if skipped else ""
     return DocumentError(
-        f"there is nothing to index in {named}{told}: give files of the kinds {' '.join(READERS)} with text."
+        f"there is nothing to index in {named}{skips}: give files of the kinds {' '.join(READERS)} with text."
     )

@@ -1,13 +1,13 @@
-"""Reading documents: files and folders in, one `Document` after another out, in bounded memory.
+"""Read files and folders as a stream of `Document` objects, in bounded memory.
 
 | file | becomes |
 |---|---|
 | `.txt` `.md` `.html` `.htm` `.pdf` | one document |
-| `.jsonl` | one document a row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
-| `.tsv` | one document a row, in the layout of the DPR Wikipedia dump: ``id<TAB>text<TAB>title`` |
+| `.jsonl` | one document per row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
+| `.tsv` | one document per row, in the layout of the DPR Wikipedia dump: ``id<TAB>text<TAB>title`` |
 
-A file that can't be read as what its name says is skipped with the reason, and reading goes on. A malformed
-row is an error instead: it says that the file is not what its owner believes it to be.
+A file whose content does not match its name is skipped with the reason, and reading continues. A malformed
+row is an error instead, because the file is not what its owner believes it to be.
 """
 
 import os
@@ -16,54 +16,55 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from askance.core.errors import DocumentError
-from askance.retrieval.index.formats import READERS, Unreadable
+from askance.retrieval.index.formats import READERS, UnreadableFile
 from askance.sample import CORPUS, SAMPLE
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text to be searched.
+    """A text to index.
 
     Attributes:
-        id: as the row gives it, or "FILE:LINE"; for a whole file its path below the folder that was given.
-        title: of the row, the page or the first heading; for a whole file without one, its name.
-        source: the file, as it was given; the sample corpus by its name.
-        place: the file's absolute path, which stays the same however the file is given.
-        is_row: whether it was a row of a file rather than a file.
+        id: The id that the row gives, or "FILE:LINE"; for a whole file its path below the given folder.
+        title: The title of the row, of the page or of the first heading; for a whole file without one, the
+            file name.
+        source: The file as it was given; the sample corpus by its name.
+        path: The absolute path of the file, which is the same however the file was given.
+        is_row: True if it was a row of a file, False if it was a whole file.
     """
 
     id: str
     title: str
     text: str
     source: str = ""
-    place: str = ""
+    path: str = ""
     is_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A file, or a row without text, that was left out, and why. `place` is empty for a row."""
+class SkippedSource:
+    """A skipped file, or a row without text, with the reason. `path` is empty for a row."""
 
     source: str
     reason: str
-    place: str = ""
+    path: str = ""
 
 
 def read_documents(
     paths: Sequence[Path], *, leave_out: Path | None = None, follow_links: bool = False
-) -> Iterator[Document | Skipped]:
-    """Every document in `paths`, in their order; the content of a folder sorted by name.
+) -> Iterator[Document | SkippedSource]:
+    """Yield every document in `paths`, in their order, with the content of folders sorted by name.
 
-    Folders are read with all folders below them. Hidden files, links to folders and the folder `leave_out`
-    are passed over; a file reached twice is read once.
+    Folders are read recursively. Hidden files, links to folders and the folder `leave_out` are skipped. A
+    file that is reached twice is read once.
 
     Args:
-        follow_links: read what links to files lead to outside the folder that they are in; they are skipped
-            otherwise. A link that is itself one of `paths` is read in any case.
+        follow_links: Read files outside the folder that a link in it leads to; otherwise such links are
+            skipped. A link that is itself one of `paths` is always read.
 
     Raises:
-        DocumentError: a path that does not exist (at once), or a malformed row (when it is reached).
-        MissingExtra: an HTML file, and the package that reads it is not installed.
+        DocumentError: A path does not exist (raised at once), or a row is malformed (raised when reached).
+        MissingExtra: There is an HTML file, and the package that reads it is not installed.
     """
     for path in paths:
         if not path.exists():
@@ -73,27 +74,30 @@ def read_documents(
     return _read_all(paths, leave_out, follow_links)
 
 
-def place_of(path: Path) -> str:
-    """The one absolute path of a file or folder. That of a link to a file is the link's own."""
+def absolute_path(path: Path) -> str:
+    """Return the one absolute path of a file or folder. A link to a file keeps the link's own path."""
     return str(path.resolve() if path.is_dir() else path.parent.resolve() / path.name)
 
 
 def _read_all(
     paths: Sequence[Path], leave_out: Path | None, follow_links: bool
-) -> Iterator[Document | Skipped]:
-    places = set[str]()
+) -> Iterator[Document | SkippedSource]:
+    paths_seen = set[str]()
     for given in paths:
         for path, id in _walk(given, "" if given.is_dir() else given.name, leave_out):
             if not follow_links and path != given and _leads_out(path, given):
-                # Without a place: what an earlier build read through it does not stay in the index.
-                yield Skipped(_printable(path), "a link to a file outside; --follow-links reads it")
-            elif (place := place_of(path)) not in places:
-                places.add(place)
-                yield from _read_file(path, id, place)
+                # Without a path, so that what an earlier build read through the link leaves the index.
+                yield SkippedSource(_printable(path), "a link to a file outside; --follow-links reads it")
+            elif (real_path := absolute_path(path)) not in paths_seen:
+                paths_seen.add(real_path)
+                yield from _read_file(path, id, real_path)
 
 
 def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) -> Iterator[tuple[Path, str]]:
-    """The files in and below a path, each with the id of its document; a folder that can't be listed, too."""
+    """Yield the files in and below a path, each with the id of its document.
+
+    A folder that can't be listed is yielded like a file.
+    """
     if not path.is_dir() or (path.is_symlink() and not is_given):
         yield path, id
     elif leave_out is None or path.resolve() != leave_out.resolve():
@@ -109,45 +113,45 @@ def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) ->
 
 
 def _leads_out(path: Path, folder: Path) -> bool:
-    """Whether a path is a link to a file that is not in or below `folder`."""
+    """Return whether a path is a link to a file outside `folder`."""
     try:
         return path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(folder.resolve())
     except OSError:
-        return False  # `_flaw` finds out why
+        return False  # `_problem` reports why
 
 
-def _read_file(path: Path, id: str, place: str) -> Iterator[Document | Skipped]:
+def _read_file(path: Path, id: str, real_path: str) -> Iterator[Document | SkippedSource]:
     source = SAMPLE if path == CORPUS else _printable(path)
     try:
-        if flaw := _flaw(path):
-            raise Unreadable(flaw)
+        if problem := _problem(path):
+            raise UnreadableFile(problem)
         for row in READERS[path.suffix.lower()](path):
             if row.line and row.text.strip():
                 row_id = row.id or f"{id}:{row.line}"
-                yield Document(row_id, row.title, row.text, source, place, is_row=True)
+                yield Document(row_id, row.title, row.text, source, real_path, is_row=True)
             elif row.line:
-                yield Skipped(f"{source}, line {row.line}", "the row has no text")
+                yield SkippedSource(f"{source}, line {row.line}", "the row has no text")
             elif row.text.strip():
-                yield Document(id, row.title or path.stem, row.text, source, place)
+                yield Document(id, row.title or path.stem, row.text, source, real_path)
             else:
-                raise Unreadable("holds no text")
-    except Unreadable as error:
-        yield Skipped(source, str(error), place)
+                raise UnreadableFile("holds no text")
+    except UnreadableFile as error:
+        yield SkippedSource(source, str(error), real_path)
     except OSError as error:
-        yield Skipped(source, f"can't be read: {error.strerror}", place)
+        yield SkippedSource(source, f"can't be read: {error.strerror}", real_path)
 
 
-def _flaw(path: Path) -> str:
-    """Why `path` can't be what its name says, found without loading it whole; empty when nothing is wrong.
+def _problem(path: Path) -> str:
+    """Return why the content of `path` can't match its name, without loading it whole; empty if it may match.
 
     Raises:
-        OSError: it can't be read.
+        OSError: The file can't be read.
     """
     if _printable(path) != str(path):
         return "its name is not UTF-8"
     if path.is_dir():
         if not path.is_symlink():
-            next(path.iterdir(), None)  # raises what keeps it from being listed
+            next(path.iterdir(), None)  # raises the error that keeps it from being listed
         return "a link to a folder, which is not followed"
     if path.suffix.lower() not in READERS:
         return f"unknown kind of file (known: {' '.join(READERS)})"
@@ -155,13 +159,13 @@ def _flaw(path: Path) -> str:
         return "not a regular file"
     if path.stat().st_size == 0:
         return "empty (0 bytes)"
-    return "" if path.suffix.lower() == ".pdf" else _text_flaw(path)
+    return "" if path.suffix.lower() == ".pdf" else _text_problem(path)
 
 
-def _text_flaw(path: Path) -> str:
+def _text_problem(path: Path) -> str:
     at_byte = 0
     with path.open("rb") as file:
-        # No character of UTF-8 but the line break holds the byte of a line break.
+        # In UTF-8 only the line break contains the byte of a line break.
         for line in file:
             if b"\0" in line:
                 return f"binary, or not UTF-8 (byte {at_byte + line.index(0)} is NUL)"

@@ -1,7 +1,7 @@
-"""The kinds of file that documents come in: a reader for each, by the end of the file's name.
+"""The file formats of documents: a reader for each, by file extension.
 
-A reader gives rows one by one, so that a file may have any number of them; plain text, Markdown, HTML and PDF
-are one row each. Text keeps its line ends as they are.
+A reader yields rows one by one, so a file may have any number of them. Plain text, Markdown, HTML and PDF
+files are one row each. Line endings in the text are kept.
 """
 
 import re
@@ -16,10 +16,10 @@ from askance.core.records import Convert, Field, Rows, converted, lines, table_r
 MAX_ID_CHARACTERS = 512
 _HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
-_PARTED = "\x02"
+_HYPHENATION = "\x02"
 _PDFIUM = threading.Lock()
 """PDFium must not be called by two threads at a time."""
-_UNSEEN_TAGS = ("script", "style", "template", "noscript", "head", "title")
+_INVISIBLE_TAGS = ("script", "style", "template", "noscript", "head", "title")
 _JSON_SHAPE = (
     'A row is a JSON object on one line, such as {"id": "7", "title": "Bonn", "text": "Bonn is a city."}; '
     '"id" and "title" may be left out, and "contents" may stand for "text".'
@@ -29,10 +29,11 @@ _TSV_SHAPE = "The first line names the columns: id, text, title, of which only t
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """A text with its title, which is empty where there is none.
+    """A text with its title, which may be empty.
 
     Attributes:
-        line: of the file, from 1, the last one of a row that spans several; 0 for a whole file.
+        line: The line number in the file, from 1 (the last line of a row that spans several); 0 for a whole
+            file.
     """
 
     title: str
@@ -41,40 +42,40 @@ class DocumentRow:
     line: int = 0
 
 
-class Unreadable(ValueError):
-    """A file that is not what its name says; the message is the reason alone."""
+class UnreadableFile(ValueError):
+    """The content of a file does not match its name; the message is only the reason."""
 
 
 def read_plain(path: Path) -> Iterator[DocumentRow]:
-    """The file as it is."""
+    """Yield the file as one row."""
     yield DocumentRow("", _decode(path))
 
 
 def read_markdown(path: Path) -> Iterator[DocumentRow]:
-    """The file as it is; its title is the first heading outside code."""
+    """Yield the file as one row; its title is the first heading outside code."""
     text = _decode(path)
     yield DocumentRow(_first_heading(text), text)
 
 
 def read_html(path: Path) -> Iterator[DocumentRow]:
-    """The page's title and main text. Where no main text stands out, all of its visible text."""
+    """Yield the title and main text of the page; if there is no main text, all of its visible text."""
     try:
         from trafilatura import bare_extraction
     except ImportError as error:
         raise MissingExtra("trafilatura", "html", f"reading {path}") from error
     page = _decode(path)
     main = bare_extraction(page, with_metadata=True, include_comments=False)
-    title, text = _visible(page)
+    title, text = _visible_text(page)
     yield DocumentRow(
         str(getattr(main, "title", None) or title).strip(), str(getattr(main, "text", None) or text)
     )
 
 
 def read_pdf(path: Path) -> Iterator[DocumentRow]:
-    """The title in the file's metadata, and the text of its pages, one after another.
+    """Yield the title in the metadata of the file, and the text of its pages.
 
     Raises:
-        Unreadable: it is encrypted, damaged, or has no text.
+        UnreadableFile: The file is encrypted, damaged, or has no text.
     """
     import pypdfium2
 
@@ -85,29 +86,29 @@ def read_pdf(path: Path) -> Iterator[DocumentRow]:
             title = document.get_metadata_value("Title")
     except pypdfium2.PdfiumError as error:
         if "password" in str(error):
-            raise Unreadable("an encrypted PDF; remove its password first") from error
-        raise Unreadable(f"a PDF that can't be read: {error}") from error
-    # PDFium ends lines like DOS, and leaves its mark where a word was parted at the end of one.
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_PARTED, "")
+            raise UnreadableFile("an encrypted PDF; remove its password first") from error
+        raise UnreadableFile(f"a PDF that can't be read: {error}") from error
+    # PDFium ends lines with CRLF, and leaves a marker where a word was hyphenated at the end of one.
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_HYPHENATION, "")
     if not text.strip():
-        raise Unreadable("a PDF without text (scanned pages need text recognition first)")
+        raise UnreadableFile("a PDF without text (scanned pages need text recognition first)")
     yield DocumentRow(title.strip(), text.encode("utf-8", "replace").decode())
 
 
 def read_jsonl(path: Path) -> Iterator[DocumentRow]:
-    """The rows of a JSON Lines file; blank lines are passed over.
+    """Yield the rows of a JSON Lines file; blank lines are skipped.
 
     Raises:
-        DocumentError: a malformed row; names file, line, problem and what a row looks like.
+        DocumentError: A row is malformed; the message names file, line, problem and the format of a row.
     """
     return _rows(path, lines(path, DocumentError), _json_row, _JSON_SHAPE)
 
 
 def read_tsv(path: Path) -> Iterator[DocumentRow]:
-    """The rows of a table in the layout of the DPR Wikipedia dump, its columns found by their names.
+    """Yield the rows of a table in the layout of the DPR Wikipedia dump; columns are found by name.
 
     Raises:
-        DocumentError: a malformed row or header; names file, line, problem and remedy.
+        DocumentError: A row or the header is malformed; the message names file, line, problem and remedy.
     """
     return _rows(path, table_rows(path, DocumentError, needs="text"), _table_row, _TSV_SHAPE)
 
@@ -137,26 +138,26 @@ def _first_heading(text: str) -> str:
     return ""
 
 
-def _visible(page: str) -> tuple[str, str]:
-    """The title of a page, and what a reader sees of it, piece by piece."""
+def _visible_text(page: str) -> tuple[str, str]:
+    """Return the title of a page and its visible text, one line per element."""
     from lxml.etree import ParserError, strip_elements
     from lxml.html import HTMLParser, document_fromstring
 
     parser = HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     try:
         document = document_fromstring(page.encode(), parser=parser)
-    except ParserError:  # there is nothing in it
+    except ParserError:  # the page is empty
         return "", ""
     title = document.findtext(".//title") or ""
-    strip_elements(document, *_UNSEEN_TAGS, with_tail=False)
+    strip_elements(document, *_INVISIBLE_TAGS, with_tail=False)
     pieces = (piece.strip() for piece in document.itertext())
     return title, "\n".join(filter(None, pieces))
 
 
-def _rows(path: Path, found: Rows, convert: Convert[DocumentRow], shape: str) -> Iterator[DocumentRow]:
-    for place, row in found:
-        line = int(place.removeprefix("line "))
-        yield from converted(row, line, convert, shape, f"{path}, {place}", DocumentError)
+def _rows(path: Path, rows: Rows, convert: Convert[DocumentRow], shape: str) -> Iterator[DocumentRow]:
+    for location, row in rows:
+        line = int(location.removeprefix("line "))
+        yield from converted(row, line, convert, shape, f"{path}, {location}", DocumentError)
 
 
 def _json_row(written: Field, line: int) -> Iterator[DocumentRow]:
@@ -184,7 +185,7 @@ def _id(given: Field) -> str | None:
 
 
 def _split_contents(contents: str) -> tuple[str, str]:
-    """Title and text of ``"Title"<newline>text``, as Pyserini and FlashRAG write Wikipedia."""
+    """Split ``"Title"<newline>text``, as Pyserini and FlashRAG write Wikipedia, into title and text."""
     first, newline, rest = contents.partition("\n")
     is_titled = newline and len(first) > 2 and first.startswith('"') and first.endswith('"')
     return (first[1:-1], rest) if is_titled else ("", contents)

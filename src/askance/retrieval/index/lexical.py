@@ -1,11 +1,11 @@
-"""The lexical index of passages, in tantivy: its fields, writing to it, and BM25 queries.
+"""The lexical index of passages: an inverted index in tantivy, its writer, and BM25 queries.
 
-Importing this module imports tantivy; only the modules that need an index do.
+Importing this module imports tantivy, so only modules that need an index import it.
 
-Texts become terms by `Analysis` and nowhere else, titles, texts and queries alike; tantivy only splits terms
-at spaces. The steps are those of Lucene's English analyser, which the published systems used: words in lower
-case, no possessive endings, no stop words, stems. Compatibility forms are unified (NFKC), so that the
-ligatures of a PDF and the letters of a query are the same.
+`Analysis` alone turns text into terms, for titles, texts and queries alike; tantivy only splits terms at
+spaces. The steps are those of Lucene's English analyser, which the published systems used: lower case, no
+possessive endings, no stop words, stemming. Unicode compatibility forms are normalised (NFKC), so that the
+ligatures of a PDF match the letters of a query.
 """
 
 import json
@@ -42,18 +42,18 @@ STOP_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """How texts become terms. An index answers only queries that are analysed as its passages were.
+    """The text analysis that turns text into terms. Queries must be analysed like the passages of the index.
 
     Attributes:
-        stop_words: leave out the most frequent English words.
-        stemming: reduce English words to their stems (Snowball English), so that "rivers" finds "river".
+        stop_words: Leave out the most frequent English words.
+        stemming: Reduce English words to their stems (Snowball English), so that "rivers" finds "river".
     """
 
     stop_words: bool = True
     stemming: bool = True
 
     def terms(self, text: str) -> list[str]:
-        """The terms of `text`, in order and with repetitions. No term contains white space."""
+        """Return the terms of `text`, in order and with repetitions. No term contains white space."""
         plain = unicodedata.normalize("NFKC", text).replace("’", "'").lower()
         words = [word.removesuffix("'s") for word in _WORD.findall(plain)]
         if self.stop_words:
@@ -76,7 +76,7 @@ SCHEMA = _FIELDS.build()
 
 @contextmanager
 def _write_errors() -> Iterator[None]:
-    """A full disk and the like are what they are, and not the ValueError that tantivy makes of them."""
+    """Raise OSError for a full disk and the like, for which tantivy raises ValueError."""
     try:
         with panics_as(ValueError):
             yield
@@ -85,12 +85,12 @@ def _write_errors() -> Iterator[None]:
 
 
 class LexicalWriter:
-    """Adds passages to the index in `folder`, which is made if it is not there.
+    """Adds passages to the index in `folder`, which is created if it does not exist.
 
-    What an earlier writer left there without committing it is removed.
+    It removes what an earlier writer did not commit.
 
     Raises:
-        OSError: the index can't be opened or written.
+        OSError: The index can't be opened or written.
     """
 
     @_write_errors()
@@ -99,11 +99,11 @@ class LexicalWriter:
         for left_over in folder.glob(".tmp*"):
             left_over.unlink()
         self._index = tantivy.Index(SCHEMA, path=str(folder))
-        self._index.config_reader("manual")  # otherwise a thread opens each commit, and locks it
-        # One thread keeps the passages in order, so that the same documents make the same index.
+        self._index.config_reader("manual")  # otherwise a thread opens and locks each commit
+        # One thread keeps the passages in order, so that the same documents always give the same index.
         self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-        # tantivy names the files that strike out passages by the operations since the last commit. A writer
-        # that begins where a killed one began would take that one's files for an error.
+        # tantivy names its deletion files by the operations since the last commit. A writer that starts where
+        # a killed one started would fail on the files that one left.
         self._writer.garbage_collect_files()
         self._has_changes = False
 
@@ -126,18 +126,18 @@ class LexicalWriter:
 
     @_write_errors()
     def commit(self) -> None:
-        """Make everything durable in one step. Where nothing was written, the last commit stays the last."""
+        """Make all changes durable in one step; without changes, keep the last commit."""
         if self._has_changes:
             self._writer.commit()
             self._has_changes = False
 
     def committed(self) -> "LexicalIndex":
-        """What was committed so far."""
+        """Return the index as of the last commit."""
         return LexicalIndex(self._index)
 
     @_write_errors()
     def finish(self) -> None:
-        """Wait until index files are merged, and end; what was not committed is forgotten."""
+        """Wait until index files are merged, and end; uncommitted changes are lost."""
         self._writer.wait_merging_threads()
 
 
@@ -145,7 +145,7 @@ class LexicalIndex:
     """An index as its last commit left it.
 
     Raises:
-        ValueError: it can't be opened, or what is asked of it can't be read.
+        ValueError: The index, or a part of it that a method reads, can't be read.
     """
 
     @panics_as(ValueError)
@@ -156,53 +156,54 @@ class LexicalIndex:
         self.num_passages = self._searcher.num_docs
 
     @panics_as(ValueError)
-    def best(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
-        """BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
+    def search(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
+        """Return BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
         hits: list[tuple[float, tantivy.DocAddress]] = self._searcher.search(query, limit, count=False).hits
         return hits
 
     @panics_as(ValueError)
     def passage(self, address: tantivy.DocAddress) -> Passage:
-        """The passage at an address that `best` gave."""
+        """Return the passage at an address that `search` returned."""
         return _unpack(self._searcher.doc(address).get_first(_PASSAGE) or b"")
 
     @panics_as(ValueError)
     def passages_of(self, document_id: str) -> dict[str, Passage]:
-        """The passages of a document by their ids."""
+        """Return the passages of a document by their ids."""
         query = tantivy.Query.term_query(SCHEMA, _DOCUMENT, document_id, "basic")
         num_passages = self._searcher.search(query, 1).count or 0
-        found = self._searcher.search(query, max(1, num_passages), count=False).hits
-        passages = (self.passage(address) for _, address in found)
+        hits = self._searcher.search(query, max(1, num_passages), count=False).hits
+        passages = (self.passage(address) for _, address in hits)
         return {passage.id: passage for passage in passages}
 
 
 @panics_as(ValueError)
 def open_lexical(folder: Path) -> LexicalIndex:
-    """The index in the folder of a finished generation, which nobody changes.
+    """Open the index in the folder of a finished generation, which never changes.
 
-    tantivy locks an index while it opens one. Where nothing can be written, on a read-only disk or in the
-    folder of another user, it gets a temporary folder of links. It may still lock that one while it is
-    removed, so that an empty folder may stay.
+    tantivy locks an index while it opens it. If the folder can't be written (on a read-only disk, or owned by
+    another user), tantivy gets a temporary folder of links. It may still lock that folder while it is
+    removed, so an empty folder may stay.
 
     Raises:
-        ValueError: it can't be opened.
-        OSError: there is no such folder, or no place for a temporary one.
+        ValueError: The index can't be opened.
+        OSError: There is no such folder, or a temporary folder can't be made.
     """
     try:
         os.close(os.open(folder / f".tantivy-meta{_LOCK}", os.O_WRONLY | os.O_CREAT, 0o666))
     except OSError:
-        with TemporaryDirectory(prefix="askance-index-", ignore_cleanup_errors=True) as place:
+        with TemporaryDirectory(prefix="askance-index-", ignore_cleanup_errors=True) as links:
             for file in folder.iterdir():
                 if file.suffix != _LOCK:
-                    Path(place, file.name).symlink_to(file.resolve())
-            return LexicalIndex(tantivy.Index.open(place))
+                    Path(links, file.name).symlink_to(file.resolve())
+            return LexicalIndex(tantivy.Index.open(links))
     return LexicalIndex(tantivy.Index.open(str(folder)))
 
 
-def any_of(terms: Iterable[str]) -> tantivy.Query:
-    """Passages with any of `terms`; a repeated term weighs as often as it is repeated, as in Lucene.
+def any_term_query(terms: Iterable[str]) -> tantivy.Query:
+    """Return a query for passages with any of `terms`; a term weighs as often as it is repeated, as in
+    Lucene.
 
-    The query is put together from terms and never parsed, so that no term has a meaning as syntax.
+    The query is built from terms and never parsed, so no term can be read as query syntax.
     """
     query = tantivy.Query
     weighed = [
@@ -213,7 +214,7 @@ def any_of(terms: Iterable[str]) -> tantivy.Query:
 
 
 def read_opstamp(folder: Path) -> int:
-    """Names the last committed state of the index in `folder`."""
+    """Return the number of the last committed state of the index in `folder`."""
     return int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["opstamp"])
 
 

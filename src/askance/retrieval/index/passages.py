@@ -1,4 +1,4 @@
-"""Cutting documents into passages of 100 words."""
+"""Split documents into passages of 100 words."""
 
 import re
 from collections.abc import Iterator
@@ -14,17 +14,18 @@ _NUMBERED = re.compile(r".*#\d+", re.DOTALL)
 
 
 def cut_passages(document: Document) -> Iterator[Passage]:
-    """The passages of `document`, in order; none when it has no word.
+    """Yield the passages of `document`, in order; none if it has no words.
 
-    A word is a run of characters other than white space. Passages have 100 words and do not overlap, except
-    that a last one of fewer than 10 words is joined to the passage before it. `text` is exactly
-    `document.text[start:end]`, from the first character of its first word to the last of its last.
+    A word is a run of characters other than white space. Passages have 100 words and do not overlap; a last
+    passage of fewer than 10 words is joined to the one before. `text` is exactly `document.text[start:end]`,
+    from the first character of its first word to the last character of its last word.
 
-    A row of a file that has at most 150 words is a passage already (the rows of the DPR Wikipedia dump are)
-    and stays whole, down to its white space.
+    A row of a file with at most 150 words (such as the rows of the DPR Wikipedia dump) is already a passage
+    and stays whole, including its white space.
 
-    The only passage of a document has the document's id; several have "ID#1", "ID#2" and so on. A document
-    whose own id ends in "#" and a number always gets the latter, so that no two passages share an id.
+    The only passage of a document has the id of the document; several passages have "ID#1", "ID#2" and so on.
+    A document whose own id ends in "#" and a number always gets the latter, so that no two passages share an
+    id.
     """
     spans = _spans(document)
     for number, (start, end) in enumerate(spans, start=1):
@@ -33,7 +34,7 @@ def cut_passages(document: Document) -> Iterator[Passage]:
 
 
 def passage_id(document_id: str, number: int, num_passages: int) -> str:
-    """The id of a document's passage, counted from 1; see `cut_passages`."""
+    """Return the id of a document's passage, numbered from 1; see `cut_passages`."""
     is_bare = num_passages == 1 and not _NUMBERED.fullmatch(document_id)
     return document_id if is_bare else f"{document_id}#{number}"
 

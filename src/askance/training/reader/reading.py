@@ -16,7 +16,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Paragraph
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.methods.airrag.prompt_template import READER, REFUSAL
-from askance.methods.airrag.prompts import Prompts
+from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.common.prompts import PLAIN, Layout, answer_prompt
 from askance.text.answers import sentences
 from askance.training.reader.lesson import TrainingExample, reply
@@ -149,7 +149,7 @@ def retrieval_answer(
     id: str, question: str, answer: str, hits: Sequence[Hit], model: Model
 ) -> TrainingExample:
     """RA with a known answer."""
-    prompt = Prompts(model, Question("", question), READER).ra(hits, question)
+    prompt = PromptBuilder(model, Question("", question), READER).ra(hits, question)
     return reply("single_hop", id, prompt, answer)
 
 

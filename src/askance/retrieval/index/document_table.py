@@ -1,9 +1,9 @@
-"""The ledger: which documents an index holds, so that a later build touches only what changed.
+"""The document table: the documents that an index holds, so that a later build touches only what changed.
 
-One SQLite file beside the index it describes. It also says where the vectors of each document lie. They are
-kept in segments, files of rows that are only ever added to: a document has as many rows, one after another,
-as it has passages, and rows that no document points to are dead. Which documents the current run has met is
-kept in a temporary table, so that memory stays bounded however many there are.
+It is one SQLite file beside the index it describes. It also records where the vectors of each document are.
+Vectors are kept in segments, append-only files of rows: a document has one row for each of its passages, in
+order. Rows that no document refers to are dead. A temporary table holds the documents seen in the current
+run, so memory use stays bounded for any number of documents.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS state (stamp TEXT NOT NULL);
 INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
 COMMIT;
 """
-"""One transaction, which leaves alone what is there: a ledger has all of this or none of it."""
+"""One transaction that keeps existing tables: a file has all of them or none."""
 _ENTRIES = (
     "SELECT number, id, place, digest, passages, coalesce(segment, -1), coalesce(first_row, -1)"
     " FROM documents LEFT JOIN vectors ON document = number"
@@ -44,23 +44,23 @@ _ENTRIES = (
 _NOT_ENCODED = "WHERE passages > 0 AND number NOT IN (SELECT document FROM vectors)"
 
 
-class Damaged(ValueError):
-    """Files of an index that contradict each other or themselves; says which."""
+class DamagedIndex(ValueError):
+    """Files of an index contradict each other or themselves; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """A document the ledger knows.
+class DocumentEntry:
+    """A document in the table.
 
     Attributes:
-        id: unique in the index.
-        passages: how many it has.
-        segment, first_row: where its vectors begin; -1 if it has none.
+        id: The id, unique in the index.
+        passages: The number of its passages.
+        segment, first_row: The location of its first vector; -1 if it has none.
     """
 
     number: int
     id: str
-    place: str
+    path: str
     digest: bytes
     passages: int
     segment: int
@@ -69,22 +69,27 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class VectorSegment:
-    """A segment: how many of its rows are in use, and where the last of those ends."""
+    """A segment of vectors.
+
+    Attributes:
+        live: The number of its rows that are in use.
+        end: The end of the last row in use.
+    """
 
     number: int
     live: int
     end: int
 
 
-class Ledger:
+class DocumentTable:
     """The documents of one generation. Changes become durable together, at `commit`.
 
     Args:
-        is_finished: it belongs to a finished generation: it is only read, by any thread, also once the file
-            is removed.
+        is_finished: True for a finished generation. Its table is only read, by any thread, even after the
+            file is removed.
 
     Raises:
-        sqlite3.Error: the file is no ledger.
+        sqlite3.Error: The file is not a document table.
     """
 
     def __init__(self, path: Path, *, is_finished: bool = False) -> None:
@@ -96,32 +101,32 @@ class Ledger:
         self.close = weakref.finalize(self, self._database.close)
         if not is_finished:
             self._database.executescript(_TABLES)
-            self._database.execute("CREATE TEMPORARY TABLE met (number INTEGER PRIMARY KEY)")
+            self._database.execute("CREATE TEMPORARY TABLE seen (number INTEGER PRIMARY KEY)")
 
     def commit(self, stamp: str) -> None:
-        """Make all changes durable; `stamp` names the commit of the index that they belong to."""
+        """Make all changes durable; `stamp` names the commit of the lexical index that they belong to."""
         self._database.execute("UPDATE state SET stamp = ?", (stamp,))
         self._database.commit()
 
     @property
     def stamp(self) -> str:
-        """The stamp of the last commit, or an empty one."""
+        """Return the stamp of the last commit; empty if there is none."""
         return str(self._database.execute("SELECT stamp FROM state").fetchone()[0])
 
-    def find(self, document: Document, digest: bytes) -> LedgerEntry | None:
-        """The entry that `document` is, if it is known.
+    def find(self, document: Document, digest: bytes) -> DocumentEntry | None:
+        """Return the entry that matches `document`, or None.
 
-        That is the one with its id and content, wherever it was read; else one with its id and file that has
-        not been met in this run, whose content has changed.
+        It is the entry with the same id and content, from any file. Otherwise it is the entry with the same
+        id and file that was not seen in this run, whose content has changed.
         """
         query = (
-            f"{_ENTRIES} WHERE given_id = ?1 AND (digest = ?2 OR (place = ?3 AND number NOT IN met))"
+            f"{_ENTRIES} WHERE given_id = ?1 AND (digest = ?2 OR (place = ?3 AND number NOT IN seen))"
             " ORDER BY digest = ?2 DESC, number LIMIT 1"
         )
-        return next(self._entries(query, document.id, digest, document.place), None)
+        return next(self._entries(query, document.id, digest, document.path), None)
 
     def free_id(self, given_id: str) -> str:
-        """`given_id`, or with "~2", "~3" … when other documents have it."""
+        """Return `given_id`, with "~2", "~3" … appended if other documents have it."""
         id, count = given_id, 1
         while self._database.execute("SELECT 1 FROM documents WHERE id = ?", (id,)).fetchone():
             count += 1
@@ -131,38 +136,42 @@ class Ledger:
     def add(
         self, document: Document, id: str, digest: bytes, num_passages: int, number: int | None = None
     ) -> None:
-        """Enter a document as met, under a new number unless it takes that of an entry that was removed."""
-        values = (number, id, document.id, document.place, digest, num_passages)
+        """Add a document as seen, under a new number unless `number` is that of a removed entry."""
+        values = (number, id, document.id, document.path, digest, num_passages)
         columns = "number, id, given_id, place, digest, passages"
         insert = f"INSERT INTO documents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
-        self.meet(self._database.execute(insert, values).lastrowid)
+        self.mark_seen(self._database.execute(insert, values).lastrowid)
 
-    def meet(self, number: int | None) -> None:
-        """Mark a document as met in this run."""
-        self._database.execute("INSERT OR IGNORE INTO met VALUES (?)", (number,))
+    def mark_seen(self, number: int | None) -> None:
+        """Mark a document as seen in this run."""
+        self._database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (number,))
 
-    def is_met(self, entry: LedgerEntry) -> bool:
-        """Whether the current run has come across a document."""
-        query = "SELECT count(*) FROM met WHERE number = ?"
+    def is_seen(self, entry: DocumentEntry) -> bool:
+        """Return whether a document was seen in this run."""
+        query = "SELECT count(*) FROM seen WHERE number = ?"
         return bool(self._database.execute(query, (entry.number,)).fetchone()[0])
 
-    def vanished(self, roots: Iterable[str], kept_places: Set[str]) -> Iterator[LedgerEntry]:
-        """Those not met in this run whose file is in or below `roots`, but not in or below `kept_places`."""
+    def not_seen(self, roots: Iterable[str], kept_paths: Set[str]) -> Iterator[DocumentEntry]:
+        """Yield the documents of this run's sources that it did not see.
+
+        Their files are in or below `roots`, but not in or below `kept_paths`.
+        """
         below = "(place = ?1 OR substr(place, 1, length(?2)) = ?2)"
         for root in roots:
-            query = f"{_ENTRIES} WHERE number NOT IN met AND {below}"
+            query = f"{_ENTRIES} WHERE number NOT IN seen AND {below}"
             for entry in list(self._entries(query, root, root.rstrip("/") + "/")):
-                if kept_places.isdisjoint((entry.place, *map(str, Path(entry.place).parents))):
+                if kept_paths.isdisjoint((entry.path, *map(str, Path(entry.path).parents))):
                     yield entry
 
-    def remove(self, entry: LedgerEntry) -> None:
-        """Strike out a document, whose vectors are then no longer in use."""
+    def remove(self, entry: DocumentEntry) -> None:
+        """Remove a document, whose vectors are then no longer in use."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
         self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
 
     def summary(self) -> tuple[int, int, str]:
-        """How many documents and passages there are, and a hash of all ids and contents, in whatever order
-        they were entered.
+        """Return the numbers of documents and passages, and a hash of all ids and contents.
+
+        The hash does not depend on the order in which documents were added.
         """
         documents, passages, hashed = 0, 0, hashlib.blake2b(digest_size=16)
         query = "SELECT id, digest, passages FROM documents ORDER BY id"
@@ -171,50 +180,50 @@ class Ledger:
             documents, passages = documents + 1, passages + num_passages
         return documents, passages, hashed.hexdigest()
 
-    def enter_vectors(self, entry: LedgerEntry, segment: int, first_row: int) -> None:
-        """Enter where the vectors of a document begin, in place of what was entered before."""
+    def enter_vectors(self, entry: DocumentEntry, segment: int, first_row: int) -> None:
+        """Record where the vectors of a document begin; this replaces an earlier record."""
         values = (entry.number, segment, first_row)
         self._database.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
 
     def num_not_encoded(self) -> int:
-        """How many passages have no vectors."""
+        """Return the number of passages without vectors."""
         query = f"SELECT coalesce(sum(passages), 0) FROM documents {_NOT_ENCODED}"
         return int(self._database.execute(query).fetchone()[0])
 
-    def not_encoded(self) -> Iterator[LedgerEntry]:
-        """The documents with passages but without vectors, which may be entered meanwhile."""
+    def not_encoded(self) -> Iterator[DocumentEntry]:
+        """Yield the documents whose passages have no vectors; vectors may be added meanwhile."""
         return self._entries(f"{_ENTRIES} {_NOT_ENCODED} ORDER BY number")
 
     def segments(self) -> list[VectorSegment]:
-        """The segments that are in use."""
+        """Return the segments that are in use."""
         query = (
             "SELECT segment, sum(passages), max(first_row + passages) FROM vectors"
             " JOIN documents ON number = document GROUP BY segment ORDER BY segment"
         )
         return [VectorSegment(*row) for row in self._database.execute(query)]
 
-    def encoded_in(self, segment: int) -> Iterator[LedgerEntry]:
-        """The documents of a segment in the order of their rows; they may be entered elsewhere meanwhile."""
+    def encoded_in(self, segment: int) -> Iterator[DocumentEntry]:
+        """Yield the documents of a segment in row order; they may be moved to another segment meanwhile."""
         return self._entries(f"{_ENTRIES} WHERE segment = ? ORDER BY first_row", segment)
 
-    def encoded_at(self, segment: int, row: int) -> LedgerEntry:
-        """The document that a row belongs to.
+    def encoded_at(self, segment: int, row: int) -> DocumentEntry:
+        """Return the document that a row belongs to.
 
         Raises:
-            Damaged: none does.
+            DamagedIndex: The row belongs to no document.
         """
         query = f"{_ENTRIES} WHERE segment = ? AND first_row <= ? ORDER BY first_row DESC LIMIT 1"
         entry = next(self._entries(query, segment, row), None)
         if entry is None or row >= entry.first_row + entry.passages:
-            raise Damaged(f"row {row:,} of the vectors {segment:06d}.f32 is no document's")
+            raise DamagedIndex(f"row {row:,} of the vectors {segment:06d}.f32 belongs to no document")
         return entry
 
-    def _entries(self, query: str, *values: object) -> Iterator[LedgerEntry]:
+    def _entries(self, query: str, *values: object) -> Iterator[DocumentEntry]:
         for row in self._database.execute(query, values):
-            yield LedgerEntry(*row)
+            yield DocumentEntry(*row)
 
 
-def digest_of(document: Document) -> bytes:
-    """16 bytes that stand for what of a document gets into the index, its source and id apart."""
+def content_digest(document: Document) -> bytes:
+    """Return a 16-byte hash of the indexed content of a document, without its source and id."""
     content = f"{document.is_row}\0{document.title}\0{document.text}"
     return hashlib.blake2b(content.encode(), digest_size=16).digest()

@@ -18,8 +18,8 @@ from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
 from askance.retrieval.index.build import build_index
+from askance.retrieval.index.index_folder import SCHEMA_VERSION, open_index_reader
 from askance.retrieval.index.lexical import Analysis
-from askance.retrieval.index.store import SCHEMA_VERSION, open_store
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def rewrite_manifest(index, **changes):
 
 
 def test_the_manifest_says_what_the_index_holds(index):
-    manifest = open_store(index).manifest
+    manifest = open_index_reader(index).manifest
     assert (manifest.generation, manifest.documents, manifest.passages) == (1, 2, 2)
     assert manifest.analysis == Analysis()
     assert manifest.created_at == manifest.updated_at
@@ -47,49 +47,49 @@ def test_the_manifest_says_what_the_index_holds(index):
 
 def test_a_missing_folder(tmp_path):
     with pytest.raises(BadIndex, match=r"nowhere does not exist: name the folder"):
-        open_store(tmp_path / "nowhere")
+        open_index_reader(tmp_path / "nowhere")
 
 
 def test_a_file(tmp_path):
     (tmp_path / "index").write_text("x")
     with pytest.raises(BadIndex, match="is a file"):
-        open_store(tmp_path / "index")
+        open_index_reader(tmp_path / "index")
 
 
 def test_a_folder_that_is_no_index(tmp_path):
     with pytest.raises(BadIndex, match=r"holds no index .*askance index"):
-        open_store(tmp_path)
+        open_index_reader(tmp_path)
 
 
 def test_an_index_of_another_format(index):
     rewrite_manifest(index, format="other")
     with pytest.raises(BadIndex, match="format 'other'"):
-        open_store(index)
+        open_index_reader(index)
 
 
 def test_a_newer_index(index):
     rewrite_manifest(index, schema_version=SCHEMA_VERSION + 1)
     with pytest.raises(BadIndex, match=r"schema version 2, this askance reads up to 1: upgrade"):
-        open_store(index)
+        open_index_reader(index)
 
 
 def test_an_empty_index(index):
     rewrite_manifest(index, passages=0)
     with pytest.raises(BadIndex, match="is empty: add documents"):
-        open_store(index)
+        open_index_reader(index)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "askance-index", "schema_version": 1}'])
 def test_a_damaged_manifest(index, content):
     (index / "manifest.json").write_text(content)
     with pytest.raises(BadIndex, match=r"manifest\.json can't be read .*build the index again"):
-        open_store(index)
+        open_index_reader(index)
 
 
 def test_a_lost_generation(index):
     shutil.rmtree(index / "generation-000001")
     with pytest.raises(BadIndex, match=r"written by tantivy .*can't be opened .*build the index again"):
-        open_store(index)
+        open_index_reader(index)
 
 
 @pytest.fixture
@@ -104,9 +104,9 @@ FLIPS_A_FILE = 25
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Put another file in the place of one that threads of tantivy may still have mapped into memory.
+    """Replace a file that threads of tantivy may still have mapped into memory.
 
-    A file that is cut while it is mapped ends the process of whoever reads it (SIGBUS).
+    If a file is truncated while it is mapped, its reader dies (SIGBUS).
     """
     other = path.with_name(f"{path.name}.other")
     other.write_bytes(content)
@@ -147,7 +147,7 @@ def test_a_panic_of_tantivy_is_an_error_of_the_index(larger, monkeypatch):
 
 @contextmanager
 def by_somebody_else(folder, mode):
-    """Nobody may write to `folder`, and root, to whom nothing is forbidden, is somebody else for a while."""
+    """Make `folder` read-only, and let root, who may do anything, be another user for a while."""
     is_root = os.geteuid() == 0
     paths = [folder, *folder.rglob("*")]
     for path in paths:
@@ -165,7 +165,7 @@ def by_somebody_else(folder, mode):
 
 @pytest.fixture
 def shared(write_rows):
-    """An index in a folder that everybody may look into."""
+    """Return an index in a folder that everybody may read."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         source = write_rows(Path(place) / "rows.jsonl", ("a", "old river"), ("b", "old town"))
@@ -208,7 +208,7 @@ def test_what_may_not_be_read_is_told_and_is_nothing_to_delete(shared, name):
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO, errno.ENOSPC])
 def test_an_error_of_the_system_is_no_damage(index, monkeypatch, tmp_path, number):
-    from askance.retrieval.index import draft, lexical
+    from askance.retrieval.index import build_transaction, lexical
 
     def fails(*given, **named):
         raise OSError(number, os.strerror(number))
@@ -224,18 +224,18 @@ def test_an_error_of_the_system_is_no_damage(index, monkeypatch, tmp_path, numbe
         told(lambda: open_index(index))
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_text", fails)
-        told(lambda: open_store(index))
+        told(lambda: open_index_reader(index))
     with monkeypatch.context() as patched:
-        patched.setattr(draft, "_start", fails)
+        patched.setattr(build_transaction, "_start_generation", fails)
         told(lambda: build_index([tmp_path / "rows.jsonl"], index))
 
 
 def test_another_analysis(index):
-    assert open_store(index, analysis=Analysis()).manifest.documents == 2
+    assert open_index_reader(index, analysis=Analysis()).manifest.documents == 2
     with pytest.raises(
         BadIndex, match=r"was built with Analysis\(stop_words=True, stemming=True\), not with"
     ):
-        open_store(index, analysis=Analysis(stemming=False))
+        open_index_reader(index, analysis=Analysis(stemming=False))
 
 
 def test_an_open_index_stays_as_it_is_when_a_build_replaces_it(index, tmp_path, write_rows):
@@ -248,14 +248,14 @@ def test_an_open_index_stays_as_it_is_when_a_build_replaces_it(index, tmp_path, 
 
 
 def test_opening_follows_a_build_that_gets_in_between(index, tmp_path, write_rows, monkeypatch):
-    from askance.retrieval.index import store
+    from askance.retrieval.index import index_folder
 
-    stale = store.read_manifest(index)
+    stale = index_folder.read_manifest(index)
     build_index([write_rows(tmp_path / "rows.jsonl", ("a", "new river"))], index)
-    current = store.read_manifest(index)
+    current = index_folder.read_manifest(index)
     answers = iter([stale, current, current])
-    monkeypatch.setattr(store, "read_manifest", lambda folder: next(answers))
-    assert open_store(index).manifest == current
+    monkeypatch.setattr(index_folder, "read_manifest", lambda folder: next(answers))
+    assert open_index_reader(index).manifest == current
 
 
 def run(script):

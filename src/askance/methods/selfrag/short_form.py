@@ -1,4 +1,4 @@
-"""Self-RAG's short form (Asai et al. 2024, section 3.3): an answer for each passage; one is taken."""
+"""Self-RAG's short form (Asai et al. 2024, section 3.3): write an answer for each passage and take one."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from askance.core.types import Hit, Question
 from askance.methods.common.label_probabilities import softmax
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import OwnParameters
-from askance.methods.selfrag.segments import Action, Path, Segment, found_for, show
-from askance.methods.selfrag.tasks import named_option, options_of
+from askance.methods.selfrag.segment_writer import SegmentWriter
+from askance.methods.selfrag.segments import Action, Path, Segment, record_candidate, search_passages
+from askance.methods.selfrag.tasks import answer_options, named_option
 from askance.methods.selfrag.tokens import Distribution
-from askance.methods.selfrag.writing import Writer
 from askance.text.answers import normalise_answer
 
 Scored = tuple[Segment, float]
@@ -22,79 +22,81 @@ Scored = tuple[Segment, float]
 
 @dataclass
 class Form:
-    """What both forms have: one question, who writes, and when to search."""
+    """The parts that both forms share: one question, its segment writer, and the retrieve decision."""
 
     parameters: OwnParameters
     question: Question
     run: Run
-    writer: Writer
+    writer: SegmentWriter
 
-    async def begin(self) -> Path:
-        """What is written before anything is decided, and what the first decision is read from."""
-        return await self.writer.begin() if self.parameters.mode == "adaptive" else Path()
+    async def start_path(self) -> Path:
+        """Return the path before the first retrieve decision, with the probabilities that decide it."""
+        return await self.writer.start_path() if self.parameters.mode == "adaptive" else Path()
 
-    async def found(self, path: Path, action: Action, query: str) -> tuple[Hit, ...]:
-        """The decision behind a path, and the passages that it finds; see `found_for`."""
-        decision = self.decide(path.onward, action, query)
-        return await found_for(self.run, decision, self.parameters.passages) if action == "retrieve" else ()
+    async def search(self, path: Path, action: Action, query: str) -> tuple[Hit, ...]:
+        """Record the retrieve decision of a path, and return the passages found, if it is to search."""
+        decision = self.record_decision(path.retrieve_probs, action, query)
+        if action != "retrieve":
+            return ()
+        return await search_passages(self.run, decision, self.parameters.passages)
 
-    def decide(self, onward: Distribution, action: Action, query: str) -> Decided:
-        """The decision in the trace, with the probabilities it was read from.
+    def record_decision(self, retrieve_probs: Distribution, action: Action, query: str) -> Decided:
+        """Record a retrieve decision in the trace, with its probabilities.
 
         Args:
-            query: empty where the passages are there already.
+            query: The query, or an empty text if the passages are there already.
         """
-        share, threshold = tokens.search_share(onward), self.parameters.threshold
-        has_words = self.parameters.mode == "adaptive" and threshold is not None and onward
+        share, threshold = tokens.retrieval_share(retrieve_probs), self.parameters.threshold
+        has_signal = self.parameters.mode == "adaptive" and threshold is not None and retrieve_probs
         outcome = "keep" if action != "retrieve" else "search" if query else "reuse"
         return self.run.trace.decide(
             "retrieve",
             outcome,
-            self._why(onward, action, share),
+            self._reason(retrieve_probs, action, share),
             signal="share of [Retrieval]",
             threshold=threshold,
             query=query if action == "retrieve" else "",
-            words=(WordSignal(tokens.SEARCH, share, is_hit=action == "retrieve"),) if has_words else (),
-            numbers={**onward, **({"share": share} if onward else {})},
+            words=(WordSignal(tokens.RETRIEVAL, share, is_hit=action == "retrieve"),) if has_signal else (),
+            numbers={**retrieve_probs, **({"share": share} if retrieve_probs else {})},
         )
 
-    def _why(self, onward: Distribution, action: Action, share: float) -> str:
+    def _reason(self, retrieve_probs: Distribution, action: Action, share: float) -> str:
         if self.parameters.mode != "adaptive":
             return f"mode={self.parameters.mode}"
         if action == "continue":
-            return "the model goes on with the passage it has"
+            return "the model continues with the passage in use"
         if self.parameters.threshold is None:
-            return f"the likeliest token is {tokens.likeliest(onward) or 'none of the three'}"
+            return f"the likeliest token is {tokens.most_likely(retrieve_probs) or 'none of the three'}"
         above = "above" if action == "retrieve" else "not above"
         return f"the share of [Retrieval] is {share:.2f}, {above} {self.parameters.threshold:g}"
 
 
 class ShortForm(Form):
-    """The answer to one question is found among those of all passages."""
+    """The short-form answer to one question, chosen among the answers for all passages."""
 
     async def answer(self) -> tuple[Path, str]:
-        """The answer that was taken, and its option where the question has any.
+        """Return the path of the chosen answer, and its option if the question has any.
 
-        Without passages, and where hard constraints reject every answer, it is written without retrieval.
+        Without passages, or if hard constraints reject every answer, the answer is written without retrieval.
         """
-        question, start = self.question, await self.begin()
-        hits = await self.found(start, self.parameters.action(start.onward, start), question.text)
+        question, start = self.question, await self.start_path()
+        action = self.parameters.next_action(start.retrieve_probs, start)
+        hits = await self.search(start, action, question.text)
         candidates = await self._candidates(start, hits)
         if not candidates:
             segment = await self.writer.write(start, "none", None, key=("none",), whole=True)
-            show(
-                self.run, f"{start.name}.{len(hits) + 1}", segment, self.parameters.answer_score(segment), ""
-            )
-            return start.then(segment, len(hits) + 1), named_option(segment.text, question)
-        if options_of(question):
-            best, option = await self._voted(start, candidates)
+            score = self.parameters.answer_score(segment)
+            record_candidate(self.run, f"{start.name}.{len(hits) + 1}", segment, score, "")
+            return start.extend_with(segment, len(hits) + 1), named_option(segment.text, question)
+        if answer_options(question):
+            best, option = await self._vote(start, candidates)
         else:
             best, option = self._best(candidates), ""
-        number = 1 + next(at for at, hit in enumerate(hits) if hit is best.hit)
-        return start.then(best, number), option
+        number = 1 + next(index for index, hit in enumerate(hits) if hit is best.hit)
+        return start.extend_with(best, number), option
 
     async def _candidates(self, start: Path, hits: Sequence[Hit]) -> list[Scored]:
-        """The answers that no hard constraint rejects and that say something, best passage first."""
+        """Return the non-empty answers that pass the hard constraints, best passage first."""
         segments = await self.parameters.together(
             self.writer.write(start, "retrieve", hit, key=("passage", number), whole=True)
             for number, hit in enumerate(hits, start=1)
@@ -103,7 +105,7 @@ class ShortForm(Form):
         for number, segment in enumerate(segments, start=1):
             score = self.parameters.answer_score(segment)
             rejected = self.parameters.rejection(segment) if segment.text else "it is empty"
-            show(self.run, f"{start.name}.{number}", segment, score, rejected)
+            record_candidate(self.run, f"{start.name}.{number}", segment, score, rejected)
             if not rejected:
                 kept.append((segment, score))
         if hits and not kept:
@@ -111,9 +113,10 @@ class ShortForm(Form):
         return kept
 
     def _best(self, candidates: Sequence[Scored]) -> Segment:
-        """The greatest score; with `open_dedupe`, of the first among equal answers. Ties: the better passage.
+        """Return the answer with the greatest score; ties go to the better passage.
 
-        An answer counts once, however many passages give it: scores are not added up.
+        With `open_dedupe` it is the first among equal answers. Scores are not added up, however many passages
+        give the same answer.
         """
         best, _ = max(candidates, key=lambda entry: entry[1])
         if not self.parameters.open_dedupe:
@@ -121,14 +124,15 @@ class ShortForm(Form):
         same = normalise_answer(best.text)
         return next(segment for segment, _ in candidates if normalise_answer(segment.text) == same)
 
-    async def _voted(self, start: Path, candidates: Sequence[Scored]) -> tuple[Segment, str]:
-        """The option with the greatest sum of votes; ties go to more passages behind it, then to the first.
+    async def _vote(self, start: Path, candidates: Sequence[Scored]) -> tuple[Segment, str]:
+        """Return the answer and the option with the greatest sum of votes.
 
-        By `score_sum` a passage votes with its answer's score for the option that its answer names; other
-        texts can win only where no option was given. By `option_likelihood` it votes for all options, as
-        likely as it makes them, each weighted by the score as far as that is above 0.
+        Ties go to the option that more passages favour, then to the first. With `score_sum` each passage
+        votes with its answer's score for the option that its answer names. Other texts can win only if no
+        answer names an option. With `option_likelihood` each passage votes for all options in proportion to
+        their likelihood, weighted by the score if that is above 0.
         """
-        options = allowed = options_of(self.question)
+        options = allowed = answer_options(self.question)
         if self.parameters.closed_aggregation == "score_sum":
             names = [named_option(segment.text, self.question) for segment, _ in candidates]
             if not any(names):
@@ -151,13 +155,13 @@ class ShortForm(Form):
         return best, won if won in options else ""
 
     async def _likelihoods(self, start: Path, candidates: Sequence[Scored]) -> list[dict[str, float]]:
-        """The share of each option by the passage of each candidate; equal ones where nothing tells."""
-        options = options_of(self.question)
-        found = await self.parameters.together(
+        """Return the share of each option given the passage of each candidate; equal shares if all are 0."""
+        options = answer_options(self.question)
+        scores = await self.parameters.together(
             self.writer.options(start, segment.hit, options)
             for segment, _ in candidates
             if segment.hit is not None
         )
         equal = [1 / len(options)] * len(options)
-        shares = [share if any(share) else equal for share in map(softmax, found)]
+        shares = [share if any(share) else equal for share in map(softmax, scores)]
         return [dict(zip(options, share, strict=True)) for share in shares]

@@ -1,4 +1,4 @@
-"""Whatever happens to a build with vectors, passages and vectors are whole, and of one generation."""
+"""After any interruption of a build, passages and vectors are complete, and of one generation."""
 
 import random
 import shutil
@@ -7,20 +7,20 @@ import time
 
 import pytest
 from tests.retrieval.conftest import rows_file
-from tests.retrieval.test_draft import DIES, NUM_ROWS, rows_of, start, version_of
+from tests.retrieval.test_build_transaction import DIES, NUM_ROWS, rows_of, start, version_of
 from tests.retrieval.vectors import CountingEncoder, check_vectors, files_of_vectors, search
 
 from askance.core.errors import BadIndex, ModelFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.dense import open_dense
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.store import open_store
+from askance.retrieval.index.index_folder import open_index_reader
 
 BUILD = """
 import sys
 from pathlib import Path
 from askance.models.scripted import ScriptedEncoder
-from askance.retrieval.index import build, draft, ledger, lexical, vectors
+from askance.retrieval.index import build, build_transaction, document_table, lexical, vectors
 build.CHECKPOINT_VECTORS = int(sys.argv[3])
 build._PASSAGES_AT_ONCE = 100
 """
@@ -38,13 +38,13 @@ HALF = NUM_ROWS // 2
 
 
 def mixed_rows(version):
-    """Rows of which the first half never changes, so that its vectors stay where they are."""
+    """Return rows of which the first half never changes, so that its vectors stay where they are."""
     return [*rows_of("row")[:HALF], *rows_of(version)[HALF:]]
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A file of rows, and an index of them which is only ever copied."""
+    """Return a file of rows, and an index of them that is only ever copied."""
     folder = tmp_path_factory.mktemp("built")
     source = rows_file(folder / "rows.jsonl", *mixed_rows("old"))
     build_index([source], folder / "index", encoder=ScriptedEncoder())
@@ -53,12 +53,12 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def old(built, tmp_path):
-    """A file of rows, and an index that was made of it."""
+    """Return a file of rows, and an index that was made of it."""
     return built[0], shutil.copytree(built[1], tmp_path / "index")
 
 
 def version_with_vectors(index, found):
-    """Which version the index is, after checking that every passage has its vector."""
+    """Return the version of the index, after checking that every passage has its vector."""
     check_vectors(index, NUM_ROWS)
     texts = found(index, "row", NUM_ROWS * 3)
     assert len(texts) == NUM_ROWS
@@ -105,7 +105,7 @@ def test_encoding_goes_on_from_the_last_checkpoint(tmp_path, write_rows):
     with start(BUILD_AND_DIE, source, index, 300, "vectors.VectorWriter.add", 1000, "after") as process:
         process.wait()
     with pytest.raises(BadIndex, match="holds no index"):
-        open_store(index)
+        open_index_reader(index)
     encoder = CountingEncoder()
     report = build_index([source], index, encoder=encoder)
     assert (report.added, report.unchanged) == (0, NUM_ROWS)
@@ -115,7 +115,9 @@ def test_encoding_goes_on_from_the_last_checkpoint(tmp_path, write_rows):
 
 def test_a_kill_within_a_checkpoint_of_vectors_leaves_the_one_before(tmp_path, write_rows):
     source, index = write_rows(tmp_path / "rows.jsonl", *mixed_rows("new")), tmp_path / "index"
-    with start(BUILD_AND_DIE, source, index, 300, "ledger.Ledger.commit", 3, "before") as process:
+    with start(
+        BUILD_AND_DIE, source, index, 300, "document_table.DocumentTable.commit", 3, "before"
+    ) as process:
         process.wait()
     report = build_index([source], index, encoder=ScriptedEncoder())
     assert (report.added, report.encoded) == (0, NUM_ROWS - 600)
@@ -150,7 +152,7 @@ except BadIndex as error:
 
 
 class BreakingEncoder(ScriptedEncoder):
-    """Encodes nothing any more."""
+    """An encoder that always fails."""
 
     async def embed(self, texts, kind="text"):
         if texts:

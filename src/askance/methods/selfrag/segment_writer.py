@@ -1,4 +1,4 @@
-"""How Self-RAG writes segments and has them judged, and the writer for any model, sentence by sentence."""
+"""Write the segments of Self-RAG and have them scored; `PromptedWriter` does so with any model."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -20,20 +20,20 @@ from askance.core.types import (
     Want,
 )
 from askance.methods.common.prompts import STOPS, answer_prompt
-from askance.methods.selfrag.judging import Scorer, fitting
 from askance.methods.selfrag.parameters import OwnParameters
+from askance.methods.selfrag.scoring import Scorer, fit_passage
 from askance.methods.selfrag.segments import Action, Path, Segment
-from askance.methods.selfrag.tokens import Distribution, Group, likeliest, sequence_score
+from askance.methods.selfrag.tokens import Distribution, Group, most_likely, sequence_score
 from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
 
 
 @dataclass(eq=False)
-class Writer(ABC):
-    """Writes segments of one answer. What has no room, a segment or a judgement, is empty.
+class SegmentWriter(ABC):
+    """Writes the segments of one answer. A segment or a judgement that exceeds the token budget is empty.
 
     Attributes:
-        scorer: who judges them; None where the model does so itself while it writes.
-        was_short: there was no room for a segment at least once.
+        scorer: Scores the segments; None if the model does so while it writes.
+        was_short: True if the budget was too small for a segment at least once.
     """
 
     parameters: OwnParameters
@@ -44,67 +44,70 @@ class Writer(ABC):
     _relevances: dict[Passage, Distribution] = field(default_factory=dict, init=False)
     _locks: dict[Passage, asyncio.Lock] = field(default_factory=dict, init=False)
 
-    async def begin(self) -> Path:
-        """The empty path, perhaps with what the model wrote before it decided, and the decision's numbers."""
-        return Path(onward=await self._told("retrieve", key=("decide",)))
+    async def start_path(self) -> Path:
+        """Return the path before the first retrieve decision, with the probabilities that decide it."""
+        return Path(retrieve_probs=await self._judge("retrieve", key=("decide",)))
 
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
-        """One more segment of `path`, its support perhaps not judged; with `whole`, all the rest, judged."""
+        """Write one more segment of `path`; its support may not be judged yet.
+
+        With `whole`, write all the rest of the answer, fully judged.
+        """
         segment: Segment
-        passage = hit if action == "retrieve" else path.in_use if action == "continue" else None
+        passage = hit if action == "retrieve" else path.current_hit if action == "continue" else None
         try:
-            writing = self._written(path, action, passage, key, whole)
+            segment_task = self._write_segment(path, action, passage, key, whole)
             if self.scorer is None:
-                return await writing
-            judging = self._relevance(hit, (*key, "relevance"))
-            segment, relevance = await self.parameters.together([writing, judging])
-        except NoRoom as why:
+                return await segment_task
+            relevance_task = self._relevance(hit, (*key, "relevance"))
+            segment, relevance = await self.parameters.together([segment_task, relevance_task])
+        except NoRoom as error:
             self.was_short = True
-            self.run.trace.decide("segment", "no room", str(why))
+            self.run.trace.decide("segment", "no room", str(error))
             return Segment("", action, hit)
-        segment = self._judged(segment, relevance if segment.text else {})
+        segment = self._with_judgements(segment, relevance if segment.text else {})
         if not whole or not segment.text:
             return segment
         answer = f"{path.text} {segment.text}".strip()
-        utility = self._told("utility", None, "", answer, key=(*key, "utility"))
-        supporting = self.supported(path, segment, key=key)
-        segment, useful = await self.parameters.together([supporting, utility])
-        return replace(segment, utility=useful, labels=segment.labels | _labels(useful))
+        utility_task = self._judge("utility", None, "", answer, key=(*key, "utility"))
+        support_task = self.with_support(path, segment, key=key)
+        segment, utility = await self.parameters.together([support_task, utility_task])
+        return replace(segment, utility=utility, labels=segment.labels | _labels(utility))
 
-    def _judged(self, segment: Segment, relevance: Distribution) -> Segment:
-        """A segment with a scorer's judgements in place of the writer's own; its support is still to come."""
-        is_backed = bool(segment.text) and segment.hit is not None and segment.action == "retrieve"
+    def _with_judgements(self, segment: Segment, relevance: Distribution) -> Segment:
+        """Return a segment with the scorer's judgements in place of the writer's own, except support."""
+        needs_support = bool(segment.text) and segment.hit is not None and segment.action == "retrieve"
         return replace(
             segment,
             relevance=relevance,
             support={},
             utility={},
             labels=_labels(relevance),
-            onward={},
-            is_judged=not is_backed or "support" not in self.parameters.read,
+            retrieve_probs={},
+            is_judged=not needs_support or "support" not in self.parameters.needed_groups,
         )
 
-    async def supported(self, path: Path, segment: Segment, *, key: Key) -> Segment:
-        """`segment`, written behind `path`, with how far its passage backs it, if that was not judged."""
+    async def with_support(self, path: Path, segment: Segment, *, key: Key) -> Segment:
+        """Return `segment`, which follows `path`, with its support judged, if it was not before."""
         if segment.is_judged:
             return segment
-        support = await self._told("support", segment.hit, path.text, segment.text, key=(*key, "support"))
+        support = await self._judge("support", segment.hit, path.text, segment.text, key=(*key, "support"))
         return replace(segment, support=support, labels=segment.labels | _labels(support), is_judged=True)
 
-    async def onward(self, path: Path, *, key: Key) -> Distribution:
-        """The retrieve tokens' probabilities at the end of a path with a segment."""
+    async def retrieve_probs(self, path: Path, *, key: Key) -> Distribution:
+        """Return the probabilities of the retrieve tokens at the end of a path with a segment."""
         if self.scorer is None:
-            return path.segments[-1].onward
+            return path.segments[-1].retrieve_probs
         *before, last = path.segments
         so_far = f"{replace(path, segments=tuple(before)).text} {last.text}".strip()
-        return await self._told("retrieve", path.in_use, so_far, key=(*key, "onward"))
+        return await self._judge("retrieve", path.current_hit, so_far, key=(*key, "onward"))
 
     async def utility(self, path: Path) -> Distribution:
-        """How useful the answer is as it stands."""
-        return await self._told("utility", None, "", path.text, key=(*path.name.split("."), "utility"))
+        """Return the utility distribution of the current answer."""
+        return await self._judge("utility", None, "", path.text, key=(*path.name.split("."), "utility"))
 
     async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        """The mean log-probability (nats) of each option's tokens as the answer that `hit` gives."""
+        """Return the mean log-probability (nats) of each option's tokens as the answer given `hit`."""
         try:
             scores = await self.run.model.score(*self._options(path, hit, options))
         except NoRoom:
@@ -112,7 +115,7 @@ class Writer(ABC):
         return tuple(each.logprob / each.num_tokens for each in scores)
 
     @abstractmethod
-    def _written(
+    def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Coroutine[Any, Any, Segment]: ...
 
@@ -120,33 +123,33 @@ class Writer(ABC):
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]: ...
 
     async def _relevance(self, hit: Hit | None, key: Key) -> Distribution:
-        """Whether a passage helps; asked once for the whole question, since no text counts."""
+        """Return the relevance of a passage, judged once per question because it depends on no text."""
         if hit is None:
             return {}
         async with self._locks.setdefault(hit.passage, asyncio.Lock()):
             if hit.passage not in self._relevances:
-                self._relevances[hit.passage] = await self._told("relevance", hit, key=key)
+                self._relevances[hit.passage] = await self._judge("relevance", hit, key=key)
             return self._relevances[hit.passage]
 
-    async def _told(
-        self, group: Group, hit: Hit | None = None, so_far: str = "", said: str = "", *, key: Key
+    async def _judge(
+        self, group: Group, hit: Hit | None = None, so_far: str = "", text: str = "", *, key: Key
     ) -> Distribution:
-        if self.scorer is None or group not in self.parameters.read:
+        if self.scorer is None or group not in self.parameters.needed_groups:
             return {}
         try:
-            return await self.scorer(group, hit, so_far, said, key=key)
+            return await self.scorer(group, hit, so_far, text, key=key)
         except NoRoom:
             return {}
 
 
 def _labels(distribution: Distribution) -> frozenset[str]:
-    return frozenset(filter(None, (likeliest(distribution),)))
+    return frozenset(filter(None, (most_likely(distribution),)))
 
 
-class PromptedWriter(Writer):
-    """Writes with the prompt that all methods here share, the passage in use in it."""
+class PromptedWriter(SegmentWriter):
+    """Writes with the prompt template that the methods share, with the current passage in it."""
 
-    async def _written(
+    async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
         until: StopCondition = AnswerEnd(path.written) if whole else SentenceEnd()
@@ -177,4 +180,4 @@ class PromptedWriter(Writer):
             layout, wording = self.parameters.layout, self.parameters.wording
             return answer_prompt(self.run.model, self.question, hits, so_far, layout, wording)
 
-        return fitting(self.run, self.run.model, prompt_with, hit, max_tokens)
+        return fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)

@@ -1,4 +1,4 @@
-"""Prompt sets of AirRAG: what ships, what a file may hold, and where the words come out."""
+"""Prompt sets of AirRAG: the packaged ones, the content of a file, and where its texts appear."""
 
 import pytest
 from hypothesis import given
@@ -10,9 +10,9 @@ from askance.core.types import Demo
 from askance.methods.airrag.method import Airrag, AirragLite
 from askance.methods.airrag.parameters import DIRECT, Actions
 from askance.methods.airrag.prompt_template import OWN, READER, AirragPromptTemplate
-from askance.methods.airrag.prompts import Prompts
+from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.blender import Blender
-from askance.prompts import AIRRAG_WORDINGS, open_airrag_wording, shown_prompts, toml_of
+from askance.prompts import AIRRAG_PROMPT_SETS, open_airrag_prompts, prompts_toml, to_toml
 from askance.registry import make_method, own_prompts, ready_method
 
 PACKAGED_READER = "airrag-reader-eaea6135"
@@ -48,7 +48,7 @@ def written(folder, text):
 
 
 def test_the_packaged_sets():
-    assert [str(open_airrag_wording(name)) for name in AIRRAG_WORDINGS] == list(AIRRAG_WORDINGS)
+    assert [str(open_airrag_prompts(name)) for name in AIRRAG_PROMPT_SETS] == list(AIRRAG_PROMPT_SETS)
     assert repr(READER) == PACKAGED_READER
     assert OWN != READER
 
@@ -69,12 +69,12 @@ def test_a_trained_reader_is_asked_with_the_words_it_knows():
     assert dict(ready_method("blender", {}, "bundled").methods.named)["airrag"].prompts == READER
 
 
-@pytest.mark.parametrize("name", AIRRAG_WORDINGS)
+@pytest.mark.parametrize("name", AIRRAG_PROMPT_SETS)
 def test_a_set_survives_being_printed_and_read(name, tmp_path):
-    again = open_airrag_wording(written(tmp_path, shown_prompts(name)))
-    assert again == open_airrag_wording(name)
-    assert repr(again).split("-")[-1] == repr(open_airrag_wording(name)).split("-")[-1]
-    assert shown_prompts(tmp_path / "mine.toml") == shown_prompts(name)
+    again = open_airrag_prompts(written(tmp_path, prompts_toml(name)))
+    assert again == open_airrag_prompts(name)
+    assert repr(again).split("-")[-1] == repr(open_airrag_prompts(name)).split("-")[-1]
+    assert prompts_toml(tmp_path / "mine.toml") == prompts_toml(name)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -85,9 +85,9 @@ def test_any_text_survives(tmp_path_factory, texts, questions):
     demos = tuple(Demo(f"{text}?", f"{text}!") for text in questions)
     words = AirragPromptTemplate(*texts, examples=len(demos), say_demos=demos, sa_demos=demos[:1])
     folder = tmp_path_factory.mktemp("prompts")
-    (folder / "set.toml").write_text(shown_prompts("airrag"), encoding="utf-8")
-    again = written(folder, toml_of(words))
-    assert open_airrag_wording(again) == words
+    (folder / "set.toml").write_text(prompts_toml("airrag"), encoding="utf-8")
+    again = written(folder, to_toml(words))
+    assert open_airrag_prompts(again) == words
 
 
 def test_words_of_a_file_stand_in_the_prompts_of_their_actions(tmp_path):
@@ -124,8 +124,8 @@ def test_blenders_last_call_has_the_words_of_its_own_set(tmp_path):
     [(None, "", 2, 1), (1, "", 1, 1), (0, "", 0, 0), (None, "examples = 1", 1, 1), (2, "examples = 0", 2, 1)],
 )
 def test_the_examples_of_a_file_are_shown_unless_told_otherwise(tmp_path, parameter, key, plans, turns):
-    method = Airrag(prompts=open_airrag_wording(written(tmp_path, key + MINE)), examples=parameter)
-    shown = Prompts(model(capabilities={"raw"}), QUESTION, method.prompts, method.num_examples)
+    method = Airrag(prompts=open_airrag_prompts(written(tmp_path, key + MINE)), examples=parameter)
+    shown = PromptBuilder(model(capabilities={"raw"}), QUESTION, method.prompts, method.num_examples)
     assert num_examples(shown.say()) == plans
     assert num_examples(shown.qt((), "")) == turns
     assert num_examples(shown.sa((), shows_examples=True)) == 0
@@ -144,11 +144,11 @@ def test_more_examples_than_there_are():
 BAD = [
     ("sy = 'x'", r"unknown key 'sy'.*mine\.toml: did you mean 'say'"),
     ("base = 'hotpotqa'", "unknown base 'hotpotqa'.*Known: airrag, airrag-reader"),
-    ("base = ['airrag']", r"base: \['airrag'\] is no text"),
-    ("say = 3", "say: 3 is no text"),
+    ("base = ['airrag']", r"base: \['airrag'\] is not a text"),
+    ("say = 3", "say: 3 is not a text"),
     ("say = x", r"mine\.toml: not TOML"),
-    ("examples = 1", "examples: 1 is no number from 0 to 0, as many as the file has"),
-    ("examples = true", "examples: True is no number"),
+    ("examples = 1", "examples: 1 is not a number from 0 to 0, the number in the file"),
+    ("examples = true", "examples: True is not a number"),
     ("say_demos = ['x']", "say_demos, example 1: it is 'x'.*give it a question and an answer"),
     ("qt_demos = 3", r"Begin it with \[\[qt_demos\]\]"),
     (
@@ -166,17 +166,17 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(tmp_path, text, ex
 
 
 def test_a_base_that_is_no_text_is_told_also_where_the_set_is_printed(tmp_path):
-    with pytest.raises(PromptsError, match=r"mine\.toml, base: \['airrag'\] is no text"):
-        shown_prompts(written(tmp_path, "base = ['airrag']"))
+    with pytest.raises(PromptsError, match=r"mine\.toml, base: \['airrag'\] is not a text"):
+        prompts_toml(written(tmp_path, "base = ['airrag']"))
 
 
 def test_names_that_stand_for_nothing(tmp_path):
     with pytest.raises(UnknownName, match="unknown prompt set 'hotpotqa' of airrag"):
         make_method("airrag", {"prompts": "hotpotqa"})
     with pytest.raises(UnknownName, match="did you mean 'airrag'"):
-        shown_prompts("airag")
+        prompts_toml("airag")
     with pytest.raises(PromptsError, match="can't read the prompts"):
-        open_airrag_wording(tmp_path / "absent.toml")
+        open_airrag_prompts(tmp_path / "absent.toml")
 
 
 def test_the_option_for_prompts_reaches_the_method_and_its_members(tmp_path):
@@ -189,7 +189,7 @@ def test_the_option_for_prompts_reaches_the_method_and_its_members(tmp_path):
 
 
 def test_a_direct_answer_has_no_instruction_whatever_the_set(tmp_path):
-    words = open_airrag_wording(written(tmp_path, MINE))
+    words = open_airrag_prompts(written(tmp_path, MINE))
     asked = model()
     run(Airrag(actions=Actions(DIRECT), prompts=words), asked)
     (prompt,) = asked.prompts

@@ -1,4 +1,4 @@
-"""AirRAG's verifiers and rewards: who is asked, what is scored, and who wins."""
+"""AirRAG's verifiers and rewards: which model is called, what it scores, and which answer wins."""
 
 import math
 
@@ -7,8 +7,8 @@ import pytest
 from askance.core.errors import MissingAbility
 from askance.core.types import Hit
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.prompts import Prompts
-from askance.methods.airrag.reward import PASSAGE_TOKENS, PathJudge
+from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.reward import PASSAGE_TOKENS, PathRewardModel
 from askance.methods.airrag.state import DA, SA, PathState
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from tests.methods.bridge import (
@@ -33,7 +33,7 @@ from tests.tolerances import near
 
 
 def answers(*given):
-    """A model of one path whose summary is each of these, sample by sample."""
+    """Return a model of one path whose summaries are these, sample by sample."""
     return Varied(playing(say=WHERE, sa="\n".join(given)))
 
 
@@ -94,7 +94,7 @@ def test_a_verifier_that_says_nothing_leaves_it_to_common_words(reply):
 
 
 def judging(**likely):
-    """A reward model that gives a path the probability of the answer that it ends in, 0.1 otherwise."""
+    """Return a reward model that scores a path by the answer that it ends in; 0.1 for any other."""
 
     def score(prompt, option):
         last = prompt.rpartition("Answer: ")[2]
@@ -121,7 +121,7 @@ def test_the_answering_model_judges_where_no_other_is_given():
     result, _ = run(drawing("rm", 2), varied)
     assert chosen(result).numbers == near({"Mohawk": 0.5, "Delaware": 0.5})
     blind = ScriptedModel(playing(), capabilities=frozenset({"chat"}))
-    with pytest.raises(MissingAbility, match=r"scored, which scripted can't.*--model reward=bundled"):
+    with pytest.raises(MissingAbility, match=r"scores paths, which scripted can't.*--model reward=bundled"):
         run(Airrag(verifier="rm"), blind)
     with pytest.raises(MissingAbility, match="uses no model in the role reward"):
         run(Airrag(), {"answer": model(), "reward": judging()})
@@ -190,16 +190,18 @@ def test_impossible_scores(options):
 
 def test_what_a_reward_model_is_shown():
     long = type(CREEK)("2", "Creek", "word " * 1000)
-    state = PathState().planned((WHERE,), QUESTION.text)
-    state = state.answered(WHERE, "Over Crum Creek", (Hit(long, 1, 1), Hit(BRIDGE, 1, 2)), refused=False)
-    state = state.transformed(()).concluded(SA, "the Delaware")
+    state = PathState().with_plan((WHERE,), QUESTION.text)
+    state = state.with_answer(
+        WHERE, "Over Crum Creek", (Hit(long, 1, 1), Hit(BRIDGE, 1, 2)), is_refused=False
+    )
+    state = state.with_queries(()).with_final_answer(SA, "the Delaware")
     raw = ScriptedModel(capabilities=frozenset({"raw", "score"}))
-    shown = raw.decode(raw.prompt_ids(PathJudge(Prompts(raw, QUESTION)).prompt(state)))
+    shown = raw.decode(raw.prompt_ids(PathRewardModel(PromptBuilder(raw, QUESTION)).prompt(state)))
     assert shown.endswith(f"Found: {WHERE} Over Crum Creek\nNext: None\nAnswer: the Delaware\nJudgement:")
     assert f"Question: {QUESTION.text}\nPlan: {WHERE}\nPassage: Creek" in shown
     assert PASSAGE_TOKENS - 9 < shown.count("word") < PASSAGE_TOKENS
     chat = ScriptedModel()
-    assert chat.count(PathJudge(Prompts(chat, QUESTION)).prompt(state, with_passages=False)) < 100
+    assert chat.count(PathRewardModel(PromptBuilder(chat, QUESTION)).prompt(state, with_passages=False)) < 100
 
 
 def test_a_judge_with_a_small_window_sees_no_passages_or_nothing():

@@ -1,4 +1,4 @@
-"""The packaged prompt sets, and prompt files of one's own."""
+"""The packaged prompt sets, and the prompt files of users."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo, Passage, Question
 from askance.methods.common.prompts import OWN, PromptTemplate
 from askance.models.scripted import ScriptedModel
-from askance.prompts import WORDINGS, open_wording, toml_of
+from askance.prompts import PROMPT_SETS, open_prompts, to_toml
 from askance.reproductions.baselines import ClosedBookAuthors, SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import awaits_answer, short_answer
@@ -42,12 +42,12 @@ def written(tmp_path, text):
 
 def test_every_packaged_file_is_in_the_table():
     files = Path(askance.prompts.__file__).parent.glob("*.toml")
-    assert {path.stem for path in files} | {"own", "plain"} == set(WORDINGS) == set(EXAMPLES)
+    assert {path.stem for path in files} | {"own", "plain"} == set(PROMPT_SETS) == set(EXAMPLES)
 
 
-@pytest.mark.parametrize("name", WORDINGS)
+@pytest.mark.parametrize("name", PROMPT_SETS)
 def test_examples_are_worked_in_short_sentences_and_end_with_their_answer(name):
-    demos = open_wording(name).demos
+    demos = open_prompts(name).demos
     assert len({demo.question for demo in demos}) == len(demos) == EXAMPLES[name]
     for demo in demos:
         assert re.fullmatch(r"[A-Z].*[^ ]\?", demo.question)
@@ -59,7 +59,7 @@ def test_examples_are_worked_in_short_sentences_and_end_with_their_answer(name):
 def test_no_question_is_in_two_sets_or_among_the_samples():
     from askance.sample import QUESTIONS
 
-    questions = [demo.question for name in WORDINGS for demo in open_wording(name).demos]
+    questions = [demo.question for name in PROMPT_SETS for demo in open_prompts(name).demos]
     assert len(set(questions)) == len(questions)
     sample = QUESTIONS.read_text(encoding="utf-8").lower()
     assert not [question for question in questions if question.lower() in sample]
@@ -69,29 +69,29 @@ def test_the_kinds_of_answers_of_each_dataset():
     answers = {
         name: [
             short_answer(demo.answer, Question("q", demo.question, task="open"))
-            for demo in open_wording(name).demos
+            for demo in open_prompts(name).demos
         ]
-        for name in WORDINGS
+        for name in PROMPT_SETS
     }
     assert sorted(answers["strategyqa"]) == ["no"] * 4 + ["yes"] * 4
     assert sum(answer.isdigit() for answer in answers["iirc"]) == 4
     assert "yes" in answers["iirc"]
     assert "yes" in answers["hotpotqa"]
     assert "no" in answers["hotpotqa"]
-    hops = [demo.answer.count(". ") for demo in open_wording("musique").demos]
+    hops = [demo.answer.count(". ") for demo in open_prompts("musique").demos]
     assert sorted(hops) == [2, 2, 3, 3, 4, 4]
 
 
 def test_what_stands_before_the_question():
-    assert re.fullmatch(r"[^\n]+\.\n", open_wording("hotpotqa").before_question)
-    assert re.fullmatch(r"[^\n]+\.\n\n", open_wording("strategyqa").before_question)
-    assert {open_wording(name).before_question for name in ("own", "2wikimultihopqa", "iirc")} == {""}
+    assert re.fullmatch(r"[^\n]+\.\n", open_prompts("hotpotqa").before_question)
+    assert re.fullmatch(r"[^\n]+\.\n\n", open_prompts("strategyqa").before_question)
+    assert {open_prompts(name).before_question for name in ("own", "2wikimultihopqa", "iirc")} == {""}
 
 
 def test_the_repr_shows_the_name_and_changes_with_the_content():
-    assert open_wording("own") is OWN
+    assert open_prompts("own") is OWN
     assert (str(OWN), repr(OWN)[:4]) == ("own", "own-")
-    assert re.fullmatch(r"hotpotqa-[0-9a-f]{8}", repr(open_wording("hotpotqa")))
+    assert re.fullmatch(r"hotpotqa-[0-9a-f]{8}", repr(open_prompts("hotpotqa")))
     assert re.fullmatch(r"wording-[0-9a-f]{8}", repr(PromptTemplate(heading="Found:")))
     assert repr(PromptTemplate(heading="Found:", name="own")) not in (repr(OWN), str(OWN))
     assert PromptTemplate(name="mine") == OWN
@@ -100,11 +100,11 @@ def test_the_repr_shows_the_name_and_changes_with_the_content():
 # Files.
 
 
-@pytest.mark.parametrize("name", WORDINGS)
+@pytest.mark.parametrize("name", PROMPT_SETS)
 def test_a_set_survives_being_printed_and_read(name, tmp_path):
-    again = open_wording(written(tmp_path, toml_of(open_wording(name))))
-    assert again == open_wording(name)
-    assert repr(again).split("-")[1] == repr(open_wording(name)).split("-")[1]
+    again = open_prompts(written(tmp_path, to_toml(open_prompts(name))))
+    assert again == open_prompts(name)
+    assert repr(again).split("-")[1] == repr(open_prompts(name)).split("-")[1]
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -115,33 +115,33 @@ def test_any_text_survives(tmp_path_factory, questions, heading, instruction, be
     assume(awaits_answer(f"{before} the answer is"))  # not where `before` says it, too
     demos = tuple(Demo(f"{text}?", f"{text} So the answer is {text}x.") for text in questions)
     wording = PromptTemplate(demos, heading, instruction, before, system, f"{before} the answer is")
-    path = written(tmp_path_factory.mktemp("prompts"), toml_of(wording))
-    assert open_wording(path) == wording
-    assert toml_of(wording).replace("\n", "").isprintable()
+    path = written(tmp_path_factory.mktemp("prompts"), to_toml(wording))
+    assert open_prompts(path) == wording
+    assert to_toml(wording).replace("\n", "").isprintable()
 
 
 def test_what_is_left_out_comes_from_the_base(tmp_path):
-    mine = open_wording(written(tmp_path, DEMO))
+    mine = open_prompts(written(tmp_path, DEMO))
     assert mine == PromptTemplate((Demo("Own?", "It is. So the answer is yes."),))
-    mine = open_wording(written(tmp_path, 'base = "strategyqa"\nheading = "Found:"\n'))
-    assert mine.demos == open_wording("strategyqa").demos
+    mine = open_prompts(written(tmp_path, 'base = "strategyqa"\nheading = "Found:"\n'))
+    assert mine.demos == open_prompts("strategyqa").demos
     assert mine.before_question.endswith("\n\n")
     assert (mine.heading, mine.name) == ("Found:", "wording")
-    assert open_wording(written(tmp_path, "demos = []")).demos == ()
+    assert open_prompts(written(tmp_path, "demos = []")).demos == ()
 
 
 def test_a_file_may_begin_with_a_byte_order_mark_and_end_lines_in_two_characters(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xef\xbb\xbf" + DEMO.replace("\n", "\r\n").encode())
-    assert open_wording(str(path)).demos == (Demo("Own?", "It is. So the answer is yes."),)
+    assert open_prompts(str(path)).demos == (Demo("Own?", "It is. So the answer is yes."),)
 
 
 BAD = [
     ("headin = 'x'", r"unknown key 'headin'.*mine\.toml: did you mean 'heading'"),
     ("name = 'x'", "unknown key 'name'"),
     ("base = 'hotpot'", "unknown base 'hotpot'.*did you mean 'hotpotqa'"),
-    ("base = 3", r"mine\.toml, base: 3 is no text"),
-    ("heading = 3", "heading: 3 is no text. Write it between quotation marks"),
+    ("base = 3", r"mine\.toml, base: 3 is not a text"),
+    ("heading = 3", "heading: 3 is not a text. Write it between quotation marks"),
     ("heading = x", r"mine\.toml: not TOML"),
     ("heading = 1" + "0" * 5000, "not TOML"),
     ("demos = " + "[" * 100_000, "not TOML"),
@@ -167,20 +167,20 @@ BAD = [
 @pytest.mark.parametrize(("text", "expected"), BAD, ids=range(len(BAD)))
 def test_a_file_that_cannot_be_used_says_where_and_what_to_do(tmp_path, text, expected):
     with pytest.raises(InputError, match=expected) as error:
-        open_wording(written(tmp_path, text))
+        open_prompts(written(tmp_path, text))
     assert "mine.toml" in str(error.value)
 
 
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.toml").write_bytes('heading = "é"'.encode("latin-1"))
     with pytest.raises(PromptsError, match=r"latin\.toml: not UTF-8.*Save it as UTF-8"):
-        open_wording(tmp_path / "latin.toml")
+        open_prompts(tmp_path / "latin.toml")
     for path in (tmp_path, tmp_path / "absent.toml", tmp_path / "hotpotqa", f"{'x' * 300}.toml"):
         with pytest.raises(PromptsError, match=r"can't read the prompts.*`askance prompts own`"):
-            open_wording(path)
+            open_prompts(path)
     for name in ("hotpot", "", "x" * 300):
         with pytest.raises(UnknownName, match=r"unknown prompt set.*Known: 2wiki"):
-            open_wording(name)
+            open_prompts(name)
 
 
 # The layout of the DRAGIN authors, with a set made up in its place.
@@ -207,7 +207,7 @@ def prompts_of(method, found=()):
 
 
 def test_a_set_of_the_authors_gives_their_prompt_byte_for_byte(tmp_path):
-    wording = open_wording(written(tmp_path, AUTHORS))
+    wording = open_prompts(written(tmp_path, AUTHORS))
     examples = (
         "Question: Is ice cold?\nAnswer: Ice is frozen. So the answer is yes.\n"
         "Question: Is fire wet?\nAnswer: Fire is hot gas. So the answer is no.\n"
@@ -220,11 +220,11 @@ def test_a_set_of_the_authors_gives_their_prompt_byte_for_byte(tmp_path):
 
 
 def test_without_a_sentence_before_the_question_the_case_follows_at_once(tmp_path):
-    wording = open_wording(written(tmp_path, DEMO))
+    wording = open_prompts(written(tmp_path, DEMO))
     assert prompts_of(ClosedBookAuthors(wording=wording))[0] == (
         "Question: Own?\nAnswer: It is. So the answer is yes.\nQuestion: Is snow cold?\nAnswer:"
     )
 
 
 def test_a_set_without_examples_does_not_speak_of_any():
-    assert "example" not in open_wording("plain").instruction
+    assert "example" not in open_prompts("plain").instruction

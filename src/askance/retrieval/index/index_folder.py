@@ -1,14 +1,14 @@
-"""The index folder: its manifest, and opening it.
+"""The index folder: its layout, its manifest, and how to open it.
 
     manifest.json            names the one valid generation; replaced in one step
     generation-000002/       that generation, never changed once the manifest names it:
         lexical/                 the passages, in tantivy
         vectors/                 the vectors of the passages, if there are any (see `vectors`)
-        documents.sqlite         the documents, for the next build (see `ledger`)
+        documents.sqlite         the documents, for the next build (see `document_table`)
     writer.lock              held while a build runs
 
-A build works in a generation of its own (see `draft`). Whoever is reading, or comes after a crash, has the
-whole old generation or the whole new one.
+A build writes its own generation (see `build_transaction`). A reader, also after a crash, has the whole old
+generation or the whole new one.
 """
 
 import dataclasses
@@ -27,18 +27,18 @@ FORMAT = "askance-index"
 SCHEMA_VERSION = 1
 MANIFEST, INCOMING_MANIFEST = "manifest.json", ".manifest.json.new"
 LOCK = "writer.lock"
-LEXICAL, VECTORS, LEDGER = "lexical", "vectors", "documents.sqlite"
+LEXICAL, VECTORS, DOCUMENTS = "lexical", "vectors", "documents.sqlite"
 _NUM_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderNote:
+class EncoderRecord:
     """The encoder that made the vectors of an index.
 
     Attributes:
-        name: its specification, where it was loaded by one.
-        fingerprint: tells its vectors from those of others.
-        dimensions: numbers in a vector.
+        name: The specification it was loaded by, if there was one.
+        fingerprint: A text that distinguishes its vectors from those of other encoders.
+        dimensions: The number of dimensions of a vector.
     """
 
     name: str
@@ -51,15 +51,15 @@ class EncoderNote:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What `manifest.json` says, beside format and schema version.
+    """The content of `manifest.json`, except format and schema version.
 
     Attributes:
-        generation: counts the builds that changed something; names the folder that holds the index.
-        documents, passages: how many the index holds.
-        content_hash: of all documents with their ids, wherever they came from and in whatever order.
-        engine: the library that wrote it, with its version.
-        created_at, updated_at: UTC, ISO 8601.
-        encoder: what made the vectors; None where there are none.
+        generation: The number of builds that changed something; it names the folder of the index.
+        documents, passages: The numbers that the index holds.
+        content_hash: A hash of all documents with their ids, independent of their files and order.
+        engine: The library that wrote the index, with its version.
+        created_at, updated_at: The times in UTC, ISO 8601.
+        encoder: The encoder that made the vectors; None without vectors.
     """
 
     generation: int
@@ -70,15 +70,15 @@ class Manifest:
     engine: str
     created_at: str
     updated_at: str
-    encoder: EncoderNote | None = None
+    encoder: EncoderRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
-    """An index opened for reading. It stays valid, and the same, while others build upon it.
+class IndexReader:
+    """An index opened for reading. It stays valid and unchanged while others build a new generation.
 
     Attributes:
-        vectors: None unless they were asked for.
+        vectors: The vectors; None unless an encoder was given.
     """
 
     folder: Path
@@ -87,37 +87,40 @@ class Store:
     vectors: FlatIndex | None = None
 
 
-def open_store(folder: Path, *, analysis: Analysis | None = None, encoder: Encoder | None = None) -> Store:
+def open_index_reader(
+    folder: Path, *, analysis: Analysis | None = None, encoder: Encoder | None = None
+) -> IndexReader:
     """Open the index in `folder`.
 
     Args:
-        encoder: open the vectors, too, which must be this one's.
+        analysis: The text analysis that the index must have.
+        encoder: Open the vectors, too, which must be those of this encoder.
 
     Raises:
-        BadIndex: it is missing, empty, damaged, newer than this version, built with another analysis than
-            the one asked for, or without vectors of the encoder.
+        BadIndex: The index is missing, empty, damaged, newer than this version, built with another analysis,
+            or without vectors of the encoder.
     """
     for _ in range(_NUM_TRIES):
         manifest = read_manifest(folder)
         if analysis not in (None, manifest.analysis):
-            raise built_otherwise(folder, manifest.analysis, analysis)
+            raise mismatch_error(folder, manifest.analysis, analysis)
         if manifest.passages == 0:
             raise BadIndex(f"the index {folder} is empty: add documents to it with `askance index`.")
-        made_by = None if encoder is None else encoder_of(folder, manifest)
+        made_by = None if encoder is None else encoder_record(folder, manifest)
         if encoder is not None and made_by is not None and made_by.fingerprint != encoder.fingerprint:
             wanted = f"the encoder {encoder.name} (fingerprint {encoder.fingerprint})"
-            raise built_otherwise(folder, made_by, wanted)
+            raise mismatch_error(folder, made_by, wanted)
         path = generation_folder(folder, manifest.generation)
         try:
             lexical, vectors = open_lexical(path / LEXICAL), None
             if made_by is not None:
-                vectors = FlatIndex(path / VECTORS, path / LEDGER, made_by.dimensions)
-            return Store(folder, manifest, lexical, vectors)
+                vectors = FlatIndex(path / VECTORS, path / DOCUMENTS, made_by.dimensions)
+            return IndexReader(folder, manifest, lexical, vectors)
         except (ValueError, OSError, sqlite3.Error) as error:
             problem: Exception = error
         if read_manifest(folder).generation == manifest.generation:
             break
-        # A build has replaced, and removed, this very generation in the meantime.
+        # A build has replaced and removed this generation in the meantime.
     raise BadIndex(
         f"the index {folder}, written by {manifest.engine}, can't be opened ({problem}): "
         f"{_remedy(path, problem)}."
@@ -125,15 +128,15 @@ def open_store(folder: Path, *, analysis: Analysis | None = None, encoder: Encod
 
 
 def generation_folder(folder: Path, generation: int) -> Path:
-    """Where that generation of the index in `folder` lies."""
+    """Return the folder of a generation of the index in `folder`."""
     return folder / f"generation-{generation:06d}"
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of the index in `folder`.
+    """Read the manifest of the index in `folder`.
 
     Raises:
-        BadIndex: there is no such folder, it holds no index, or the index is newer than this version.
+        BadIndex: There is no such folder, it holds no index, or the index is newer than this version.
     """
     try:
         if not folder.is_dir():
@@ -148,9 +151,9 @@ def read_manifest(folder: Path) -> Manifest:
                 f"the index {folder} has schema version {version}, this askance reads up to "
                 f"{SCHEMA_VERSION}: upgrade askance, or build the index again in another folder."
             )
-        # Indexes from before there were vectors say nothing of an encoder.
+        # Indexes from versions without vectors don't name an encoder.
         analysis, encoder = Analysis(**content.pop("analysis")), content.pop("encoder", None)
-        return Manifest(**content, analysis=analysis, encoder=encoder and EncoderNote(**encoder))
+        return Manifest(**content, analysis=analysis, encoder=encoder and EncoderRecord(**encoder))
     except FileNotFoundError as error:
         raise BadIndex(
             f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "
@@ -175,16 +178,16 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / MANIFEST, text, temporary=folder / INCOMING_MANIFEST)
 
 
-def built_otherwise(folder: Path, built: object, wanted: object) -> BadIndex:
-    """The error of an index that was built with another analysis or encoder than the one that is wanted."""
+def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
+    """Return the error that an index was built with another analysis or encoder than the wanted one."""
     return BadIndex(
         f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
         "index, in another folder, with the latter."
     )
 
 
-def encoder_of(folder: Path, manifest: Manifest) -> EncoderNote:
-    """What made the vectors of the index. Raises BadIndex where there are none."""
+def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
+    """Return the encoder that made the vectors of the index; raise BadIndex if it has none."""
     if manifest.encoder is None:
         raise BadIndex(
             f"the index {folder} has no vectors: make them with `askance index DOCS --out {folder} --encoder "
@@ -194,9 +197,9 @@ def encoder_of(folder: Path, manifest: Manifest) -> EncoderNote:
 
 
 def _remedy(path: Path, problem: Exception) -> str:
-    """What helps; only what is damaged is worth deleting."""
+    """Return what the user can do; only a damaged index is worth deleting."""
     try:
-        # The libraries that read an index do not tell what is forbidden from what is damaged.
+        # The libraries that read an index report missing permissions like damage.
         for each in path.rglob("*"):
             if each.is_file():
                 each.open("rb").close()

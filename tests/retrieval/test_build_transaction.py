@@ -1,4 +1,4 @@
-"""Whatever happens to a build, the old index or the new one is there: complete, and no mixture."""
+"""After any interruption of a build, the old or the new index is there: complete, never a mixture."""
 
 import json
 import os
@@ -15,18 +15,18 @@ import pytest
 from tests.retrieval.conftest import rows_file, snapshot
 
 from askance.core.errors import BadIndex
-from askance.retrieval.index import draft as draft_module
+from askance.retrieval.index import build_transaction
 from askance.retrieval.index.build import build_index
-from askance.retrieval.index.draft import open_draft
+from askance.retrieval.index.build_transaction import open_transaction
+from askance.retrieval.index.index_folder import open_index_reader
 from askance.retrieval.index.lexical import Analysis
-from askance.retrieval.index.store import open_store
 
 NUM_ROWS = 1500
 
 BUILD = """
 import sys
 from pathlib import Path
-from askance.retrieval.index import build, draft, ledger, lexical, store
+from askance.retrieval.index import build, build_transaction, document_table, lexical, index_folder
 build.CHECKPOINT_PASSAGES = int(sys.argv[3])
 """
 BUILD_AND_SAY = (
@@ -66,7 +66,7 @@ def rows_of(version):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A file of rows, and an index of them which is only ever copied."""
+    """Return a file of rows, and an index of them that is only ever copied."""
     folder = tmp_path_factory.mktemp("built")
     source = rows_file(folder / "rows.jsonl", *rows_of("old"))
     build_index([source], folder / "index")
@@ -75,15 +75,15 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def old(built, tmp_path):
-    """A file of rows, and an index that was made of it."""
+    """Return a file of rows, and an index that was made of it."""
     return built[0], shutil.copytree(built[1], tmp_path / "index")
 
 
 def version_of(index, found):
-    """Which version the index is, after checking that it is one, as a whole."""
+    """Return the version of the index, after checking that it is complete."""
     versions = {id: text.split()[0] for id, text in found(index, "row", NUM_ROWS * 3).items()}
     assert set(versions) == {str(number) for number in range(NUM_ROWS)}
-    assert open_store(index).manifest.documents == NUM_ROWS
+    assert open_index_reader(index).manifest.documents == NUM_ROWS
     (version,) = set(versions.values())
     return version
 
@@ -94,7 +94,7 @@ def test_sigkill_during_the_first_build_leaves_no_index_and_the_next_build_works
         process.stdout.readline()
         process.kill()
     with pytest.raises(BadIndex, match="holds no index"):
-        open_store(index)
+        open_index_reader(index)
     assert build_index([source], index).added == NUM_ROWS
     assert version_of(index, found) == "new"
 
@@ -102,9 +102,10 @@ def test_sigkill_during_the_first_build_leaves_no_index_and_the_next_build_works
 @pytest.mark.parametrize("begin", ["new", "old"])
 @pytest.mark.parametrize("kind", ["kill", "error"])
 def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind, begin):
-    """See `faults`: a rerun makes the same index, and an error is one of ours.
+    """A rerun makes the same index, and every error is one of ours; see `faults`.
 
-    A build upon an old index does all that one without does, so that of the latter every fourth will do.
+    A build upon an old index does everything that one without does, so every fourth operation suffices for
+    the latter.
     """
     step = 1 if begin == "old" else 4
     in_memory = Path("/dev/shm")  # where there is one, hundreds of builds wait for no disk
@@ -119,8 +120,8 @@ def test_a_fault_at_each_operation_leaves_the_old_or_the_new_index(kind, begin):
 
 
 @pytest.mark.parametrize("tables", ["", "documents", "documents and state"])
-def test_a_ledger_that_a_kill_left_half_made_is_begun_anew(tmp_path, write_rows, tables):
-    """Ledgers were made in several steps once."""
+def test_a_document_table_that_a_kill_left_half_made_is_made_anew(tmp_path, write_rows, tables):
+    """Earlier versions made the tables in several steps."""
     source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
     (index / "generation-000001" / "lexical").mkdir(parents=True)
     with closing(sqlite3.connect(index / "generation-000001" / "documents.sqlite")) as ledger:
@@ -141,7 +142,7 @@ def test_a_build_goes_on_from_the_last_checkpoint(tmp_path, write_rows, found):
 
 
 def test_a_build_goes_on_after_a_kill_inside_a_commit(old, write_rows, found, tmp_path):
-    """tantivy first writes which passages are struck out, under names that the next writer comes to again."""
+    """tantivy first writes its deletion files, under names that the next writer uses again."""
     source, index = old
     rows = [*rows_of("new")[:1300], *rows_of("old")[1300:]]
     write_rows(source, *rows)
@@ -170,7 +171,7 @@ def test_what_was_never_committed_is_removed_from_the_draft_alone(old):
     managed = json.loads((lexical / ".managed.json").read_text())
     (lexical / ".managed.json").write_text(json.dumps(managed + left))
     before = snapshot(index / "generation-000001")
-    with open_draft(index, Analysis()):
+    with open_transaction(index, Analysis()):
         found = (index / "generation-000002" / "lexical").iterdir()
         assert {path.name for path in found if path.suffix != ".lock"} == names
     assert snapshot(index / "generation-000001") == before
@@ -179,7 +180,9 @@ def test_what_was_never_committed_is_removed_from_the_draft_alone(old):
 def test_what_changes_back_after_a_checkpoint_is_not_lost(old, write_rows, found):
     source, index = old
     write_rows(source, *rows_of("new"))
-    with start(BUILD_AND_DIE, source, index, 1000, "draft.Draft.checkpoint", 0, "after") as process:
+    with start(
+        BUILD_AND_DIE, source, index, 1000, "build_transaction.BuildTransaction.checkpoint", 0, "after"
+    ) as process:
         process.wait()
     build_index([write_rows(source, *rows_of("old"))], index)
     assert version_of(index, found) == "old"
@@ -195,7 +198,7 @@ def test_a_draft_that_is_half_removed_is_not_gone_on_with(tmp_path, write_rows, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(draft_module.shutil, "rmtree", interrupted)
+        patched.setattr(build_transaction.shutil, "rmtree", interrupted)
         with pytest.raises(KeyboardInterrupt):
             build_index([source], index, analysis=Analysis(stemming=False))
     assert build_index([source], index).added == NUM_ROWS
@@ -217,7 +220,7 @@ def test_a_damaged_draft_is_not_gone_on_with(tmp_path, write_rows):
 
 
 def test_the_second_of_two_writers_is_told(tmp_path):
-    first, second = (open_draft(tmp_path / "index", Analysis()) for _ in range(2))
+    first, second = (open_transaction(tmp_path / "index", Analysis()) for _ in range(2))
     with first, pytest.raises(BadIndex, match="is being written by another process: try again"), second:
         pass
     assert not (tmp_path / "index").exists()
@@ -225,7 +228,7 @@ def test_the_second_of_two_writers_is_told(tmp_path):
 
 def test_another_process_that_writes_is_told(tmp_path, write_rows):
     source, index = write_rows(tmp_path / "rows.jsonl", *rows_of("new")), tmp_path / "index"
-    with open_draft(index, Analysis()):
+    with open_transaction(index, Analysis()):
         with start(BUILD_AND_SAY + "\n", source, index, 10**9) as process:
             process.wait()
         assert process.returncode != 0
@@ -240,18 +243,21 @@ def test_a_folder_with_other_things_is_never_touched(tmp_path, content):
     else:
         (index / content).mkdir()
     before = sorted(index.rglob("*"))
-    with pytest.raises(BadIndex, match=r"won't build .* holds other files"), open_draft(index, Analysis()):
+    with (
+        pytest.raises(BadIndex, match=r"won't build .* holds other files"),
+        open_transaction(index, Analysis()),
+    ):
         pass
     assert sorted(index.rglob("*")) == before
 
 
 def test_a_file_in_the_way(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadIndex, match="it is a file"), open_draft(tmp_path / "file", Analysis()):
+    with pytest.raises(BadIndex, match="it is a file"), open_transaction(tmp_path / "file", Analysis()):
         pass
     with (
         pytest.raises(BadIndex, match="can't be written"),
-        open_draft(tmp_path / "file" / "index", Analysis()),
+        open_transaction(tmp_path / "file" / "index", Analysis()),
     ):
         pass
 
@@ -267,7 +273,7 @@ def test_without_hard_links_files_are_copied(tmp_path, write_rows, found, monkey
     def refuse(*given):
         raise OSError("no hard links here")
 
-    monkeypatch.setattr(draft_module.os, "link", refuse)
+    monkeypatch.setattr(build_transaction.os, "link", refuse)
     source, index = write_rows(tmp_path / "rows.jsonl", ("a", "text"), ("b", "text")), tmp_path / "index"
     build_index([source], index)
     build_index([write_rows(source, ("a", "text"), ("b", "new text"))], index)
@@ -302,12 +308,12 @@ def test_a_killed_writer_holds_no_lock(tmp_path):
     import os, signal, sys
     from pathlib import Path
     from askance.retrieval.index.lexical import Analysis
-    from askance.retrieval.index.draft import open_draft
-    with open_draft(Path(sys.argv[1]), Analysis()):
+    from askance.retrieval.index.build_transaction import open_transaction
+    with open_transaction(Path(sys.argv[1]), Analysis()):
         os.kill(os.getpid(), signal.SIGKILL)
     """
     with start(script, tmp_path / "index") as process:
         process.wait()
     assert (tmp_path / "index" / "writer.lock").exists()
-    with open_draft(tmp_path / "index", Analysis()):
+    with open_transaction(tmp_path / "index", Analysis()):
         pass

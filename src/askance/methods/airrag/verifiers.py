@@ -1,0 +1,231 @@
+"""Choose the answer among those of the finished paths: the verifiers of AirRAG (Feng et al. 2025).
+
+Two of them compare each answer with all others (equations 2 and 3).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.ports import Run
+from askance.core.token_ledger import NoRoom, has_room, most_that_fit
+from askance.core.types import GenerateRequest, Hit, Prompt, Sampling
+from askance.methods.airrag.prompts import Candidate, PromptBuilder, is_refusal, parse_final
+from askance.methods.airrag.state import PathState, jaccard, unique_hits, word_set
+from askance.methods.common.answer_text import parse_markers
+from askance.methods.common.prompts import STOPS
+from askance.text.answers import normalise_answer
+
+Verifier = Literal["sa", "jcd", "emb", "rm", "rm_vote"]
+
+_CANDIDATE_TOKENS = 32
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPath:
+    """A path that ended in an answer.
+
+    Attributes:
+        copies: The number of samples that gave this answer at this node; each counts as one answer.
+        visits: The number of rollouts that reached it.
+        reward: The reward of these rollouts.
+        score: The score of the reward model.
+        is_grounded: True if passages were found on the path.
+    """
+
+    state: PathState
+    copies: int = 1
+    visits: int = 1
+    reward: float = 0.0
+    score: float = 0.0
+    is_grounded: bool = False
+
+    @property
+    def answer(self) -> str:
+        """Return the answer of the path."""
+        return self.state.answer or ""
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether the path answers: it is neither empty nor a refusal."""
+        return normalise_answer(self.answer) not in ("", "none") and not is_refusal(self.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenAnswer:
+    """The chosen answer, the best path that gave it, and the score of each path."""
+
+    answer: str
+    path: FinishedPath
+    scores: tuple[float, ...]
+
+
+def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
+    """Return the paths that answer; if there are none, those whose answer is not empty."""
+    valid = [path for path in paths if path.is_valid]
+    return valid or [path for path in paths if path.answer.strip()]
+
+
+def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
+    """Return the mean Jaccard similarity of each answer's words to all answers (equation 2).
+
+    An answer is compared with itself, too. Words are lower-case, without punctuation and articles; two
+    answers without words are equal.
+    """
+    bags = [word_set(answer) for answer in answers]
+    shared = [[jaccard(one, other) for other in bags] for one in bags]
+    return _mean_with_all(np.array(shared), copies) if bags else []
+
+
+def emb_scores(vectors: NDArray[np.float32], copies: Sequence[int] | None = None) -> list[float]:
+    """Return the mean cosine of each answer's vector with all vectors, itself included (equation 3).
+
+    Args:
+        vectors: The vectors of length 1, of shape [answers, dimensions].
+    """
+    return _mean_with_all(vectors.astype(np.float64) @ vectors.astype(np.float64).T, copies)
+
+
+def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> list[float]:
+    """Return the mean similarity of each answer to all, given shape [answers, answers]; each copy counts."""
+    counts = np.array(copies or [1] * len(similarity), dtype=np.float64)
+    means: list[float] = (similarity @ counts / max(counts.sum(), 1)).tolist()
+    return means
+
+
+def rank_paths(paths: Sequence[FinishedPath], scores: Sequence[float]) -> list[int]:
+    """Return the indices of the paths, best first.
+
+    The greatest score wins. Ties go to more visits, then a greater reward, an answer from passages rather
+    than from memory, fewer words, and the earlier path. Scores that differ only by rounding are equal.
+    """
+
+    def order(index: int) -> tuple[float, int, float, bool, int]:
+        path = paths[index]
+        first = -round(scores[index], 9), -path.visits, -round(path.reward, 9)
+        return *first, not path.is_grounded, len(path.answer.split())
+
+    return sorted(range(len(paths)), key=order)
+
+
+def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
+    """Return the indices of paths grouped by normalised answer, in the order of the first of each group."""
+    groups: dict[str, list[int]] = {}
+    for index, path in enumerate(paths):
+        groups.setdefault(normalise_answer(path.answer), []).append(index)
+    return list(groups.values())
+
+
+def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> bool:
+    """Return whether `num_more` further paths can't change the verifier's choice.
+
+    The choice may still change in the order of its words, small words and punctuation. All `paths` must be
+    valid. Only votes can be decided early: a model that sees all answers, vectors, and the greatest reward
+    may prefer a later answer. With `jcd` the choice is decided if one set of words has more copies than all
+    other answers, the further ones included. The reason: 1 - Jaccard similarity is a distance. An answer at
+    distance d from those words gets d less from each of their copies than they do, and at most d more from
+    each other answer. With `rm_vote` a further path adds at most 1 to the sum of another answer.
+    """
+    if verifier not in ("jcd", "rm_vote") or not any(path.is_valid for path in paths):
+        return False
+    is_jcd, sums = verifier == "jcd", dict[object, float]()
+    for path in paths:
+        key = word_set(path.answer) if is_jcd else normalise_answer(path.answer)
+        sums[key] = sums.get(key, 0.0) + (1.0 if is_jcd else path.score) * path.copies
+    best = max(sums.values())
+    others = sum(sums.values()) - best if is_jcd else max([0.0, *sorted(sums.values())[:-1]])
+    return best > others + num_more + _ROUNDING
+
+
+def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswer:
+    best = paths[rank_paths(paths, scores)[0]]
+    return ChosenAnswer(best.answer, best, tuple(scores))
+
+
+def _by_reward(paths: Sequence[FinishedPath], jcd: Sequence[float], *, is_vote: bool) -> ChosenAnswer:
+    """Choose the greatest reward, or with `is_vote` the greatest sum over equal answers; ties go by `jcd`."""
+    sums = [path.score for path in paths]
+    for group in cluster_answers(paths) if is_vote else ():
+        for index in group:
+            sums[index] = sum(paths[other].score * paths[other].copies for other in group)
+    index = max(range(len(paths)), key=lambda each: (round(sums[each], 9), paths[each].score, jcd[each]))
+    return ChosenAnswer(paths[index].answer, paths[index], tuple(sums))
+
+
+async def choose_answer(
+    verifier: Verifier, paths: Sequence[FinishedPath], prompts: PromptBuilder, max_tokens: int, run: Run
+) -> ChosenAnswer:
+    """Choose an answer with the verifier.
+
+    Args:
+        paths: The valid paths, at least one.
+        prompts: The prompt builder for the model that is called.
+        max_tokens: The most new tokens of that call.
+    """
+    copies = [path.copies for path in paths]
+    jcd = jcd_scores([path.answer for path in paths], copies)
+    if verifier == "emb" and len(paths) > 1:
+        assert run.encoder is not None  # check_needs
+        vectors = await run.encoder.embed([path.answer for path in paths])
+        return _best(paths, emb_scores(vectors, copies))
+    if verifier in ("rm", "rm_vote"):
+        return _by_reward(paths, jcd, is_vote=verifier == "rm_vote")
+    if verifier == "sa" and len(cluster_answers(paths)) > 1:
+        return await _choose_by_call(paths, jcd, prompts, max_tokens, run)
+    return _best(paths, jcd)
+
+
+async def _choose_by_call(
+    paths: Sequence[FinishedPath], jcd: Sequence[float], prompts: PromptBuilder, max_tokens: int, run: Run
+) -> ChosenAnswer:
+    """Choose by one more call, which sees all candidates, likeliest first, and the passages that fit."""
+    groups = [(max(group, key=lambda index: jcd[index]), group) for group in cluster_answers(paths)]
+    groups.sort(key=lambda group: -round(jcd[group[0]], 9))
+    best = [paths[index] for index, _ in groups]
+    num_paths = [sum(paths[index].copies for index in group) for _, group in groups]
+    candidates = [
+        Candidate(path.answer, number, path.state.history)
+        for path, number in zip(best, num_paths, strict=True)
+    ]
+    hits = unique_hits(sorted((hit for path in best for hit in path.state.hits), key=lambda hit: hit.rank))
+    try:
+        prompt = _fitting_prompt(candidates, hits, prompts, max_tokens)
+        request = GenerateRequest(prompt, Sampling(max_tokens, stop=STOPS), key=("verify",))
+        (written,) = await prompts.model.generate(request)
+    except NoRoom:
+        run.trace.decide("choose", "without a call", "the budget has no room to compare the candidates")
+        return _best(paths, jcd)
+    answer = parse_final(parse_markers(written.text, prompts.question, run.trace).text)
+    if not answer or is_refusal(answer):
+        return _best(paths, jcd)
+    similarity = [jaccard(word_set(answer), word_set(path.answer)) for path in paths]
+    index = max(range(len(paths)), key=lambda i: (similarity[i], jcd[i]))
+    return ChosenAnswer(answer, paths[index], tuple(jcd))
+
+
+def _fitting_prompt(
+    candidates: Sequence[Candidate], hits: Sequence[Hit], prompts: PromptBuilder, max_tokens: int
+) -> Prompt:
+    """Return a prompt that fits: fewer passages first, then no histories, then fewer candidates."""
+
+    def fits(prompt: Prompt) -> bool:
+        return has_room(prompts.model, prompt, max_tokens)
+
+    num_hits = most_that_fit(len(hits), lambda number: fits(prompts.verify(candidates, hits[:number])))
+    if num_hits is not None:
+        return prompts.verify(candidates, hits[:num_hits])
+    bare = [Candidate(one.answer, one.num_paths) for one in candidates]
+    fewer = (prompts.verify(bare[:number]) for number in range(len(bare), 1, -1))
+    fit_passage = next(filter(fits, fewer), None)
+    if fit_passage is None:
+        raise NoRoom("the candidates do not fit")
+    return fit_passage
+
+
+def verifier_tokens(prompts: PromptBuilder, num_answers: int, most: int) -> int:
+    """Return the input tokens reserved for the verifier's call: at most half of `most`."""
+    return min(prompts.model.count(prompts.verify(())) + _CANDIDATE_TOKENS * num_answers, most // 2)

@@ -1,0 +1,176 @@
+"""Score the segments of Self-RAG with a model that does not score while it writes.
+
+A scorer returns distributions over the groups of reflection tokens. `prompted_scorer` asks any model in
+words; `reflection_token_scorer` asks a Self-RAG checkpoint about text that another model wrote.
+
+A model that was not trained on reflection tokens (Asai et al. 2024) is asked in words, and the label words
+are scored. The paper defines what each question must ask; the short prompts are ours. Question and passage
+come first, so that several judgements of one passage share a prompt prefix. The packaged adapter was trained
+on the same text with the instruction first (docs/reader.md).
+"""
+
+import tomllib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+from askance.core.ports import Model, Run
+from askance.core.token_ledger import most_that_fit
+from askance.core.types import (
+    Chat,
+    GenerateRequest,
+    Hit,
+    Key,
+    Passage,
+    Prompt,
+    Question,
+    Raw,
+    Sampling,
+    Span,
+    Turn,
+    Want,
+    untrusted,
+)
+from askance.methods.common.label_probabilities import label_probabilities
+from askance.methods.common.prompts import numbered, passage_text, question_spans
+from askance.methods.selfrag import tokens
+from askance.methods.selfrag.tokens import Distribution, Group
+
+_PROMPTS: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("judgements.toml").read_text(encoding="utf-8")
+)
+SYSTEM: str = _PROMPTS["system"]
+INSTRUCTIONS: Mapping[Group, str] = {group: _PROMPTS[group]["instruction"] for group in tokens.GROUPS}
+LABELS: Mapping[Group, Mapping[str, str]] = {
+    group: dict(zip(names, _PROMPTS[group]["words"], strict=True)) for group, names in tokens.GROUPS.items()
+}
+"""The label word for each reflection token."""
+
+Scorer = Callable[..., Awaitable[Distribution]]
+"""A function of `(group, hit, so_far, text, *, key)` that returns a distribution, or all zeros.
+
+The groups ask:
+
+- retrieve: whether to search before the answer continues after `so_far`, written with `hit`, if any.
+- relevance: whether `hit` is relevant to the question.
+- support: how far `hit` supports `text`, which follows `so_far`.
+- utility: how useful `text`, the whole answer, is.
+"""
+_LABEL_TOKENS = 8
+"""The tokens reserved for a label, scored, or written after a few polite words."""
+
+
+def prompted_scorer(model: Model, question: Question, run: Run) -> Scorer:
+    """Return a scorer that asks any model in words: each judgement is one `score` of the label words.
+
+    A model that can't score options writes its label. The first label word in its reply gets probability 1;
+    without one, all probabilities are 0.
+    """
+
+    async def judge(group: Group, hit: Hit | None, so_far: str, text: str, *, key: Key) -> Distribution:
+        def prompt_with(*shown: Hit) -> Prompt:
+            passages = [each.passage for each in shown]
+            return judgement_prompt(model, question, group, passages, so_far, text)
+
+        labels = LABELS[group]
+        prompt = fit_passage(run, model, prompt_with, hit, _LABEL_TOKENS)
+        if "score" in model.capabilities:
+            shares = await label_probabilities(model, prompt, labels.values())
+            return dict(zip(labels, shares, strict=True))
+        (written,) = await model.generate(GenerateRequest(prompt, Sampling(_LABEL_TOKENS), key=key))
+        words = [word.strip(".,:;!?*\"'()[]") for word in written.text.lower().split()]
+        label_word = next((word for word in words if word in labels.values()), "")
+        return {label: float(word == label_word) for label, word in labels.items()}
+
+    return judge
+
+
+def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> Scorer:
+    """Return a scorer that reads the probabilities of a Self-RAG checkpoint about another model's text.
+
+    For each judgement the text is laid out as the checkpoint would have written it, up to the token to
+    predict.
+    """
+
+    async def judge(group: Group, hit: Hit | None, so_far: str, text: str, *, key: Key) -> Distribution:
+        spans = _one_line(text or so_far)
+        without_passage = (Span(tokens.NO_RETRIEVAL), *spans) if spans else ()
+        before = _one_line(so_far) if text else ()
+        after = () if group == "relevance" else (Span(tokens.RELEVANT), *spans)
+
+        def prompt_with(*shown: Hit) -> Raw:
+            passages = [(*before, Span(tokens.RETRIEVAL), *passage_spans(each), *after) for each in shown]
+            return Raw(head, *(passages or [without_passage]))
+
+        prompt = fit_passage(run, model, prompt_with, hit, 1)
+        (generation,) = await model.generate(
+            GenerateRequest(prompt, Sampling(1), Want(token_probs=tokens.SCORED_TOKENS), key=key)
+        )
+        return tokens.first_distribution(generation, group)
+
+    return judge
+
+
+def passage_spans(hit: Hit) -> tuple[Span, ...]:
+    """Return a passage between its two tokens; `search_passages` has already escaped its text."""
+    title, text = untrusted(hit.passage.title), untrusted(hit.passage.text)
+    return (Span(tokens.PARAGRAPH_START), title, Span("\n"), text, Span(tokens.PARAGRAPH_END))
+
+
+def _one_line(text: str) -> tuple[Span, ...]:
+    line = " ".join(tokens.escape_tokens(text)[0].split())
+    return (untrusted(line),) if line else ()
+
+
+P = TypeVar("P", bound=Prompt)
+
+
+def fit_passage(run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit | None, max_tokens: int) -> P:
+    """Return the prompt with a passage, if any, cut at its end to fit the context window."""
+    prompt, room = prompt_with(*([hit] if hit else [])), model.context_tokens - max_tokens
+    if hit is None or model.count(prompt) <= room:
+        return prompt
+    passage, words = hit.passage, hit.passage.text.split()
+
+    def cut(num_words: int) -> P:
+        return prompt_with(replace(hit, passage=replace(passage, text=" ".join(words[:num_words]))))
+
+    num_kept = most_that_fit(max(len(words) - 1, 0), lambda number: model.count(cut(number)) <= room) or 0
+    room_for = f"room for {num_kept} of {len(words)} words of a passage"
+    why = f"the window of {model.context_tokens} tokens has {room_for}"
+    run.trace.decide("passage", "cut", why, numbers={"words": num_kept})
+    return cut(num_kept)
+
+
+def judgement_prompt(
+    model: Model,
+    question: Question,
+    group: Group,
+    passages: Sequence[Passage] = (),
+    so_far: str = "",
+    text: str = "",
+) -> Prompt:
+    """Return the prompt that asks a model for a judgement; see `Scorer`."""
+    question_part = (Span("Question: "), *question_spans(question), Span("\n"))
+    judged = list[Span]()
+    if group == "retrieve":
+        context = (*numbered(list(map(passage_text, passages))), *question_part)
+        judged += _line("Answer so far", so_far)
+    else:
+        shown = [(Span("Passage: "), untrusted(passage_text(each)), Span("\n")) for each in passages]
+        context = (*question_part, *chain.from_iterable(shown))
+        judged += _line("Answer so far", so_far) if so_far.strip() else ()
+        judged += _line("Answer" if group == "utility" else "Sentence", text) if text else ()
+    ending = (Span("\n\n"), *judged) if judged else (Span("\n"),)
+    # The last part is a line break, which a chat turn does not need.
+    spans = (*context, Span(f"\n{INSTRUCTIONS[group]}"), *ending)
+    if "chat" in model.capabilities:
+        return Chat((Turn("system", (Span(SYSTEM),)), Turn("user", spans[:-1])))
+    return Raw((*spans, Span("Judgement:")))
+
+
+def _line(label: str, text: str) -> tuple[Span, ...]:
+    words = " ".join(text.split())
+    return (Span(f"{label}:"), *((Span(" "), untrusted(words)) if words else ()), Span("\n"))
