@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from askance.inference.backend import StepOutput
 from askance.inference.prefix_cache import PrefixCache
 
-GUESSING_TOKENS = 16
+VERIFICATION_TOKENS = 16
 
 
 class Slot(list):
-    """As many tokens as there may be, of which the first `num_held` were there from the beginning."""
+    """A slot whose keys and values are the tokens; the first `num_cached_tokens` come from the cache."""
 
-    num_held = 0
+    num_cached_tokens = 0
 
 
 class Tokens:
     """A backend whose keys and values are the tokens themselves, and whose logits are all tokens before."""
 
-    can_share, guessing_tokens = True, GUESSING_TOKENS
+    can_batch, verification_tokens = True, VERIFICATION_TOKENS
 
     def __init__(self, budget_tokens=1000):
         self.budget_tokens, self.cache = budget_tokens, PrefixCache()
@@ -29,31 +29,31 @@ class Tokens:
     def num_reserved(self):
         return sum(map(len, self.slots))
 
-    def reserved_with(self, num_tokens):
+    def reserved_tokens_with(self, num_tokens):
         return self.num_reserved + num_tokens
 
-    def num_known(self, ids):
-        return self.cache.find(ids)[1] if self.can_share else 0
+    def num_cached_tokens(self, ids):
+        return self.cache.find(ids)[1] if self.can_batch else 0
 
     def open(self, num_tokens, ids=(), *, attention=False):
         self.check(self.opens)
         slot = Slot([None] * num_tokens)
-        if self.can_share:
-            block, slot.num_held = self.cache.find(ids)
-            slot[: slot.num_held] = (block or ())[: slot.num_held]
+        if self.can_batch:
+            block, slot.num_cached_tokens = self.cache.find(ids)
+            slot[: slot.num_cached_tokens] = (block or ())[: slot.num_cached_tokens]
         self.slots.append(slot)
         self.limit()
         return slot
 
-    def keep(self, slot, ids):
-        if self.can_share:
+    def cache_prefix(self, slot, ids):
+        if self.can_batch:
             self.cache.add(tuple(ids), tuple(slot[: len(ids)]))
 
     def close(self, slot):
         self.slots = [each for each in self.slots if each is not slot]
         self.limit()
 
-    def forget(self):
+    def clear_cache(self):
         self.cache.clear()
 
     def limit(self):
@@ -63,17 +63,19 @@ class Tokens:
         if not works:
             raise RuntimeError("out of memory")
 
-    def forward(self, feeds):
-        if any(id in self.breaks_on for feed in feeds for id in feed.ids):
+    def forward(self, inputs):
+        if any(id in self.breaks_on for step_input in inputs for id in step_input.ids):
             raise RuntimeError("out of order")
-        self.passes.append([len(feed.ids) for feed in feeds])
-        fed = []
-        for feed in feeds:
-            stop = feed.start + len(feed.ids)
-            feed.slot[feed.start : stop] = feed.ids
-            logits = [tuple(feed.slot[: stop - back]) for back in reversed(range(feed.num_logits))]
-            fed.append(StepOutput(logits, logits if feed.wants_attention else ()))
-        return fed
+        self.passes.append([len(step_input.ids) for step_input in inputs])
+        output = []
+        for step_input in inputs:
+            stop = step_input.start + len(step_input.ids)
+            step_input.slot[step_input.start : stop] = step_input.ids
+            logits = [
+                tuple(step_input.slot[: stop - back]) for back in reversed(range(step_input.num_logits))
+            ]
+            output.append(StepOutput(logits, logits if step_input.wants_attention else ()))
+        return output
 
 
 def next_id(before):
@@ -96,7 +98,7 @@ class Asked:
     is_abandoned: bool = False
     written: list = field(default_factory=list)
     ends: list = field(default_factory=list)
-    num_reused: int = 0
+    num_cached: int = 0
     rule: Callable = next_id
 
     def __post_init__(self):
@@ -106,10 +108,10 @@ class Asked:
     def is_done(self):
         return len(self.written) == self.num_new
 
-    def take(self, fed, num_reused):
-        assert fed.logits[-1] == tuple(self.ids), "keys and values of other tokens"
-        assert [*fed.attention] == [tuple(self.ids)] * (self.wants_attention and bool(self.written))
-        self.num_reused = num_reused
-        self.written.append(self.rule(fed.logits[-1]))
+    def take(self, output, num_cached):
+        assert output.logits[-1] == tuple(self.ids), "keys and values of other tokens"
+        assert [*output.attention] == [tuple(self.ids)] * (self.wants_attention and bool(self.written))
+        self.num_cached = num_cached
+        self.written.append(self.rule(output.logits[-1]))
         self.ids.append(self.written[-1])
         return not self.is_done

@@ -125,7 +125,7 @@ def test_weights_that_are_no_numbers_are_refused(adapter, value):
     name = max(weights)
     weights[name].view(-1)[-1] = value
     save_file(weights, path)
-    with pytest.raises(ModelSpecError, match=f"no finite number, first in {name}: its training failed"):
+    with pytest.raises(ModelSpecError, match=f"not finite numbers, first in {name}: its training failed"):
         open_adapter(adapter)
 
 

@@ -52,7 +52,7 @@ def with_code(folder, mark, **config):
 )
 def test_a_kind_of_model_that_transformers_does_not_know(tmp_path, mark, save, load):
     folder = with_code(save(tmp_path / "model"), mark, model_type="own")
-    with pytest.raises(ModelSpecError, match=r"model '.*model' brings code of its own, which askance never"):
+    with pytest.raises(ModelSpecError, match=r"model '.*model' brings its own code, which askance never"):
         load(f"hf:{folder}")
     assert not mark.exists()
 

@@ -89,7 +89,7 @@ def weights_in(path):
 
 def in_torch(model):
     """The weights of a model of torch, by the names and in the order of rows of llama.cpp."""
-    module = model._network.module
+    module = model._backend.module
     weights = {
         gguf_name(name): as_stored(name, each, module.config) for name, each in module.state_dict().items()
     }
@@ -366,12 +366,12 @@ def test_in_any_company_numbers_are_equal_to_the_bit(plain):
         return [(token.id, token.entropy) for token in computed(generation)]
 
     async def together():
-        await plain.forget()
+        await plain.clear_cache()
         return await asyncio.gather(*map(write, prompts))
 
     alone = []
     for prompt in prompts:
-        run(plain.forget())
+        run(plain.clear_cache())
         alone.append(run(write(prompt)))
     assert run(together()) == alone
 

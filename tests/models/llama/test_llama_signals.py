@@ -148,15 +148,15 @@ def test_what_runs_goes_on_when_somebody_first_wants_attention(fresh):
 def test_nobody_is_asked_before_attention_is_wanted(fresh):
     model = fresh()
     written(model, SHARED, want=Want(entropy=True))
-    assert not model._streams._made.watches
+    assert not model._backend._current_context.reads_attention
     written(model, SHARED)
-    assert model._streams._made.watches
+    assert model._backend._current_context.reads_attention
 
 
 def test_a_tensor_that_came_to_lie_elsewhere_is_found_again(fresh):
     model = fresh()
     expected = written(model, SHARED)
-    watch = model._streams._made._watch
+    watch = model._backend._current_context._callback
     real = watch.__missing__.__func__
     wanted = []
 

@@ -53,7 +53,7 @@ def test_untrusted_text_is_text(gguf_models, name, data):
         ids = model.tokenize(text)
     except InputError:
         return
-    assert not {*ids} & model._vocabulary.telling_ids
+    assert not {*ids} & model._vocabulary.unambiguous_ids
 
 
 @both

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from askance.core.errors import ModelFailure
-from askance.inference import batch as module
-from askance.inference.batch import Batch
-from askance.inference.speculative import MOST_TOKENS
-from tests.inference.tokens import GUESSING_TOKENS, Asked, Tokens, next_id, next_in_circles
+from askance.inference import engine as module
+from askance.inference.engine import LLMEngine
+from askance.inference.speculative import MAX_DRAFT_TOKENS
+from tests.inference.tokens import VERIFICATION_TOKENS, Asked, Tokens, next_id, next_in_circles
 
 
 def alone(prompt, num_new=3, rule=next_id):
@@ -21,30 +21,30 @@ def alone(prompt, num_new=3, rule=next_id):
     return ids[len(prompt) :]
 
 
-def ran(batch, *sequences):
+def ran(engine, *sequences):
     for sequence in sequences:
-        batch.put(sequence)
+        engine.add_request(sequence)
     for _ in range(1000):
-        if batch.is_idle:
+        if engine.is_idle:
             return sequences
-        stepped(batch)
+        stepped(engine)
     pytest.fail("never ends")
 
 
-def stepped(batch):
-    for sequence, error in batch.step():
+def stepped(engine):
+    for sequence, error in engine.step():
         assert not isinstance(error, AssertionError), error
         sequence.ends.append(error)
 
 
 def made(tokens=10_000, **options):
     backend = Tokens(tokens)
-    return backend, Batch(backend, **options)
+    return backend, LLMEngine(backend, **options)
 
 
 def test_sequences_are_computed_side_by_side():
-    backend, batch = made()
-    first, second = ran(batch, Asked((5, 6, 7), 4), Asked((8, 9), 2))
+    backend, engine = made()
+    first, second = ran(engine, Asked((5, 6, 7), 4), Asked((8, 9), 2))
     assert first.written == alone((5, 6, 7), 4)
     assert second.written == alone((8, 9), 2)
     assert backend.passes == [[3, 2], [1, 1], [1], [1]]
@@ -52,42 +52,44 @@ def test_sequences_are_computed_side_by_side():
 
 
 def test_a_long_prompt_takes_several_passes_beside_what_runs(monkeypatch):
-    monkeypatch.setattr(module, "PASS_TOKENS", 10)
-    backend, batch = made()
-    ran(batch, Asked((5, 6), 5), Asked(tuple(range(100, 125)), 1))
+    monkeypatch.setattr(module, "MAX_PREFILL_TOKENS", 10)
+    backend, engine = made()
+    ran(engine, Asked((5, 6), 5), Asked(tuple(range(100, 125)), 1))
     assert backend.passes == [[2, 8], [1, 10], [1, 7], [1], [1]]
 
 
 def test_what_logits_are_wanted_after_is_computed_in_one_pass(monkeypatch):
-    monkeypatch.setattr(module, "PASS_TOKENS", 10)
-    backend, batch = made()
+    monkeypatch.setattr(module, "MAX_PREFILL_TOKENS", 10)
+    backend, engine = made()
     ran(
-        batch, Asked(tuple(range(100, 114)), 1, num_logits=6), Asked(tuple(range(200, 212)), 1, num_logits=12)
+        engine,
+        Asked(tuple(range(100, 114)), 1, num_logits=6),
+        Asked(tuple(range(200, 212)), 1, num_logits=12),
     )
     assert backend.passes == [[8], [6], [12]]
 
 
 def test_what_prompts_share_is_computed_once():
-    backend, batch = made()
+    backend, engine = made()
     shared = tuple(range(100, 140))
-    first, second = ran(batch, Asked((*shared, 5)), Asked((*shared, 6)))
-    assert (first.num_reused, second.num_reused) == (0, 40)
+    first, second = ran(engine, Asked((*shared, 5)), Asked((*shared, 6)))
+    assert (first.num_cached, second.num_cached) == (0, 40)
     assert backend.passes == [[41], [1, 1], [1, 1], [1]]
 
 
 def test_what_was_written_is_known_afterwards():
-    _, batch = made()
+    _, engine = made()
     prompt = tuple(range(100, 120))
-    (first,) = ran(batch, Asked(prompt, 9))
-    (second,) = ran(batch, Asked((*prompt, *first.written[:7], 3)))
-    assert second.num_reused == 27
-    (same,) = ran(batch, Asked(prompt))
-    assert same.num_reused == 19
+    (first,) = ran(engine, Asked(prompt, 9))
+    (second,) = ran(engine, Asked((*prompt, *first.written[:7], 3)))
+    assert second.num_cached == 27
+    (same,) = ran(engine, Asked(prompt))
+    assert same.num_cached == 19
 
 
 def test_attention_is_asked_for_behind_the_prompt():
-    _, batch = made()
-    (asked,) = ran(batch, Asked((5, 6), wants_attention=True))
+    _, engine = made()
+    (asked,) = ran(engine, Asked((5, 6), wants_attention=True))
     assert asked.is_done
 
 
@@ -96,91 +98,91 @@ def circling(prompt=(5, 6), num_new=40, **options):
 
 
 def test_what_is_guessed_rightly_takes_fewer_passes():
-    backend, batch = made()
-    (asked,) = ran(batch, circling(wants_attention=True))
+    backend, engine = made()
+    (asked,) = ran(engine, circling(wants_attention=True))
     assert asked.written == alone((5, 6), 40, next_in_circles)
     assert len(backend.passes) < 20
-    assert max(map(sum, backend.passes)) == 1 + MOST_TOKENS
-    assert batch.num_computed == 2 + 39 + batch.num_missed
+    assert max(map(sum, backend.passes)) == 1 + MAX_DRAFT_TOKENS
+    assert engine.num_computed_tokens == 2 + 39 + engine.num_rejected_tokens
 
 
 def test_without_guesses_each_token_takes_a_pass():
-    backend, batch = made(guesses=False)
-    ran(batch, circling())
+    backend, engine = made(speculative=False)
+    ran(engine, circling())
     assert backend.passes == [[2], *[[1]] * 39]
 
 
 def test_a_backend_that_takes_no_guesses_is_given_none():
     backend = Tokens()
-    backend.guessing_tokens = 0
-    ran(Batch(backend), circling())
+    backend.verification_tokens = 0
+    ran(LLMEngine(backend), circling())
     assert backend.passes == [[2], *[[1]] * 39]
 
 
 def test_what_was_written_before_is_guessed_until_it_is_forgotten():
-    backend, batch = made()
+    backend, engine = made()
     prompt = tuple(range(100, 120))
-    (first,) = ran(batch, Asked(prompt, 30))
+    (first,) = ran(engine, Asked(prompt, 30))
     assert len(backend.passes) == 30
-    (again,) = ran(batch, Asked((1, 2, 3, *prompt), 30, rule=lambda before: next_id(before[3:])))
+    (again,) = ran(engine, Asked((1, 2, 3, *prompt), 30, rule=lambda before: next_id(before[3:])))
     assert again.written == first.written
     assert len(backend.passes) < 30 + 10
     backend.passes.clear()
-    batch.forget()
-    ran(batch, Asked(prompt, 30))
+    engine.clear_cache()
+    ran(engine, Asked(prompt, 30))
     assert [sum(each) for each in backend.passes] == [20, *[1] * 29]
 
 
 def test_with_many_texts_less_is_guessed():
-    backend, batch = made()
-    ran(batch, *(circling((100 + number, 6)) for number in range(6)))
-    assert 6 < max(map(sum, backend.passes[1:])) <= GUESSING_TOKENS
+    backend, engine = made()
+    ran(engine, *(circling((100 + number, 6)) for number in range(6)))
+    assert 6 < max(map(sum, backend.passes[1:])) <= VERIFICATION_TOKENS
     backend.passes.clear()
-    ran(batch, *(circling((200 + number, 6)) for number in range(20)))
+    ran(engine, *(circling((200 + number, 6)) for number in range(20)))
     assert {sum(each) for each in backend.passes[1:]} == {20}
 
 
 def test_a_wrong_guess_is_computed_and_counted():
-    backend, batch = made()
-    ran(batch, Asked((5, 6), 30, rule=lambda before: next_in_circles(before) if len(before) % 15 else 50))
-    assert batch.num_missed > 0
-    assert batch.num_computed == 2 + 29 + batch.num_missed == sum(map(sum, backend.passes))
+    backend, engine = made()
+    ran(engine, Asked((5, 6), 30, rule=lambda before: next_in_circles(before) if len(before) % 15 else 50))
+    assert engine.num_rejected_tokens > 0
+    assert engine.num_computed_tokens == 2 + 29 + engine.num_rejected_tokens == sum(map(sum, backend.passes))
 
 
 def test_no_more_run_than_there_is_room_for():
-    backend, batch = made(tokens=32)
+    backend, engine = made(tokens=32)
     asked = [Asked((number, 5, 6, 7), 6) for number in range(10, 17)]
     for each in asked:
-        batch.put(each)
+        engine.add_request(each)
     most = 0
-    while not batch.is_idle:
-        stepped(batch)
+    while not engine.is_idle:
+        stepped(engine)
         most = max(most, len(backend.slots))
     assert most == 3
     assert all(each.is_done for each in asked)
 
 
 def test_where_nothing_is_shared_each_is_computed_from_its_beginning():
-    backend, batch = made(max_running=1)
-    backend.can_share = False
-    first, second = ran(batch, Asked(tuple(range(40))), Asked(tuple(range(40))))
-    assert (first.num_reused, second.num_reused) == (0, 0)
+    backend, engine = made(max_running=1)
+    backend.can_batch = False
+    first, second = ran(engine, Asked(tuple(range(40))), Asked(tuple(range(40))))
+    assert (first.num_cached, second.num_cached) == (0, 0)
     assert [sum(each) for each in backend.passes].count(40) == 2
     assert backend.cache.num_tokens == 0
 
 
 def test_more_than_there_can_be_room_for_fails_with_the_numbers():
-    _, batch = made(tokens=32)
-    (asked,) = ran(batch, Asked(tuple(range(40))))
+    _, engine = made(tokens=32)
+    (asked,) = ran(engine, Asked(tuple(range(40))))
     (error,) = asked.ends
     assert isinstance(error, ModelFailure)
     assert "keys and values of 43 tokens do not fit into the memory for 32" in str(error)
 
 
 def test_a_pass_that_breaks_is_tried_again_one_by_one():
-    backend, batch = made()
+    backend, engine = made()
     backend.breaks_on = {66}
-    good, bad, other = ran(batch, Asked((5, 6)), Asked((65, 66)), Asked((7, 8)))
+    good, bad, other = ran(engine, Asked((5, 6)), Asked((65, 66)), Asked((7, 8)))
     assert good.is_done
     assert other.is_done
     assert [str(error) for error in bad.ends] == ["out of order"]
@@ -188,10 +190,10 @@ def test_a_pass_that_breaks_is_tried_again_one_by_one():
 
 
 def test_what_a_sequence_does_with_its_logits_is_its_own_affair():
-    backend, batch = made()
+    backend, engine = made()
     bad = Asked((5, 6))
-    bad.take = lambda fed, num_reused: 1 / 0
-    good, _ = ran(batch, Asked((7, 8)), bad)
+    bad.take = lambda fed, num_cached: 1 / 0
+    good, _ = ran(engine, Asked((7, 8)), bad)
     assert good.is_done
     assert isinstance(bad.ends[0], ZeroDivisionError)
     assert backend.slots == []
@@ -201,7 +203,7 @@ def test_the_memory_of_a_broken_pass_is_free_when_its_texts_are_tried_alone():
     class Tensor:
         pass
 
-    backend, batch = made()
+    backend, engine = made()
     forward, held, alive = backend.forward, [], []
 
     def full(feeds):
@@ -213,30 +215,30 @@ def test_the_memory_of_a_broken_pass_is_free_when_its_texts_are_tried_alone():
         return forward(feeds)
 
     backend.forward = full
-    ran(batch, Asked((5, 6), 1), Asked((7, 8), 1))
+    ran(engine, Asked((5, 6), 1), Asked((7, 8), 1))
     assert alive == [False, False]
 
 
 def test_where_there_is_less_memory_than_expected_it_waits_for_what_runs():
-    backend, batch = made()
+    backend, engine = made()
     first, second = Asked((5, 6), 3), Asked((7, 8))
-    batch.put(first)
-    stepped(batch)
+    engine.add_request(first)
+    stepped(engine)
     backend.opens = False
-    batch.put(second)
-    stepped(batch)
+    engine.add_request(second)
+    stepped(engine)
     assert second.ends == []
-    stepped(batch)
+    stepped(engine)
     assert first.is_done
     backend.opens = True
-    ran(batch)
+    ran(engine)
     assert second.is_done
 
 
 def test_where_there_is_no_memory_at_all_it_fails():
-    backend, batch = made()
+    backend, engine = made()
     backend.opens = False
-    (asked,) = ran(batch, Asked((5, 6)))
+    (asked,) = ran(engine, Asked((5, 6)))
     assert [str(error) for error in asked.ends] == ["out of memory"]
 
 
@@ -246,7 +248,7 @@ class Schedules(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.backend, self.batch = made(tokens=100, max_running=4)
+        self.backend, self.engine = made(tokens=100, max_running=4)
         self.asked = []
 
     @rule(
@@ -259,7 +261,7 @@ class Schedules(RuleBasedStateMachine):
     def ask(self, shared, own, num_new, breaks, way):
         asked = Asked((*range(shared), *own, *((666,) if breaks else ())), num_new, rule=way)
         self.asked.append(asked)
-        self.batch.put(asked)
+        self.engine.add_request(asked)
 
     @precondition(lambda self: self.asked)
     @rule(data=st.data())
@@ -269,7 +271,7 @@ class Schedules(RuleBasedStateMachine):
     @rule(breaks=st.booleans())
     def step(self, breaks):
         self.backend.breaks_on = {666} if breaks else set()
-        stepped(self.batch)
+        stepped(self.engine)
 
     @invariant()
     def memory_is_within_budget(self):
@@ -277,7 +279,7 @@ class Schedules(RuleBasedStateMachine):
 
     def teardown(self):
         self.backend.breaks_on = set()
-        ran(self.batch)
+        ran(self.engine)
         for asked in self.asked:
             assert asked.written == alone(asked.prompt, asked.num_new, asked.rule)[: len(asked.written)]
             (end,) = asked.ends

@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
-from askance.inference.batch import Batch
-from askance.inference.scheduler import Scheduler, tell
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
+from askance.inference.engine import LLMEngine
 from tests.inference.tokens import Asked, Tokens
 
 LONG = 10**6
@@ -24,13 +24,13 @@ def backend():
 
 
 @pytest.fixture
-def batch(backend):
-    return Batch(backend)
+def engine(backend):
+    return LLMEngine(backend)
 
 
 @pytest.fixture
-def scheduler(batch):
-    return Scheduler(batch)
+def async_engine(engine):
+    return AsyncLLMEngine(engine)
 
 
 async def until(is_so):
@@ -41,21 +41,21 @@ async def until(is_so):
     pytest.fail("never so")
 
 
-def test_all_of_an_order_are_done_when_it_is_over(scheduler):
+def test_all_of_an_order_are_done_when_it_is_over(async_engine):
     asked = [Asked((5, 6), 3), Asked((7, 8), 9)]
-    asyncio.run(scheduler.compute(asked))
+    asyncio.run(async_engine.run(asked))
     assert all(each.is_done for each in asked)
-    asyncio.run(scheduler.compute([]))
+    asyncio.run(async_engine.run([]))
 
 
-def test_what_is_cancelled_leaves_and_the_others_go_on(scheduler, backend):
+def test_what_is_cancelled_leaves_and_the_others_go_on(async_engine, backend):
     long, short = Asked((5, 6), LONG), Asked((7, 8), 5)
 
     async def ask():
-        task = asyncio.create_task(scheduler.compute([long]))
+        task = asyncio.create_task(async_engine.run([long]))
         await until(lambda: long.written)
         task.cancel()
-        await scheduler.compute([short])
+        await async_engine.run([short])
         await until(lambda: not backend.slots)
         return task
 
@@ -64,24 +64,24 @@ def test_what_is_cancelled_leaves_and_the_others_go_on(scheduler, backend):
     assert not long.is_done
 
 
-def test_of_an_order_of_which_one_fails_the_others_are_abandoned(scheduler, backend):
+def test_of_an_order_of_which_one_fails_the_others_are_abandoned(async_engine, backend):
     backend.breaks_on = {66}
     long = Asked((5, 6), LONG)
 
     async def ask():
         with pytest.raises(RuntimeError, match="out of order"):
-            await scheduler.compute([long, Asked((65, 66))])
+            await async_engine.run([long, Asked((65, 66))])
         await until(lambda: not backend.slots)
 
     asyncio.run(ask())
     assert not long.is_done
 
 
-def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(scheduler, backend):
+def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(async_engine, backend):
     long, other = Asked((5, 6), LONG), Asked((1, 2), 1)
 
     async def begin():
-        order = asyncio.create_task(scheduler.compute([long]))
+        order = asyncio.create_task(async_engine.run([long]))
         await until(lambda: long.written)
         return order
 
@@ -89,15 +89,15 @@ def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(scheduler, 
     order = loop.run_until_complete(begin())
     loop.close()
     backend.breaks_on = {*range(3, 100)}  # all that a text may write
-    asyncio.run(scheduler.compute([other]))
+    asyncio.run(async_engine.run([other]))
     asyncio.run(until(lambda: not backend.slots))
     assert other.is_done
     assert not order.done()
 
 
-def test_loops_of_several_threads(scheduler):
+def test_loops_of_several_threads(async_engine):
     asked = [Asked((number, 6), 20) for number in range(8)]
-    threads = [threading.Thread(target=asyncio.run, args=(scheduler.compute([each]),)) for each in asked]
+    threads = [threading.Thread(target=asyncio.run, args=(async_engine.run([each]),)) for each in asked]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -105,37 +105,37 @@ def test_loops_of_several_threads(scheduler):
     assert all(each.is_done for each in asked)
 
 
-def test_work_is_done_between_passes_and_raises_where_it_is_awaited(scheduler):
+def test_work_is_done_between_passes_and_raises_where_it_is_awaited(async_engine):
     async def ask():
-        names = await scheduler.alone(lambda: threading.current_thread().name)
+        names = await async_engine.run_exclusively(lambda: threading.current_thread().name)
         with pytest.raises(ZeroDivisionError):
-            await scheduler.alone(lambda: 1 / 0)
+            await async_engine.run_exclusively(lambda: 1 / 0)
         return names
 
     assert asyncio.run(ask()) == "askance"
 
 
 def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(
-    scheduler, batch, monkeypatch
+    async_engine, engine, monkeypatch
 ):
     def broken():
         raise AssertionError("ours")
 
     async def ask(asked):
-        return await asyncio.gather(*(scheduler.compute([each]) for each in asked), return_exceptions=True)
+        return await asyncio.gather(*(async_engine.run([each]) for each in asked), return_exceptions=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(batch, "step", broken)
+        patch.setattr(engine, "step", broken)
         assert [str(error) for error in asyncio.run(ask([Asked((5, 6)), Asked((7, 8))]))] == ["ours", "ours"]
     assert asyncio.run(ask([Asked((9, 9))])) == [None]
 
 
 def test_a_batch_that_nobody_needs_goes():
-    scheduler = Scheduler(Batch(Tokens()))
-    asyncio.run(scheduler.compute([Asked((5, 6))]))
-    batch = weakref.ref(scheduler._batch)
-    del scheduler
-    asyncio.run(until(lambda: gc.collect() >= 0 and batch() is None))
+    async_engine = AsyncLLMEngine(LLMEngine(Tokens()))
+    asyncio.run(async_engine.run([Asked((5, 6))]))
+    engine = weakref.ref(async_engine._engine)
+    del async_engine
+    asyncio.run(until(lambda: gc.collect() >= 0 and engine() is None))
 
 
 def test_batches_of_several_models_take_turns():
@@ -143,10 +143,10 @@ def test_batches_of_several_models_take_turns():
     asked = [Asked((5, 6), LONG), Asked((7, 8), 20)]
 
     async def ask():
-        schedulers = [Scheduler(Batch(each)) for each in backends]
-        long = asyncio.create_task(schedulers[0].compute([asked[0]]))
+        async_engines = [AsyncLLMEngine(LLMEngine(each)) for each in backends]
+        long = asyncio.create_task(async_engines[0].run([asked[0]]))
         await until(lambda: asked[0].written)
-        await schedulers[1].compute([asked[1]])
+        await async_engines[1].run([asked[1]])
         long.cancel()
         await until(lambda: not backends[0].slots)
 
@@ -164,17 +164,17 @@ def test_batches_of_several_models_take_turns():
     ],
     ids=lambda each: getattr(each, "__name__", type(each).__name__),
 )
-def test_whatever_a_request_raises_is_told_and_harms_nobody(scheduler, monkeypatch, raised, told):
+def test_whatever_a_request_raises_is_told_and_harms_nobody(async_engine, monkeypatch, raised, told):
     """A future does not take the first, and the others would end a thread."""
     bad, good = Asked((5, 6), 9), Asked((7, 8), 20)
 
-    def take(fed, num_reused):
+    def take(fed, num_cached):
         raise raised
 
     async def told_to(request):
         try:
             async with asyncio.timeout(10):  # wait_for would take it to a task of its own
-                await scheduler.compute([request])
+                await async_engine.run([request])
         except BaseException as error:
             return error
 
@@ -191,14 +191,14 @@ def test_whatever_a_request_raises_is_told_and_harms_nobody(scheduler, monkeypat
 
 FORKED = """
 import asyncio, os
-from askance.inference.batch import Batch
-from askance.inference.scheduler import Scheduler, tell
+from askance.inference.engine import LLMEngine
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
 from tests.inference.tokens import Asked, Tokens
 
-scheduler = Scheduler(Batch(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(Tokens()))
 
 def ask(said):
-    asyncio.run(asyncio.wait_for(scheduler.compute([Asked((5, 6))]), 20))
+    asyncio.run(asyncio.wait_for(async_engine.run([Asked((5, 6))]), 20))
     os.write(1, said)
 
 ask(b"parent, ")
@@ -218,18 +218,18 @@ def test_the_child_of_a_fork_computes_too():
 
 LEAVING = """
 import asyncio, os, time
-from askance.inference.batch import Batch
-from askance.inference.scheduler import Scheduler, tell
+from askance.inference.engine import LLMEngine
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
 from tests.inference.tokens import Tokens
 
-scheduler = Scheduler(Batch(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(Tokens()))
 
 def work():
     time.sleep(0.5)
     os.write(1, b"ended")
 
 async def leave():
-    asyncio.create_task(scheduler.alone(work))
+    asyncio.create_task(async_engine.run_exclusively(work))
     await asyncio.sleep(0.1)
 
 asyncio.run(leave())
@@ -249,18 +249,18 @@ import asyncio, atexit
 def late():
     async def ask():
         try:
-            await scheduler.compute([Asked((5, 6))])
+            await async_engine.run([Asked((5, 6))])
         except RuntimeError as error:
             print(error)
 
     asyncio.run(ask())
 
 atexit.register(late)  # runs after what is registered later
-from askance.inference.batch import Batch
-from askance.inference.scheduler import Scheduler, tell
+from askance.inference.engine import LLMEngine
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
 from tests.inference.tokens import Asked, Tokens
 
-scheduler = Scheduler(Batch(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(Tokens()))
 """
 
 
@@ -276,12 +276,12 @@ class Telling(Asked):
         super().__init__((1, 2, 3), 5)
         self._told, self._loop = told, asyncio.get_running_loop()
 
-    def take(self, fed, num_reused):
-        tell(self._loop, partial(self._told.append, (id(self), len(self.ids))))
-        return super().take(fed, num_reused)
+    def take(self, fed, num_cached):
+        call_soon(self._loop, partial(self._told.append, (id(self), len(self.ids))))
+        return super().take(fed, num_cached)
 
 
-def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(scheduler, backend):
+def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(async_engine, backend):
     async def work():
         loop, told, woken = asyncio.get_running_loop(), [], []
         wake = loop.call_soon_threadsafe
@@ -292,7 +292,7 @@ def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(scheduler, backend):
 
         loop.call_soon_threadsafe = counted
         requests = [Telling(told) for _ in range(4)]
-        await scheduler.compute(requests)
+        await async_engine.run(requests)
         return told, woken, requests
 
     told, woken, requests = asyncio.run(work())
@@ -312,7 +312,7 @@ class Gated:
     def is_idle(self):
         return not self._requests
 
-    def put(self, request):
+    def add_request(self, request):
         self._requests.append(request)
 
     def step(self):
@@ -326,11 +326,11 @@ def test_an_answer_does_not_wait_for_the_pass_of_another_model():
     opened.set()
 
     async def work():
-        quick, slow = Scheduler(Gated(opened)), Scheduler(Gated(gate))
+        quick, slow = AsyncLLMEngine(Gated(opened)), AsyncLLMEngine(Gated(gate))
         # Both stand in the queue before either computes.
-        held = asyncio.ensure_future(quick.alone(lambda: holding.wait(60)))
-        first = asyncio.ensure_future(quick.compute([Asked((1,))]))
-        second = asyncio.ensure_future(slow.compute([Asked((2,))]))
+        held = asyncio.ensure_future(quick.run_exclusively(lambda: holding.wait(60)))
+        first = asyncio.ensure_future(quick.run([Asked((1,))]))
+        second = asyncio.ensure_future(slow.run([Asked((2,))]))
         await asyncio.sleep(0)
         holding.set()
         await asyncio.gather(held, first)
