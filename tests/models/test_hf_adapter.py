@@ -176,7 +176,7 @@ def test_an_adapter_of_the_prompt_is_refused(tmp_path, llama_folder):
     settings = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
     with quiet():
         get_peft_model(load_parts(str(llama_folder))[0], settings).save_pretrained(tmp_path)
-    with pytest.raises(ModelSpecError, match="of the kind PREFIX_TUNING, which can't be added to weights"):
+    with pytest.raises(ModelSpecError, match="of the type PREFIX_TUNING, which can't be added to weights"):
         merged(tmp_path, llama_folder)
 
 
@@ -211,7 +211,7 @@ def test_the_identity_of_an_adapter_is_that_of_weights_and_settings(adapter):
 
 
 def test_a_pattern_means_the_modules_that_it_matches(foreign, llama_folder):
-    """One of the kind that trainers write."""
+    """The pattern is of the form that trainers write."""
     expected = logits(merged(foreign, llama_folder))
     names = "|".join(json.loads((foreign / "adapter_config.json").read_text())["target_modules"])
     pattern = (

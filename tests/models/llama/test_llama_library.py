@@ -78,7 +78,7 @@ def test_all_reasons_are_told(installed):
     installed.update({XLLAMACPP: "1", COMPILED: "2"})
     told = refused()
     assert f"{XLLAMACPP} 1 is installed" in told
-    assert f"of {COMPILED}, version" in told
+    assert f"{COMPILED} 2 is installed" in told
 
 
 def test_the_runtime_of_openmp_is_missing(installed, monkeypatch):
