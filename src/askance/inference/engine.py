@@ -142,10 +142,8 @@ class LLMEngine(Generic[S]):
         if not self._backend.can_batch or len(request.ids) < num_shared:
             return False
         prefix = request.ids[:num_shared]
-        return any(
-            sequence.is_prefilling and sequence.request.ids[:num_shared] == prefix
-            for sequence in self._running
-        )
+        prefilling = (sequence for sequence in self._running if sequence.is_prefilling)
+        return any(sequence.request.ids[:num_shared] == prefix for sequence in prefilling)
 
     def _schedule(self) -> list[Scheduled[S]]:
         """Choose the tokens that the next pass computes, at most `MAX_PREFILL_TOKENS` of them prefill."""

@@ -159,15 +159,12 @@ class TorchBackend:
     def _forward_one(self, step_input: StepInput[TorchSlot]) -> StepOutput:
         """Compute one sequence with the KV cache of transformers."""
         options = {"logits_to_keep": max(1, step_input.num_logits)} if self._takes_logits_to_keep else {}
-        layer = self.attention_layer if step_input.wants_attention else None
+        slot, layer = step_input.slot, self.attention_layer if step_input.wants_attention else None
         with forward_context(ForwardContext(layer)) as context:
             output = self.module(
-                input_ids=self._row(step_input.ids),
-                past_key_values=step_input.slot.cache,
-                use_cache=True,
-                **options,
+                input_ids=self._row(step_input.ids), past_key_values=slot.cache, use_cache=True, **options
             )
-        step_input.slot.cache = output.past_key_values
+        slot.cache = output.past_key_values
         logits = output.logits[0]
         rows = rows_of(logits[len(logits) - step_input.num_logits :])
         if context.weights is None:

@@ -12,7 +12,7 @@ by one are not shared.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 
 import numpy as np
@@ -64,6 +64,7 @@ class SequenceSlot:
     closed_at: int = 0
 
 
+LlamaInput = StepInput[SequenceSlot]
 SavedPrompt = tuple[TokenIds, SavedState]
 """A prompt with its keys and values."""
 
@@ -111,11 +112,8 @@ class LlamaBackend:
         size, num_open = self._sequence_tokens_for(num_tokens), sum(slot.is_open for slot in self._slots)
         # Where nothing can be moved, sequences for all texts have to be made while no text runs.
         num_needed = MAX_RUNNING if self._has_delayed_text and not num_open else num_open + 1
-        if (
-            size > self._sequence_tokens
-            or num_needed > len(self._slots)
-            or self._reads_attention > self._current_context.reads_attention
-        ):
+        is_larger = size > self._sequence_tokens or num_needed > len(self._slots)
+        if is_larger or self._reads_attention > self._current_context.reads_attention:
             self._make_context(size, num_needed)
         slot = self._take_slot(ids)
         slot.is_open, slot.num_cached_tokens, slot.num_prefix_tokens = True, len(slot.ids), len(ids)
@@ -133,7 +131,7 @@ class LlamaBackend:
             if not slot.is_open:
                 self._truncate(slot, 0)
 
-    def forward(self, inputs: Sequence[StepInput[SequenceSlot]]) -> list[StepOutput]:
+    def forward(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         if self.can_batch:
             inputs = [_of_two_tokens(one) if _is_prefill(one) else one for one in inputs]
         outputs = dict[int, StepOutput]()
@@ -142,7 +140,7 @@ class LlamaBackend:
                 outputs[step_input.slot.seq_id] = output
         return [outputs[step_input.slot.seq_id] for step_input in inputs]
 
-    def _forward_group(self, inputs: Sequence[StepInput[SequenceSlot]]) -> list[StepOutput]:
+    def _forward_group(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         """Compute inputs of equal length in neighbouring sequences; one long input takes several passes."""
         if len(inputs) > 1:
             return self._forward_pass(inputs)
@@ -164,7 +162,7 @@ class LlamaBackend:
             bounds[-2] -= 1
         return bounds
 
-    def _forward_pass(self, inputs: Sequence[StepInput[SequenceSlot]]) -> list[StepOutput]:
+    def _forward_pass(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         for step_input in inputs:
             self._truncate(step_input.slot, step_input.start)
         seq_ids = [step_input.slot.seq_id for step_input in inputs]
@@ -185,12 +183,10 @@ class LlamaBackend:
             step_input.slot.ids += step_input.ids
             if _is_prefill(step_input):
                 step_input.slot.num_prefilled = len(step_input.slot.ids)
+        attention = [None] * len(inputs) if weights is None else weights
         return [
-            StepOutput(
-                [LlamaLogits(row) for row in rows],
-                _attention(step_input, None if weights is None else weights[index]),
-            )
-            for index, (step_input, rows) in enumerate(zip(inputs, logits, strict=True))
+            StepOutput(list(map(LlamaLogits, rows)), _attention(step_input, sequence_weights))
+            for step_input, rows, sequence_weights in zip(inputs, logits, attention, strict=True)
         ]
 
     def _truncate(self, slot: SequenceSlot, num_tokens: int) -> None:
@@ -233,13 +229,8 @@ class LlamaBackend:
         if num_needed > len(self._slots) > 0:
             num_sequences = max(num_needed, min(2 * len(self._slots), MAX_RUNNING))
         num_sequences = min(num_sequences, self.budget_tokens // size)
-        context = Context(
-            self._weights,
-            num_sequences,
-            size,
-            reads_attention=self._reads_attention,
-            flash_attention=self._flash_attention,
-        )
+        options = {"reads_attention": self._reads_attention, "flash_attention": self._flash_attention}
+        context = Context(self._weights, num_sequences, size, **options)
         self._move(open_slots, context)
         self._cache.limit(min(PREFIX_CACHE_TOKENS, self.budget_tokens - context.num_sequences * size))
         for slot in sorted(self._slots, key=lambda slot: slot.closed_at):
@@ -317,8 +308,9 @@ class LlamaBackend:
             num_staying: The number of tokens that stay in the sequence.
         """
         num_prefilled = slot.num_prefilled
-        is_worth_saving = num_staying + _MIN_SAVED_TOKENS <= num_prefilled <= self._cache.max_tokens
-        if not (self._can_save and is_worth_saving):
+        if not (
+            self._can_save and num_staying + _MIN_SAVED_TOKENS <= num_prefilled <= self._cache.max_tokens
+        ):
             return
         if num_prefilled >= self._cache.find(slot.ids[:num_prefilled])[1] + _MIN_SAVED_TOKENS:
             self._truncate(slot, num_prefilled)
@@ -348,9 +340,9 @@ class LlamaBackend:
         return True
 
 
-def _groups(inputs: Sequence[StepInput[SequenceSlot]]) -> Iterator[list[StepInput[SequenceSlot]]]:
+def _groups(inputs: Sequence[LlamaInput]) -> Iterator[list[LlamaInput]]:
     """Group inputs for one pass each: few tokens, equally many, in neighbouring sequences."""
-    group = list[StepInput[SequenceSlot]]()
+    group = list[LlamaInput]()
     for step_input in sorted(inputs, key=lambda step_input: (len(step_input.ids), step_input.slot.seq_id)):
         if group and not _can_join(group[-1], step_input):
             yield group
@@ -359,28 +351,25 @@ def _groups(inputs: Sequence[StepInput[SequenceSlot]]) -> Iterator[list[StepInpu
     yield group
 
 
-def _can_join(last: StepInput[SequenceSlot], following: StepInput[SequenceSlot]) -> bool:
+def _can_join(last: LlamaInput, following: LlamaInput) -> bool:
     is_neighbour = following.slot.seq_id == last.slot.seq_id + 1
     return is_neighbour and len(following.ids) == len(last.ids) <= _MAX_BATCHED_TOKENS
 
 
-def _is_prefill(step_input: StepInput[SequenceSlot]) -> bool:
+def _is_prefill(step_input: LlamaInput) -> bool:
     """Return whether an input is part of a prompt; its last part starts no later than the first logits."""
     return step_input.start <= step_input.slot.num_prefix_tokens
 
 
-def _of_two_tokens(step_input: StepInput[SequenceSlot]) -> StepInput[SequenceSlot]:
+def _of_two_tokens(step_input: LlamaInput) -> LlamaInput:
     """Prepend the previous token to an input that has only one."""
     if len(step_input.ids) > 1 or not step_input.start:
         return step_input
     slot, start = step_input.slot, step_input.start - 1
-    ids = (slot.ids[start], *step_input.ids)
-    return StepInput(slot, start, ids, step_input.num_logits, step_input.wants_attention)
+    return replace(step_input, start=start, ids=(slot.ids[start], *step_input.ids))
 
 
-def _attention(
-    step_input: StepInput[SequenceSlot], weights: NDArray[np.float32] | None
-) -> list[NDArray[np.float32]]:
+def _attention(step_input: LlamaInput, weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
     """Return the weights of each token, shape [heads, tokens]; the cells of a sequence are in token order."""
     if weights is None or not step_input.wants_attention:
         return []

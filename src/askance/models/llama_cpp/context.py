@@ -26,6 +26,7 @@ _MAX_THREADS = 512
 
 Ints = Sequence[int]
 Logits = NDArray[np.float32]
+Rows = list[Logits]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,9 +136,7 @@ class Context:
         if llama.llama_state_seq_set_data(self._pointer, content.ctypes.data, size, seq_id) != size:
             raise RuntimeError(f"keys and values can't be moved: {first_error()}")
 
-    def forward(
-        self, seq_ids: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints
-    ) -> list[list[Logits]]:
+    def forward(self, seq_ids: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints) -> list[Rows]:
         """Compute one pass over equally many tokens of neighbouring sequences.
 
         Args:
@@ -163,7 +162,7 @@ class Context:
 
     def forward_with_attention(
         self, seq_ids: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints
-    ) -> tuple[list[list[Logits]], NDArray[np.float32]]:
+    ) -> tuple[list[Rows], NDArray[np.float32]]:
         """Compute a pass like `forward`, and read the attention weights of the last layer.
 
         Returns:

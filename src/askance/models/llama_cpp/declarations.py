@@ -136,10 +136,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_vocab_is_eog": (c_bool, (c_void_p, c_int32)),
     "llama_vocab_bos": (c_int32, (c_void_p,)),
     "llama_vocab_eos": (c_int32, (c_void_p,)),
-    "llama_tokenize": (
-        c_int32,
-        (c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, c_bool, c_bool),
-    ),
+    "llama_tokenize": (c_int32, (c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, c_bool, c_bool)),
     "llama_token_to_piece": (c_int32, (c_void_p, c_int32, c_char_p, c_int32, c_int32, c_bool)),
     # Contexts: the KV cache and forward passes.
     "llama_init_from_model": (c_void_p, (c_void_p, ContextSettings)),

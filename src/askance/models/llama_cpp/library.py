@@ -37,18 +37,7 @@ _LIBRARIES = {
     "llama-cpp-python": ("llama_cpp", "lib/*"),
 }
 """The module of each package, and the pattern of the libraries in it."""
-_SAME = (
-    "ssse3",
-    "avx",
-    "avx2",
-    "fma",
-    "f16c",
-    "bmi2",
-    "avx_vnni",
-    "avx512_vnni",
-    "avx512_bf16",
-    "amx_int8",
-)
+_SAME = ("ssse3", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
 _FLAGS = {name: name for name in (*_SAME, "sve", "sme")}
 _FLAGS |= {"sse3": "pni", "avx512": "avx512f", "avx512_vbmi": "avx512vbmi"}
 _FLAGS |= {"dotprod": "asimddp", "fp16_va": "asimdhp", "matmul_int8": "i8mm"}

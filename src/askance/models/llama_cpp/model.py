@@ -40,12 +40,7 @@ class LlamaModel(LocalModel):
     precision = "weights as stored, KV cache float16"
 
     def __init__(
-        self,
-        weights: Weights,
-        *,
-        name: str,
-        reads_attention: bool = True,
-        memory_bytes: int | None = None,
+        self, weights: Weights, *, name: str, reads_attention: bool = True, memory_bytes: int | None = None
     ) -> None:
         self._weights, self._reads_attention = weights, reads_attention
         # The trial runs in a thread that ends with it: OpenMP keeps a team of threads for each thread that
@@ -60,11 +55,10 @@ class LlamaModel(LocalModel):
         tokenizer = GgufTokenizer(weights)
         vocabulary = Vocabulary(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
         reason = _NO_ATTENTION if reads_attention else "it is loaded with attention=0"
-        super().__init__(
-            weights.context_tokens, Encoding(vocabulary), engine, "" if has_attention else reason
-        )
-        self._attention_context: Context | None = None
-        self._attention_context_tokens = 0
+        context_tokens, why_no_attention = weights.context_tokens, "" if has_attention else reason
+        super().__init__(context_tokens, Encoding(vocabulary), engine, why_no_attention)
+        self._map_context: Context | None = None
+        self._map_context_tokens = 0
 
     @cached_property
     def fingerprint(self) -> str:
@@ -75,13 +69,11 @@ class LlamaModel(LocalModel):
         return ", ".join((*map(_digest, files), *computed_by, kind))
 
     def _attention_map(self, ids: TokenIds) -> NDArray[np.float32]:
-        if self._attention_context is None or len(ids) > self._attention_context_tokens:
-            self._attention_context = None  # the old context is freed before there is a new one
-            self._attention_context_tokens = -(-2 * len(ids) // PADDING) * PADDING
-            self._attention_context = Context(
-                self._weights, 1, self._attention_context_tokens, reads_attention=True
-            )
-        return attention_map(self._attention_context, ids)
+        if self._map_context is None or len(ids) > self._map_context_tokens:
+            self._map_context = None  # the old context is freed before there is a new one
+            self._map_context_tokens = -(-2 * len(ids) // PADDING) * PADDING
+            self._map_context = Context(self._weights, 1, self._map_context_tokens, reads_attention=True)
+        return attention_map(self._map_context, ids)
 
 
 def load_gguf(

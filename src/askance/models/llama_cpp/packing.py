@@ -20,12 +20,7 @@ _EMBEDDINGS = ("token_embd.weight", "output.weight")
 
 
 def pack(
-    source: Path,
-    target: Path,
-    adapter: Path | None = None,
-    *,
-    matrices: str,
-    embeddings: str = "",
+    source: Path, target: Path, adapter: Path | None = None, *, matrices: str, embeddings: str = ""
 ) -> None:
     """Write the model in the file `source` to `target`, with weights of other types.
 

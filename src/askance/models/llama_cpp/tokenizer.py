@@ -94,9 +94,8 @@ class GgufTokenizer:
         while True:
             buffer = (ctypes.c_int32 * size)()
             # The last argument: control tokens are matched.
-            count = llama.llama_tokenize(
-                self._vocabulary, content, len(content), buffer, size, add_special_tokens, True
-            )
+            arguments = content, len(content), buffer, size, add_special_tokens, True
+            count = llama.llama_tokenize(self._vocabulary, *arguments)
             if count >= 0:
                 return list(buffer[:count])
             size = -count

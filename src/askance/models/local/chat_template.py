@@ -77,9 +77,7 @@ class _StepLimitedSandbox(ImmutableSandboxedEnvironment):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.filters["tojson"] = _to_json
-        self.filters = {name: _counted(function) for name, function in self.filters.items()} | {
-            "_turns": _turns
-        }
+        self.filters = {name: _counted(call) for name, call in self.filters.items()} | {"_turns": _turns}
         del self.globals["lipsum"]
         self.globals |= {"raise_exception": _refuse, "strftime_now": _now, "namespace": _PlainNamespace}
 

@@ -42,11 +42,9 @@ class Encoding:
     def fingerprint(self) -> str:
         """The digest of the tokenizer, the control tokens and the chat template."""
         backend, vocabulary = getattr(self._tokenizer, "backend_tokenizer", None), self.vocabulary
-        tokenizer = (
-            backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
-        )
+        text = backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
         control, ends = sorted(vocabulary.control.items()), sorted(vocabulary.end_ids)
-        settings = repr((tokenizer, control, ends, chat_template_digest(self._tokenizer)))
+        settings = repr((text, control, ends, chat_template_digest(self._tokenizer)))
         return blake2b(settings.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     @property

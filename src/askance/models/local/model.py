@@ -116,9 +116,8 @@ class LocalModel(ABC):
         num_distinct = 1 if sampling.temperature == 0 else n  # greedy samples are all the same
         with _on_event_loop(request.watch) as on_text, self._as_model_failure():
             call = replace(request, watch=on_text)
-            samples = [
-                SamplingRequest(self._vocabulary, call, prompt_ids, index) for index in range(num_distinct)
-            ]
+            make = partial(SamplingRequest, self._vocabulary, call, prompt_ids)
+            samples = [make(index) for index in range(num_distinct)]
             await self._engine.run(samples)
         generations = tuple(sample.generation() for sample in samples)
         return generations if len(generations) == n else generations * n
