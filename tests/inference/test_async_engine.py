@@ -1,4 +1,4 @@
-"""The thread between coroutines and a batch: who is told what, and that nobody waits for ever."""
+"""The engine thread: each coroutine gets its own result or error, and none waits for ever."""
 
 import asyncio
 import gc
@@ -13,14 +13,14 @@ import pytest
 
 from askance.inference.async_engine import AsyncLLMEngine, call_soon
 from askance.inference.engine import LLMEngine
-from tests.inference.tokens import Asked, Tokens
+from tests.inference.fake_backend import FakeBackend, FakeRequest
 
 LONG = 10**6
 
 
 @pytest.fixture
 def backend():
-    return Tokens(10 * LONG)
+    return FakeBackend(10 * LONG)
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ async def until(is_so):
 
 
 def test_all_of_an_order_are_done_when_it_is_over(async_engine):
-    asked = [Asked((5, 6), 3), Asked((7, 8), 9)]
-    asyncio.run(async_engine.run(asked))
-    assert all(each.is_done for each in asked)
+    requests = [FakeRequest((5, 6), 3), FakeRequest((7, 8), 9)]
+    asyncio.run(async_engine.run(requests))
+    assert all(request.is_done for request in requests)
     asyncio.run(async_engine.run([]))
 
 
 def test_what_is_cancelled_leaves_and_the_others_go_on(async_engine, backend):
-    long, short = Asked((5, 6), LONG), Asked((7, 8), 5)
+    long, short = FakeRequest((5, 6), LONG), FakeRequest((7, 8), 5)
 
     async def ask():
         task = asyncio.create_task(async_engine.run([long]))
@@ -66,11 +66,11 @@ def test_what_is_cancelled_leaves_and_the_others_go_on(async_engine, backend):
 
 def test_of_an_order_of_which_one_fails_the_others_are_abandoned(async_engine, backend):
     backend.breaks_on = {66}
-    long = Asked((5, 6), LONG)
+    long = FakeRequest((5, 6), LONG)
 
     async def ask():
         with pytest.raises(RuntimeError, match="out of order"):
-            await async_engine.run([long, Asked((65, 66))])
+            await async_engine.run([long, FakeRequest((65, 66))])
         await until(lambda: not backend.slots)
 
     asyncio.run(ask())
@@ -78,7 +78,7 @@ def test_of_an_order_of_which_one_fails_the_others_are_abandoned(async_engine, b
 
 
 def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(async_engine, backend):
-    long, other = Asked((5, 6), LONG), Asked((1, 2), 1)
+    long, other = FakeRequest((5, 6), LONG), FakeRequest((1, 2), 1)
 
     async def begin():
         order = asyncio.create_task(async_engine.run([long]))
@@ -96,13 +96,15 @@ def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(async_engin
 
 
 def test_loops_of_several_threads(async_engine):
-    asked = [Asked((number, 6), 20) for number in range(8)]
-    threads = [threading.Thread(target=asyncio.run, args=(async_engine.run([each]),)) for each in asked]
+    requests = [FakeRequest((number, 6), 20) for number in range(8)]
+    threads = [
+        threading.Thread(target=asyncio.run, args=(async_engine.run([request]),)) for request in requests
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert all(each.is_done for each in asked)
+    assert all(request.is_done for request in requests)
 
 
 def test_work_is_done_between_passes_and_raises_where_it_is_awaited(async_engine):
@@ -115,44 +117,49 @@ def test_work_is_done_between_passes_and_raises_where_it_is_awaited(async_engine
     assert asyncio.run(ask()) == "askance"
 
 
-def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(
+def test_an_error_of_the_engine_itself_reaches_all_and_does_not_end_the_thread(
     async_engine, engine, monkeypatch
 ):
     def broken():
         raise AssertionError("ours")
 
-    async def ask(asked):
-        return await asyncio.gather(*(async_engine.run([each]) for each in asked), return_exceptions=True)
+    async def ask(requests):
+        return await asyncio.gather(
+            *(async_engine.run([request]) for request in requests), return_exceptions=True
+        )
 
     with monkeypatch.context() as patch:
         patch.setattr(engine, "step", broken)
-        assert [str(error) for error in asyncio.run(ask([Asked((5, 6)), Asked((7, 8))]))] == ["ours", "ours"]
-    assert asyncio.run(ask([Asked((9, 9))])) == [None]
+        assert [str(error) for error in asyncio.run(ask([FakeRequest((5, 6)), FakeRequest((7, 8))]))] == [
+            "ours",
+            "ours",
+        ]
+    assert asyncio.run(ask([FakeRequest((9, 9))])) == [None]
 
 
 def test_a_batch_that_nobody_needs_goes():
-    async_engine = AsyncLLMEngine(LLMEngine(Tokens()))
-    asyncio.run(async_engine.run([Asked((5, 6))]))
+    async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
+    asyncio.run(async_engine.run([FakeRequest((5, 6))]))
     engine = weakref.ref(async_engine._engine)
     del async_engine
     asyncio.run(until(lambda: gc.collect() >= 0 and engine() is None))
 
 
 def test_batches_of_several_models_take_turns():
-    backends = [Tokens(10 * LONG), Tokens(10 * LONG)]
-    asked = [Asked((5, 6), LONG), Asked((7, 8), 20)]
+    backends = [FakeBackend(10 * LONG), FakeBackend(10 * LONG)]
+    requests = [FakeRequest((5, 6), LONG), FakeRequest((7, 8), 20)]
 
     async def ask():
         async_engines = [AsyncLLMEngine(LLMEngine(each)) for each in backends]
-        long = asyncio.create_task(async_engines[0].run([asked[0]]))
-        await until(lambda: asked[0].written)
-        await async_engines[1].run([asked[1]])
+        long = asyncio.create_task(async_engines[0].run([requests[0]]))
+        await until(lambda: requests[0].written)
+        await async_engines[1].run([requests[1]])
         long.cancel()
         await until(lambda: not backends[0].slots)
 
     asyncio.run(ask())
-    assert asked[1].is_done
-    assert not asked[0].is_done
+    assert requests[1].is_done
+    assert not requests[0].is_done
 
 
 @pytest.mark.parametrize(
@@ -164,9 +171,9 @@ def test_batches_of_several_models_take_turns():
     ],
     ids=lambda each: getattr(each, "__name__", type(each).__name__),
 )
-def test_whatever_a_request_raises_is_told_and_harms_nobody(async_engine, monkeypatch, raised, told):
+def test_any_error_of_a_request_reaches_its_coroutine_alone(async_engine, monkeypatch, raised, told):
     """A future does not take the first, and the others would end a thread."""
-    bad, good = Asked((5, 6), 9), Asked((7, 8), 20)
+    bad, good = FakeRequest((5, 6), 9), FakeRequest((7, 8), 20)
 
     def take(fed, num_cached):
         raise raised
@@ -186,19 +193,19 @@ def test_whatever_a_request_raises_is_told_and_harms_nobody(async_engine, monkey
     assert type(error) is told
     assert none is None
     assert good.is_done
-    assert asyncio.run(told_to(Asked((9, 9)))) is None
+    assert asyncio.run(told_to(FakeRequest((9, 9)))) is None
 
 
 FORKED = """
 import asyncio, os
 from askance.inference.engine import LLMEngine
 from askance.inference.async_engine import AsyncLLMEngine, call_soon
-from tests.inference.tokens import Asked, Tokens
+from tests.inference.fake_backend import FakeRequest, FakeBackend
 
-async_engine = AsyncLLMEngine(LLMEngine(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
 
 def ask(said):
-    asyncio.run(asyncio.wait_for(async_engine.run([Asked((5, 6))]), 20))
+    asyncio.run(asyncio.wait_for(async_engine.run([FakeRequest((5, 6))]), 20))
     os.write(1, said)
 
 ask(b"parent, ")
@@ -220,9 +227,9 @@ LEAVING = """
 import asyncio, os, time
 from askance.inference.engine import LLMEngine
 from askance.inference.async_engine import AsyncLLMEngine, call_soon
-from tests.inference.tokens import Tokens
+from tests.inference.fake_backend import FakeBackend
 
-async_engine = AsyncLLMEngine(LLMEngine(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
 
 def work():
     time.sleep(0.5)
@@ -238,7 +245,7 @@ os.write(1, b"left, ")
 
 
 def test_a_process_that_is_left_waits_for_the_pass_under_way():
-    """Torch would end it by a signal otherwise."""
+    """Otherwise torch would end the process by a signal."""
     done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "left, ended", "")
 
@@ -249,7 +256,7 @@ import asyncio, atexit
 def late():
     async def ask():
         try:
-            await async_engine.run([Asked((5, 6))])
+            await async_engine.run([FakeRequest((5, 6))])
         except RuntimeError as error:
             print(error)
 
@@ -258,19 +265,19 @@ def late():
 atexit.register(late)  # runs after what is registered later
 from askance.inference.engine import LLMEngine
 from askance.inference.async_engine import AsyncLLMEngine, call_soon
-from tests.inference.tokens import Asked, Tokens
+from tests.inference.fake_backend import FakeRequest, FakeBackend
 
-async_engine = AsyncLLMEngine(LLMEngine(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
 """
 
 
-def test_who_asks_when_all_has_ended_is_told():
+def test_a_request_after_the_end_is_an_error():
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
     assert "the process is ending" in done.stdout
 
 
-class Telling(Asked):
-    """Tells a loop of each of its tokens."""
+class Telling(FakeRequest):
+    """A request that calls back on an event loop for each of its tokens."""
 
     def __init__(self, told):
         super().__init__((1, 2, 3), 5)
@@ -281,7 +288,7 @@ class Telling(Asked):
         return super().take(fed, num_cached)
 
 
-def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(async_engine, backend):
+def test_a_loop_is_woken_once_a_pass_with_all_callbacks_in_order(async_engine, backend):
     async def work():
         loop, told, woken = asyncio.get_running_loop(), [], []
         wake = loop.call_soon_threadsafe
@@ -303,7 +310,7 @@ def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(async_engine, backend
 
 
 class Gated:
-    """A batch whose one pass waits at a gate, for a minute at most."""
+    """An engine whose one pass waits for an event, for a minute at most."""
 
     def __init__(self, gate):
         self._gate, self._requests = gate, []
@@ -329,8 +336,8 @@ def test_an_answer_does_not_wait_for_the_pass_of_another_model():
         quick, slow = AsyncLLMEngine(Gated(opened)), AsyncLLMEngine(Gated(gate))
         # Both stand in the queue before either computes.
         held = asyncio.ensure_future(quick.run_exclusively(lambda: holding.wait(60)))
-        first = asyncio.ensure_future(quick.run([Asked((1,))]))
-        second = asyncio.ensure_future(slow.run([Asked((2,))]))
+        first = asyncio.ensure_future(quick.run([FakeRequest((1,))]))
+        second = asyncio.ensure_future(slow.run([FakeRequest((2,))]))
         await asyncio.sleep(0)
         holding.set()
         await asyncio.gather(held, first)

@@ -1,4 +1,4 @@
-"""Hundreds of questions at once on one model, of which some are cancelled and some break."""
+"""Hundreds of concurrent questions on one model: some are cancelled, some fail, and nothing leaks."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ BUDGET_TOKENS = 20_000
 
 @pytest.fixture
 def model(qwen_folder, monkeypatch):
-    """One whose memory holds a part of the crowd, and whose passes break now and then."""
+    """Return a model whose KV cache holds a part of the questions, and whose passes sometimes fail."""
     module, tokenizer = load_parts(str(qwen_folder))
     num_bytes = BUDGET_TOKENS * load_hf(str(qwen_folder))._backend.bytes_per_token
     made = HfModel(module.eval(), tokenizer, name="tiny", memory_bytes=num_bytes)

@@ -1,4 +1,4 @@
-"""Batches: what is computed, what is reused, who waits, and that none disturbs another."""
+"""Continuous batching: admission, prefill, prefix reuse, draft tokens and isolation of sequences."""
 
 import weakref
 
@@ -11,7 +11,13 @@ from askance.core.errors import ModelFailure
 from askance.inference import engine as module
 from askance.inference.engine import LLMEngine
 from askance.inference.speculative import MAX_DRAFT_TOKENS
-from tests.inference.tokens import VERIFICATION_TOKENS, Asked, Tokens, next_id, next_in_circles
+from tests.inference.fake_backend import (
+    VERIFICATION_TOKENS,
+    FakeBackend,
+    FakeRequest,
+    next_id,
+    next_in_circles,
+)
 
 
 def alone(prompt, num_new=3, rule=next_id):
@@ -21,30 +27,30 @@ def alone(prompt, num_new=3, rule=next_id):
     return ids[len(prompt) :]
 
 
-def ran(engine, *sequences):
+def run_to_end(engine, *sequences):
     for sequence in sequences:
         engine.add_request(sequence)
     for _ in range(1000):
         if engine.is_idle:
             return sequences
-        stepped(engine)
+        step(engine)
     pytest.fail("never ends")
 
 
-def stepped(engine):
+def step(engine):
     for sequence, error in engine.step():
         assert not isinstance(error, AssertionError), error
         sequence.ends.append(error)
 
 
-def made(tokens=10_000, **options):
-    backend = Tokens(tokens)
+def make_engine(tokens=10_000, **options):
+    backend = FakeBackend(tokens)
     return backend, LLMEngine(backend, **options)
 
 
 def test_sequences_are_computed_side_by_side():
-    backend, engine = made()
-    first, second = ran(engine, Asked((5, 6, 7), 4), Asked((8, 9), 2))
+    backend, engine = make_engine()
+    first, second = run_to_end(engine, FakeRequest((5, 6, 7), 4), FakeRequest((8, 9), 2))
     assert first.written == alone((5, 6, 7), 4)
     assert second.written == alone((8, 9), 2)
     assert backend.passes == [[3, 2], [1, 1], [1], [1]]
@@ -53,136 +59,141 @@ def test_sequences_are_computed_side_by_side():
 
 def test_a_long_prompt_takes_several_passes_beside_what_runs(monkeypatch):
     monkeypatch.setattr(module, "MAX_PREFILL_TOKENS", 10)
-    backend, engine = made()
-    ran(engine, Asked((5, 6), 5), Asked(tuple(range(100, 125)), 1))
+    backend, engine = make_engine()
+    run_to_end(engine, FakeRequest((5, 6), 5), FakeRequest(tuple(range(100, 125)), 1))
     assert backend.passes == [[2, 8], [1, 10], [1, 7], [1], [1]]
 
 
 def test_what_logits_are_wanted_after_is_computed_in_one_pass(monkeypatch):
     monkeypatch.setattr(module, "MAX_PREFILL_TOKENS", 10)
-    backend, engine = made()
-    ran(
+    backend, engine = make_engine()
+    run_to_end(
         engine,
-        Asked(tuple(range(100, 114)), 1, num_logits=6),
-        Asked(tuple(range(200, 212)), 1, num_logits=12),
+        FakeRequest(tuple(range(100, 114)), 1, num_logits=6),
+        FakeRequest(tuple(range(200, 212)), 1, num_logits=12),
     )
     assert backend.passes == [[8], [6], [12]]
 
 
 def test_what_prompts_share_is_computed_once():
-    backend, engine = made()
+    backend, engine = make_engine()
     shared = tuple(range(100, 140))
-    first, second = ran(engine, Asked((*shared, 5)), Asked((*shared, 6)))
+    first, second = run_to_end(engine, FakeRequest((*shared, 5)), FakeRequest((*shared, 6)))
     assert (first.num_cached, second.num_cached) == (0, 40)
     assert backend.passes == [[41], [1, 1], [1, 1], [1]]
 
 
-def test_what_was_written_is_known_afterwards():
-    _, engine = made()
+def test_generated_tokens_are_in_the_prefix_cache():
+    _, engine = make_engine()
     prompt = tuple(range(100, 120))
-    (first,) = ran(engine, Asked(prompt, 9))
-    (second,) = ran(engine, Asked((*prompt, *first.written[:7], 3)))
+    (first,) = run_to_end(engine, FakeRequest(prompt, 9))
+    (second,) = run_to_end(engine, FakeRequest((*prompt, *first.written[:7], 3)))
     assert second.num_cached == 27
-    (same,) = ran(engine, Asked(prompt))
+    (same,) = run_to_end(engine, FakeRequest(prompt))
     assert same.num_cached == 19
 
 
-def test_attention_is_asked_for_behind_the_prompt():
-    _, engine = made()
-    (asked,) = ran(engine, Asked((5, 6), wants_attention=True))
-    assert asked.is_done
+def test_attention_is_given_after_the_prompt():
+    _, engine = make_engine()
+    (request,) = run_to_end(engine, FakeRequest((5, 6), wants_attention=True))
+    assert request.is_done
 
 
 def circling(prompt=(5, 6), num_new=40, **options):
-    return Asked(prompt, num_new, rule=next_in_circles, **options)
+    return FakeRequest(prompt, num_new, rule=next_in_circles, **options)
 
 
-def test_what_is_guessed_rightly_takes_fewer_passes():
-    backend, engine = made()
-    (asked,) = ran(engine, circling(wants_attention=True))
-    assert asked.written == alone((5, 6), 40, next_in_circles)
+def test_accepted_draft_tokens_take_fewer_passes():
+    backend, engine = make_engine()
+    (request,) = run_to_end(engine, circling(wants_attention=True))
+    assert request.written == alone((5, 6), 40, next_in_circles)
     assert len(backend.passes) < 20
     assert max(map(sum, backend.passes)) == 1 + MAX_DRAFT_TOKENS
     assert engine.num_computed_tokens == 2 + 39 + engine.num_rejected_tokens
 
 
-def test_without_guesses_each_token_takes_a_pass():
-    backend, engine = made(speculative=False)
-    ran(engine, circling())
+def test_without_speculative_decoding_each_token_takes_a_pass():
+    backend, engine = make_engine(speculative=False)
+    run_to_end(engine, circling())
     assert backend.passes == [[2], *[[1]] * 39]
 
 
-def test_a_backend_that_takes_no_guesses_is_given_none():
-    backend = Tokens()
+def test_a_backend_without_verification_gets_no_draft_tokens():
+    backend = FakeBackend()
     backend.verification_tokens = 0
-    ran(LLMEngine(backend), circling())
+    run_to_end(LLMEngine(backend), circling())
     assert backend.passes == [[2], *[[1]] * 39]
 
 
-def test_what_was_written_before_is_guessed_until_it_is_forgotten():
-    backend, engine = made()
+def test_earlier_texts_give_drafts_until_the_cache_is_cleared():
+    backend, engine = make_engine()
     prompt = tuple(range(100, 120))
-    (first,) = ran(engine, Asked(prompt, 30))
+    (first,) = run_to_end(engine, FakeRequest(prompt, 30))
     assert len(backend.passes) == 30
-    (again,) = ran(engine, Asked((1, 2, 3, *prompt), 30, rule=lambda before: next_id(before[3:])))
+    (again,) = run_to_end(
+        engine, FakeRequest((1, 2, 3, *prompt), 30, rule=lambda before: next_id(before[3:]))
+    )
     assert again.written == first.written
     assert len(backend.passes) < 30 + 10
     backend.passes.clear()
     engine.clear_cache()
-    ran(engine, Asked(prompt, 30))
+    run_to_end(engine, FakeRequest(prompt, 30))
     assert [sum(each) for each in backend.passes] == [20, *[1] * 29]
 
 
-def test_with_many_texts_less_is_guessed():
-    backend, engine = made()
-    ran(engine, *(circling((100 + number, 6)) for number in range(6)))
+def test_many_sequences_get_fewer_draft_tokens():
+    backend, engine = make_engine()
+    run_to_end(engine, *(circling((100 + number, 6)) for number in range(6)))
     assert 6 < max(map(sum, backend.passes[1:])) <= VERIFICATION_TOKENS
     backend.passes.clear()
-    ran(engine, *(circling((200 + number, 6)) for number in range(20)))
+    run_to_end(engine, *(circling((200 + number, 6)) for number in range(20)))
     assert {sum(each) for each in backend.passes[1:]} == {20}
 
 
-def test_a_wrong_guess_is_computed_and_counted():
-    backend, engine = made()
-    ran(engine, Asked((5, 6), 30, rule=lambda before: next_in_circles(before) if len(before) % 15 else 50))
+def test_a_rejected_draft_token_is_computed_and_counted():
+    backend, engine = make_engine()
+    run_to_end(
+        engine,
+        FakeRequest((5, 6), 30, rule=lambda before: next_in_circles(before) if len(before) % 15 else 50),
+    )
     assert engine.num_rejected_tokens > 0
     assert engine.num_computed_tokens == 2 + 29 + engine.num_rejected_tokens == sum(map(sum, backend.passes))
 
 
 def test_no_more_run_than_there_is_room_for():
-    backend, engine = made(tokens=32)
-    asked = [Asked((number, 5, 6, 7), 6) for number in range(10, 17)]
-    for each in asked:
-        engine.add_request(each)
+    backend, engine = make_engine(tokens=32)
+    requests = [FakeRequest((number, 5, 6, 7), 6) for number in range(10, 17)]
+    for request in requests:
+        engine.add_request(request)
     most = 0
     while not engine.is_idle:
-        stepped(engine)
+        step(engine)
         most = max(most, len(backend.slots))
     assert most == 3
-    assert all(each.is_done for each in asked)
+    assert all(request.is_done for request in requests)
 
 
 def test_where_nothing_is_shared_each_is_computed_from_its_beginning():
-    backend, engine = made(max_running=1)
+    backend, engine = make_engine(max_running=1)
     backend.can_batch = False
-    first, second = ran(engine, Asked(tuple(range(40))), Asked(tuple(range(40))))
+    first, second = run_to_end(engine, FakeRequest(tuple(range(40))), FakeRequest(tuple(range(40))))
     assert (first.num_cached, second.num_cached) == (0, 0)
     assert [sum(each) for each in backend.passes].count(40) == 2
     assert backend.cache.num_tokens == 0
 
 
 def test_more_than_there_can_be_room_for_fails_with_the_numbers():
-    _, engine = made(tokens=32)
-    (asked,) = ran(engine, Asked(tuple(range(40))))
-    (error,) = asked.ends
+    _, engine = make_engine(tokens=32)
+    (request,) = run_to_end(engine, FakeRequest(tuple(range(40))))
+    (error,) = request.ends
     assert isinstance(error, ModelFailure)
     assert "keys and values of 43 tokens do not fit into the memory for 32" in str(error)
 
 
 def test_a_pass_that_breaks_is_tried_again_one_by_one():
-    backend, engine = made()
+    backend, engine = make_engine()
     backend.breaks_on = {66}
-    good, bad, other = ran(engine, Asked((5, 6)), Asked((65, 66)), Asked((7, 8)))
+    good, bad, other = run_to_end(engine, FakeRequest((5, 6)), FakeRequest((65, 66)), FakeRequest((7, 8)))
     assert good.is_done
     assert other.is_done
     assert [str(error) for error in bad.ends] == ["out of order"]
@@ -190,10 +201,10 @@ def test_a_pass_that_breaks_is_tried_again_one_by_one():
 
 
 def test_what_a_sequence_does_with_its_logits_is_its_own_affair():
-    backend, engine = made()
-    bad = Asked((5, 6))
+    backend, engine = make_engine()
+    bad = FakeRequest((5, 6))
     bad.take = lambda fed, num_cached: 1 / 0
-    good, _ = ran(engine, Asked((7, 8)), bad)
+    good, _ = run_to_end(engine, FakeRequest((7, 8)), bad)
     assert good.is_done
     assert isinstance(bad.ends[0], ZeroDivisionError)
     assert backend.slots == []
@@ -203,7 +214,7 @@ def test_the_memory_of_a_broken_pass_is_free_when_its_texts_are_tried_alone():
     class Tensor:
         pass
 
-    backend, engine = made()
+    backend, engine = make_engine()
     forward, held, alive = backend.forward, [], []
 
     def full(feeds):
@@ -215,41 +226,41 @@ def test_the_memory_of_a_broken_pass_is_free_when_its_texts_are_tried_alone():
         return forward(feeds)
 
     backend.forward = full
-    ran(engine, Asked((5, 6), 1), Asked((7, 8), 1))
+    run_to_end(engine, FakeRequest((5, 6), 1), FakeRequest((7, 8), 1))
     assert alive == [False, False]
 
 
 def test_where_there_is_less_memory_than_expected_it_waits_for_what_runs():
-    backend, engine = made()
-    first, second = Asked((5, 6), 3), Asked((7, 8))
+    backend, engine = make_engine()
+    first, second = FakeRequest((5, 6), 3), FakeRequest((7, 8))
     engine.add_request(first)
-    stepped(engine)
+    step(engine)
     backend.opens = False
     engine.add_request(second)
-    stepped(engine)
+    step(engine)
     assert second.ends == []
-    stepped(engine)
+    step(engine)
     assert first.is_done
     backend.opens = True
-    ran(engine)
+    run_to_end(engine)
     assert second.is_done
 
 
 def test_where_there_is_no_memory_at_all_it_fails():
-    backend, engine = made()
+    backend, engine = make_engine()
     backend.opens = False
-    (asked,) = ran(engine, Asked((5, 6)))
-    assert [str(error) for error in asked.ends] == ["out of memory"]
+    (request,) = run_to_end(engine, FakeRequest((5, 6)))
+    assert [str(error) for error in request.ends] == ["out of memory"]
 
 
 @settings(max_examples=150, stateful_step_count=60, deadline=None)
 class Schedules(RuleBasedStateMachine):
-    """Sequences come, are abandoned and break in any order: the others write what they write alone."""
+    """Sequences arrive, are abandoned and fail in any order; the others generate the same as alone."""
 
     def __init__(self):
         super().__init__()
-        self.backend, self.engine = made(tokens=100, max_running=4)
-        self.asked = []
+        self.backend, self.engine = make_engine(tokens=100, max_running=4)
+        self.requests = []
 
     @rule(
         shared=st.integers(0, 40),
@@ -259,19 +270,19 @@ class Schedules(RuleBasedStateMachine):
         way=st.sampled_from((next_id, next_in_circles)),
     )
     def ask(self, shared, own, num_new, breaks, way):
-        asked = Asked((*range(shared), *own, *((666,) if breaks else ())), num_new, rule=way)
-        self.asked.append(asked)
-        self.engine.add_request(asked)
+        request = FakeRequest((*range(shared), *own, *((666,) if breaks else ())), num_new, rule=way)
+        self.requests.append(request)
+        self.engine.add_request(request)
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.requests)
     @rule(data=st.data())
     def abandon(self, data):
-        data.draw(st.sampled_from(self.asked)).is_abandoned = True
+        data.draw(st.sampled_from(self.requests)).is_abandoned = True
 
     @rule(breaks=st.booleans())
-    def step(self, breaks):
+    def step_once(self, breaks):
         self.backend.breaks_on = {666} if breaks else set()
-        stepped(self.engine)
+        step(self.engine)
 
     @invariant()
     def memory_is_within_budget(self):
@@ -279,11 +290,14 @@ class Schedules(RuleBasedStateMachine):
 
     def teardown(self):
         self.backend.breaks_on = set()
-        ran(self.engine)
-        for asked in self.asked:
-            assert asked.written == alone(asked.prompt, asked.num_new, asked.rule)[: len(asked.written)]
-            (end,) = asked.ends
-            assert asked.is_done or asked.is_abandoned or isinstance(end, RuntimeError | ModelFailure)
+        run_to_end(self.engine)
+        for request in self.requests:
+            assert (
+                request.written
+                == alone(request.prompt, request.num_new, request.rule)[: len(request.written)]
+            )
+            (end,) = request.ends
+            assert request.is_done or request.is_abandoned or isinstance(end, RuntimeError | ModelFailure)
         assert self.backend.slots == []
 
 

@@ -1,4 +1,4 @@
-"""What a text is guessed to go on with."""
+"""Prompt-lookup drafts: which tokens are drafted, and from which texts."""
 
 import pytest
 
@@ -6,32 +6,32 @@ from askance.inference import speculative as module
 from askance.inference.speculative import NgramIndex, PromptLookupDrafter
 
 
-def test_what_followed_the_same_tokens_is_guessed():
+def test_what_followed_the_same_ngram_is_drafted():
     assert PromptLookupDrafter([1, 2, 3, 4, 5, 6, 1, 2], NgramIndex()).draft(4) == [3, 4, 5, 6]
     assert PromptLookupDrafter([1, 2, 3, 4, 5, 6, 1, 2], NgramIndex()).draft(2) == [3, 4]
 
 
-def test_nothing_is_guessed_of_what_was_not_there_before():
+def test_without_an_earlier_ngram_nothing_is_drafted():
     assert PromptLookupDrafter([1, 2, 3, 4], NgramIndex()).draft(4) == []
     assert PromptLookupDrafter([1], NgramIndex()).draft(4) == []
     assert PromptLookupDrafter([], NgramIndex()).draft(4) == []
     assert PromptLookupDrafter([1, 2, 3, 1, 2], NgramIndex()).draft(0) == []
 
 
-def test_more_tokens_that_are_the_same_tell_more():
+def test_the_longest_ngram_decides():
     ids = [1, 2, 3, 4, 50, 9, 3, 4, 60, 9, 9, 1, 2, 3, 4]
     assert PromptLookupDrafter(ids, NgramIndex()).draft(1) == [50]
 
 
-def test_the_last_time_counts():
+def test_the_last_occurrence_counts():
     assert PromptLookupDrafter([1, 2, 50, 7, 1, 2, 60, 8, 1, 2], NgramIndex()).draft(1) == [60]
 
 
-def test_a_text_that_goes_round_in_circles_is_guessed_to_go_on_so():
+def test_the_draft_of_a_text_that_repeats_itself_repeats_itself():
     assert PromptLookupDrafter([9, 1, 2, 1, 2, 1, 2], NgramIndex()).draft(5) == [1, 2, 1, 2, 1]
 
 
-def test_guesses_follow_the_text():
+def test_drafts_follow_the_text():
     ids = [1, 2, 3, 4]
     drafter = PromptLookupDrafter(ids, NgramIndex())
     assert drafter.draft(2) == []
@@ -39,7 +39,7 @@ def test_guesses_follow_the_text():
     assert drafter.draft(2) == [3, 4]
 
 
-def test_what_other_texts_wrote_is_guessed_but_not_their_prompts():
+def test_generated_tokens_of_other_texts_are_drafted_but_not_their_prompts():
     index, ids = NgramIndex(), [1, 2, 3, 4, 5, 6]
     writer = PromptLookupDrafter(ids, index)
     ids += [10, 11, 12, 13]

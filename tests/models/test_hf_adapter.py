@@ -1,4 +1,4 @@
-"""Adapters: merging changes no logit, and what does not belong together is refused."""
+"""Adapters: merging changes no logit, and an adapter for another base is refused."""
 
 import json
 import re
@@ -29,13 +29,13 @@ def made(llama_folder, tmp_path_factory):
 
 @pytest.fixture
 def adapter(made, tmp_path):
-    """A copy, to be damaged."""
+    """Return a copy of an adapter, to be damaged."""
     return shutil.copytree(made, tmp_path / "adapter")
 
 
 @pytest.fixture
 def foreign(adapter):
-    """One that another trainer made: without a note."""
+    """Return an adapter of another trainer, without a note."""
     (adapter / "reader.json").unlink()
     return adapter
 

@@ -53,7 +53,7 @@ MORE = [9, 200, 31, 5, 18, 77]
 
 @cache
 def by_eager_attention(name):
-    """The attention and logits over PROMPT + MORE."""
+    """Return the attention and logits of eager attention over PROMPT + MORE."""
     model_type, settings = ARCHITECTURES[name]
     reference = tiny_module(model_type, **settings)
     reference.set_attn_implementation("eager")
@@ -65,7 +65,7 @@ def by_eager_attention(name):
 
 @pytest.fixture(params=ARCHITECTURES)
 def both(request):
-    """The backend under test, and the attention and logits of eager attention over PROMPT + MORE."""
+    """Return the backend under test, and the attention and logits of eager attention over PROMPT + MORE."""
     model_type, settings = ARCHITECTURES[request.param]
     backend = TorchBackend(tiny_module(model_type, **settings), model_type)
     assert backend.attention_layer == 1
@@ -74,7 +74,7 @@ def both(request):
 
 
 class Fixed:
-    """A request whose text is known: keeps what it is given."""
+    """A request with a fixed text, which records its logits and attention."""
 
     num_logits, wants_attention, is_abandoned = 1, True, False
 
@@ -143,7 +143,7 @@ def test_a_prompt_in_pieces_gives_the_same(both, monkeypatch):
     check(request, weights, logits)
 
 
-def test_what_is_known_is_not_computed_again(both):
+def test_a_cached_prefix_is_not_computed_again(both):
     backend, weights, logits = both
     first, request = Fixed([*PROMPT[:6], 7, 8, 9]), Fixed(PROMPT)
     engine = computed(backend, first)
@@ -155,7 +155,7 @@ def test_what_is_known_is_not_computed_again(both):
 
 
 @pytest.mark.parametrize("earlier", [MORE, [*MORE[:3], 30, 40, 50]], ids=["right", "wrong at last"])
-def test_tokens_that_were_guessed_give_the_same(both, earlier):
+def test_draft_tokens_give_the_same(both, earlier):
     backend, weights, logits = both
     engine = computed(backend, Fixed(PROMPT, earlier))
     request, passes = Fixed(PROMPT), 0

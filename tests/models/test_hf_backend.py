@@ -1,4 +1,4 @@
-"""Passes over several texts: by the layers of the module itself, in every precision."""
+"""Batched passes use the layers of the module itself, and are exact in every precision."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def texts_of(beginnings):
 
 
 def computed(backend, *, wants_attention=False):
-    """Logits and attention of texts that are read side by side and go on by a token or two."""
+    """Return the outputs of batched passes: a prefill, then decode steps of one token."""
     assert backend.can_batch
     texts = texts_of(BEGINNINGS)
     slots = [backend.open(len(text)) for text in texts]
@@ -53,7 +53,7 @@ def test_logits_are_those_of_each_text_alone_in_other_precisions(dtype):
 
 
 def test_wanting_attention_changes_no_logit_in_a_coarse_precision():
-    """Keys of large numbers, as Qwen2's are: rounded scores would be far off."""
+    """The keys have large numbers, like Qwen2's: rounded scores would be far off."""
     module = tiny_module("qwen2")
     for layer in module.model.layers:
         layer.self_attn.q_proj.bias.data[7] = 30.0
@@ -70,7 +70,7 @@ def test_wanting_attention_changes_no_logit_in_a_coarse_precision():
 
 @pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen2", "qwen3", "phi3"])
 def test_every_product_is_the_layer_s_own(model_type):
-    """So quantised layers, adapters, and hooks that somebody registered do their part."""
+    """So quantized layers, adapters and registered hooks take effect."""
     settings = {"head_dim": 8} if model_type == "qwen3" else {}
     module = tiny_module(model_type, **settings)
     backend = TorchBackend(module, model_type)

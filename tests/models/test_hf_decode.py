@@ -1,4 +1,4 @@
-"""The decode loop against transformers itself, and what happens when things go wrong."""
+"""Decoding compared with transformers itself, and the handling of failures."""
 
 import asyncio
 import math
@@ -85,7 +85,7 @@ def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
     assert scored.logprob == near(expected, "two layers", "float32")
 
 
-def test_options_whose_beginnings_are_the_same_are_read_in_one_pass(qwen):
+def test_options_with_the_same_prefix_are_scored_in_one_pass(qwen):
     prompt, letters = Raw((Span("The cat sat on the river bank."),)), "QXZJV"
     options = [*(f" {letter}" for letter in letters), " ", " QQX"]
     tokenised = [qwen.tokenize(option) for option in options]
@@ -153,7 +153,7 @@ def test_a_cut_token_keeps_its_signals(qwen):
 
 
 def test_the_last_token_of_a_full_length_has_what_was_held_back(llama):
-    """A random model with byte tokens often ends in half a character."""
+    """A random model with byte tokens often ends in an incomplete character."""
     for number in range(30):
         (generation,) = generate(llama, Raw((Span("The"),)), 3, temperature=3.0, key=(number,))
         ids = [token.id for token in generation.tokens]
@@ -274,7 +274,7 @@ def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_
 
 
 def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch):
-    """All end, and nothing of them stays but what is kept on purpose."""
+    """All calls end, and nothing of them stays except the prefix cache."""
     backend = qwen._backend
     forward, count = backend.forward, iter(range(10**6))
 

@@ -1,4 +1,4 @@
-"""Places of tokens in the pool: none is lost, and none is given to two texts that have nothing in common."""
+"""Cells of the KV pool: none is lost, and sequences without a common prefix never share one."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def numbers(pool, cells):
     }
 
 
-def test_each_text_has_its_own_places_whoever_leaves(pool):
+def test_each_text_has_its_own_cells(pool):
     taken = {number: pool.allocate(400) for number in (1, 2, 3)}
     for number, cells in taken.items():
         write(pool, cells, number)

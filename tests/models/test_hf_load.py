@@ -1,4 +1,4 @@
-"""Loading: what is refused, how it is said, and that nothing else is said."""
+"""Loading: refusals and their messages, and no other output."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from askance.models.hf.load import load_parts
 
 @pytest.fixture
 def copy(llama_folder, tmp_path):
-    """A copy of a good model, to be damaged."""
+    """Return a copy of a good model, to be damaged."""
     return shutil.copytree(llama_folder, tmp_path / "model")
 
 

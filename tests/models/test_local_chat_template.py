@@ -1,4 +1,4 @@
-"""Chat templates: laid out as by transformers, and bounded in what they take, whatever they hold."""
+"""Chat templates: the same prompts as in transformers, and limits that hold for any template."""
 
 import pytest
 from jinja2 import TemplateError

@@ -29,7 +29,7 @@ from askance.core.types import (
 from askance.inference.backend import StepOutput
 from askance.inference.vocabulary import IncrementalDetokenizer, Vocabulary
 
-LEAST_LOGPROB = -1e4
+MIN_LOGPROB = -1e4
 """The least log-probability in nats that sums use: its exponential is 0 in float32."""
 
 
@@ -122,7 +122,7 @@ class StopTracker:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the generation needs no further token."""
+        """True if the generation needs no further token."""
         return bool(self.finish)
 
     def end(self, token: Token | None = None, *, finish: str = "end") -> None:

@@ -33,7 +33,7 @@ class _Sequence(Generic[S]):
 
     @property
     def is_prefilling(self) -> bool:
-        """Whether a part of the prompt is not computed yet."""
+        """True while a part of the prompt is not computed."""
         return self.num_computed_tokens < self.num_prompt_tokens
 
 
@@ -65,7 +65,7 @@ class LLMEngine(Generic[S]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is waiting, running or finished but not yet returned."""
+        """True if no request is waiting, running, or finished but not yet returned."""
         return not (self._running or self._waiting or self._finished)
 
     def clear_cache(self) -> None:
@@ -194,7 +194,7 @@ class LLMEngine(Generic[S]):
             outputs = self._backend.forward([step_input for _, step_input in scheduled])
         except BaseException as error:  # a module may raise anything
             if len(scheduled) == 1:
-                clear_frames(error.__traceback__)  # whoever keeps the error must not keep tensors
+                clear_frames(error.__traceback__)  # code that keeps the error must not keep tensors
                 self._finish(scheduled[0][0], error)
                 return
             outputs = None

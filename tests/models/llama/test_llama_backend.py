@@ -1,4 +1,4 @@
-"""LlamaBackend are as many and as long as texts have needed, and what moves into others goes on as it was."""
+"""The llama.cpp backend: contexts grow as needed, and texts that are moved continue unchanged."""
 
 import asyncio
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ BOUND = "keys and values", "float16"
 
 @pytest.fixture(params=["llama", "qwen"])
 def fresh(request, gguf_files):
-    """Makes models that hold nothing yet."""
+    """Return a function that makes models with an empty KV cache."""
     return lambda **options: LlamaModel(Weights(gguf_files[request.param][0]), name="tiny", **options)
 
 
@@ -40,7 +40,7 @@ async def together(model, *calls):
 
 
 async def after_it_began(model, first, second):
-    """The second call once the first has begun to write, and whether the first still ran at its end."""
+    """Start the second call during the first; return both results, and whether the first still ran."""
     running = asyncio.create_task(write(model, *first))
     while model.computed_tokens < len(first[0]) + 5:
         await asyncio.sleep(0)
@@ -50,7 +50,7 @@ async def after_it_began(model, first, second):
 
 
 def check_same(found, expected):
-    """Float32 weights: in company, sums are added up in another order."""
+    """Compare generations. In a batch, sums over float32 weights are added in another order."""
     for ours, theirs in zip(map(computed, found), map(computed, expected), strict=True):
         assert [token.id for token in ours] == [token.id for token in theirs]
         for one, other in zip(ours, theirs, strict=True):
@@ -95,7 +95,7 @@ def test_what_moves_is_the_same_to_the_bit(fresh, monkeypatch):
         assert np.array_equal(one.attention, other.attention)
 
 
-def test_texts_that_run_get_a_stream_each(fresh):
+def test_each_running_text_gets_a_sequence(fresh):
     calls = [(ids_of(number), 30) for number in range(MAX_RUNNING + 2)]
     model = fresh()
     check_same(run(together(model, *calls)), alone(fresh, *calls))
@@ -125,7 +125,7 @@ def test_where_nothing_can_be_moved_it_waits(fresh, monkeypatch):
     check_same(found, alone(fresh, *calls))
 
 
-def test_beginnings_move_with_the_streams(fresh):
+def test_prefixes_move_to_the_new_context(fresh):
     model, shared = fresh(), ids_of(0)
     first = run(write(model, (*shared, 7)))
     run(write(model, ids_of(1, 490), 20))  # needs more room
@@ -135,7 +135,7 @@ def test_beginnings_move_with_the_streams(fresh):
     check_same([again], [first])
 
 
-def test_texts_that_begin_alike_share_it_while_streams_are_made(fresh):
+def test_texts_share_a_prefix_while_a_context_is_made(fresh):
     shared = ids_of(0)
     calls = [((*shared, number), 12) for number in range(5, 9)]
     model = fresh()
@@ -160,7 +160,7 @@ def test_what_was_held_for_a_text_that_left_is_the_same(fresh):
     check_same([run(write(model, (*shared, 5)))], [expected])
 
 
-def test_a_prompt_returns_after_others_took_its_stream(fresh):
+def test_a_prompt_is_restored_after_others_took_its_sequence(fresh):
     prompts = [ids_of(number) for number in range(4)]
     model = fresh()
     first = [run(write(model, ids)) for ids in prompts]
@@ -185,7 +185,7 @@ def test_the_prefix_cache_has_bounds(fresh, monkeypatch):
 
 
 def test_a_prompt_that_the_prefix_cache_can_not_hold_is_not_copied(fresh, monkeypatch):
-    """Nor does it drive others out."""
+    """It does not evict other prompts either."""
     monkeypatch.setattr(backend, "PREFIX_CACHE_TOKENS", 100)
     copied, real = [], context.Context.save
     monkeypatch.setattr(context.Context, "save", lambda *args: copied.append(args) or real(*args))
@@ -207,7 +207,7 @@ def _refused(*_):
 @pytest.mark.parametrize("broken", [_no_memory, _refused])
 @pytest.mark.parametrize("part", ["save", "restore"])
 def test_a_copy_that_can_not_be_made_is_read_again(fresh, monkeypatch, part, broken):
-    """It is slower, and no more than that."""
+    """The prompt is computed again, which is only slower."""
     calls = [(ids_of(number),) for number in (0, 1, 0)]
     expected, model = alone(fresh, *calls), fresh()
     monkeypatch.setattr(context.Context, part, broken)
@@ -227,7 +227,7 @@ def test_a_state_that_llama_cpp_does_not_write_whole_is_none(gguf_files, monkeyp
         made.save(0)
 
 
-def test_what_is_forgotten_is_read_again(fresh):
+def test_a_cleared_cache_is_computed_again(fresh):
     model = fresh()
     for number in (0, 1, 0):
         run(write(model, ids_of(number)))
@@ -251,7 +251,7 @@ def test_what_was_saved_and_can_not_be_moved_is_read_again(fresh, monkeypatch):
 
 
 def test_a_model_that_can_not_go_back_is_never_asked_to(fresh, monkeypatch):
-    """A prompt that leaves a single token for its last pass is read as it is."""
+    """A prompt that leaves a single token for its last pass is computed in this way."""
     starts, real = [], context.Context.truncate
 
     def noted(self, stream, start):
@@ -276,8 +276,8 @@ def test_attention_is_read_from_now_on(fresh):
     check_same(found, alone(fresh, *calls))
 
 
-def test_no_memory_for_more_streams(fresh, monkeypatch):
-    """What runs goes on, and who finds no room waits for it."""
+def test_no_memory_for_more_sequences(fresh, monkeypatch):
+    """Running texts continue, and a text without room waits for them."""
     calls = [(ids_of(number), 30) for number in range(3)]
     expected, model = alone(fresh, *calls), fresh()
     real = context.Context._settings
@@ -292,7 +292,7 @@ def test_no_memory_for_more_streams(fresh, monkeypatch):
     assert room(model) == (1, 512)
 
 
-def test_streams_stay_within_the_memory(fresh):
+def test_sequences_stay_within_the_memory(fresh):
     num_bytes = fresh()._weights.bytes_per_token
     model, calls = fresh(memory_bytes=1024 * num_bytes), [(ids_of(number, 300),) for number in range(4)]
     check_same(run(together(model, *calls)), alone(fresh, *calls))
@@ -301,12 +301,12 @@ def test_streams_stay_within_the_memory(fresh):
 
 @pytest.fixture
 def sliding(sliding_file):
-    """Makes models with a cache of its own for layers with a sliding window."""
+    """Return a function that makes models with a separate cache for layers with a sliding window."""
     return lambda **options: LlamaModel(Weights(sliding_file), name="sliding", **options)
 
 
 def test_a_prefix_beyond_a_sliding_window(sliding):
-    """Saved keys and values lack what is behind the window, where a text that shares a part would look."""
+    """Saved keys and values lack those outside the window, which a text with a shared prefix needs."""
     first, calls = ids_of(0, 150), [((*ids_of(0, 150)[:80], *ids_of(number, 60)),) for number in (1, 2, 3, 1)]
     model = sliding()
     run(write(model, first))
@@ -318,8 +318,8 @@ def test_a_prefix_beyond_a_sliding_window(sliding):
     check_same(found, alone(sliding, *calls, *calls, *calls))
 
 
-def test_a_model_whose_texts_can_not_be_moved_gets_streams_once_it_has_rest(sliding):
-    """One that has begun keeps the next waiting the first time, and never again."""
+def test_a_model_whose_texts_can_not_be_moved_gets_sequences_once_it_is_idle(sliding):
+    """A running text makes the next one wait the first time, and never again."""
     calls = [((*ids_of(0, 150), number), 40) for number in range(5, 9)]
     model, expected = sliding(), alone(sliding, *calls)
     _, still_ran = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))

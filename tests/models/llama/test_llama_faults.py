@@ -1,4 +1,4 @@
-"""Whatever goes wrong in llama.cpp is an error of Python: no fault ends the process without a word."""
+"""Every failure inside llama.cpp becomes a Python error or a message: the process never ends silently."""
 
 import asyncio
 import subprocess
@@ -38,7 +38,7 @@ async def write(model, number=5, max_tokens=8, until=None):
 
 @dataclass(frozen=True)
 class HeldUntil:
-    """A stop condition that never stops a text, and lets it go on only once the event is set."""
+    """A stop condition that never stops a text, but makes it wait for an event."""
 
     event: threading.Event
 
@@ -48,7 +48,7 @@ class HeldUntil:
 
 @pytest.mark.parametrize("ids", [[10**6], [-1], [5] * 300])
 def test_a_pass_that_llama_cpp_refuses(opened, ids):
-    """Ids beyond the vocabulary, and more tokens than there is room for; then it can be used again."""
+    """Ids outside the vocabulary, and too many tokens, are refused; the context stays usable."""
     context = Context(opened, 2, 256, reads_attention=False)
     expected = context.forward([0], [0], [[5, 6, 7]], [1])[0][0]
     with pytest.raises(RuntimeError, match=r"llama\.cpp broke off with code -?\d+: .+"):
@@ -72,7 +72,7 @@ def test_logits_that_nobody_asked_for(opened, place):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_exception_while_attention_is_read(model, monkeypatch):
-    """C can't be told of it; the text has no attention, is refused, and the next one goes well."""
+    """C can't pass on the exception: the text has no attention and is refused, and the next one succeeds."""
     expected = run(write(model))
 
     def broken(tensor):
@@ -86,8 +86,8 @@ def test_an_exception_while_attention_is_read(model, monkeypatch):
     assert run(write(model)) == expected
 
 
-def test_a_pass_that_breaks_behind_llama_cpp_leaves_nothing(model, monkeypatch):
-    """It is computed anew, text by text, as if it had not been."""
+def test_a_pass_that_fails_after_llama_cpp_leaves_nothing(model, monkeypatch):
+    """It is computed again, text by text, with the same results."""
     expected = [run(write(model, number)) for number in (5, 9, 13)]
     run(model.clear_cache())
     broken, are_queued = [], threading.Event()
@@ -99,7 +99,7 @@ def test_a_pass_that_breaks_behind_llama_cpp_leaves_nothing(model, monkeypatch):
         return _by_sequence(caught, num_sequences, num_tokens)
 
     async def together():
-        """The thread that computes is held at the first text until the others wait beside it."""
+        """Hold the engine thread at the first text until the others are waiting."""
         first = asyncio.create_task(write(model, 5, until=HeldUntil(are_queued)))
         others = [asyncio.create_task(write(model, number)) for number in (9, 13)]
         for _ in range(10):
@@ -125,7 +125,7 @@ def test_attention_of_a_text_is_tried_again_where_there_was_no_memory(model, mon
     assert run(model.attend(ids, bos=False)).weights.shape[-1] == len(ids)
 
 
-def test_who_leaves_in_the_middle_frees_the_stream(model):
+def test_a_cancelled_text_frees_its_sequence(model):
     async def impatient():
         waiting = [asyncio.create_task(write(model, number, 300)) for number in range(5, 14)]
         while model.computed_tokens < 700:

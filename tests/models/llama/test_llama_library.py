@@ -1,4 +1,4 @@
-"""Whether a library of llama.cpp fits: other versions, other structures, other processors, other systems.
+"""The check of a llama.cpp library: other versions, structures, processors and systems are refused.
 
 What is computed where none does is tested in processes of their own, since a library stays loaded.
 """
@@ -22,7 +22,7 @@ REAL = library._open(library.SOURCE.partition(" ")[0])
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Sets which packages are installed, in which versions."""
+    """Return a dictionary that sets the installed packages and their versions."""
 
     def version(package):
         if package not in versions:
@@ -35,7 +35,7 @@ def installed(monkeypatch):
 
 
 class Changed:
-    """The library, with some functions of its own."""
+    """The library with some functions replaced."""
 
     def __init__(self, **functions):
         self.__dict__.update(functions)
@@ -119,7 +119,7 @@ def test_a_function_is_missing(missing):
 
 
 def shifted(settings, field, num_bytes):
-    """As a library fills them in that has one more field before this one."""
+    """The defaults of a library with one more field before the tested one."""
     content = bytes(settings)
     at = getattr(type(settings), field).offset
     return type(settings).from_buffer_copy(content[:at] + bytes(num_bytes) + content[at:-num_bytes])

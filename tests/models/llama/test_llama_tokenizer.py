@@ -1,4 +1,4 @@
-"""The tokenizer inside a file reads and writes as the one of transformers that it was made of."""
+"""The tokenizer of a GGUF file encodes and decodes like the original one of transformers."""
 
 import pytest
 from hypothesis import given, settings

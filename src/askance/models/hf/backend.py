@@ -15,7 +15,7 @@ from torch import Tensor
 from askance.core.errors import ModelSpecError
 from askance.core.types import Sampling
 from askance.inference.backend import StepInput, StepOutput
-from askance.inference.decoding import LEAST_LOGPROB
+from askance.inference.decoding import MIN_LOGPROB
 from askance.inference.prefix_cache import PrefixCache
 from askance.models.hf.attention import (
     ATTENTION_NAME,
@@ -295,7 +295,7 @@ def rows_of(logits: Tensor) -> list[TorchLogits]:
     values, ids = logits.max(dim=-1)
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     # The logarithm of a probability of 0 is -inf, and the product of the two has to be 0.
-    entropies = -(logprobs.exp() * logprobs.clamp(min=LEAST_LOGPROB)).sum(dim=-1)
+    entropies = -(logprobs.exp() * logprobs.clamp(min=MIN_LOGPROB)).sum(dim=-1)
     totals = logits.float().logsumexp(dim=-1)
     best = zip(values.tolist(), ids.tolist(), strict=True)
     return list(map(TorchLogits, logits, best, entropies.tolist(), totals.tolist()))

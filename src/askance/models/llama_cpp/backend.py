@@ -341,7 +341,7 @@ class LlamaBackend:
 
 
 def _groups(inputs: Sequence[LlamaInput]) -> Iterator[list[LlamaInput]]:
-    """Group inputs for one pass each: few tokens, equally many, in neighbouring sequences."""
+    """Yield groups of inputs, one for each pass: few tokens, equally many, in neighbouring sequences."""
     group = list[LlamaInput]()
     for step_input in sorted(inputs, key=lambda step_input: (len(step_input.ids), step_input.slot.seq_id)):
         if group and not _can_join(group[-1], step_input):

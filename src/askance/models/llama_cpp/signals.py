@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.types import Sampling
-from askance.inference.decoding import LEAST_LOGPROB
+from askance.inference.decoding import MIN_LOGPROB
 
 _CHUNK_SIZE = 16384
 """The number of logits that are summed at a time."""
@@ -37,7 +37,7 @@ class LlamaLogits:
         for first in range(0, len(self.logits), _CHUNK_SIZE):
             below = self.logits[first : first + _CHUNK_SIZE] - best
             if has_none:  # a weight of 0 times -inf has to be 0
-                np.maximum(below, np.float32(LEAST_LOGPROB), out=below)
+                np.maximum(below, np.float32(MIN_LOGPROB), out=below)
             weights = np.exp(below)
             total += float(weights.sum())
             # This is no dot product of numpy: its libraries wake their own threads, for which those of

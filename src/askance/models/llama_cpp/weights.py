@@ -58,7 +58,7 @@ class Weights:
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether llama.cpp saves all keys and values of a sequence.
+        """True if llama.cpp saves all keys and values of a sequence.
 
         For a layer with a sliding window it saves the last window alone. A sequence that is restored from it
         and truncated lacks the keys and values that its last tokens would attend to.

@@ -177,7 +177,7 @@ class Encoding:
 
     @cached_property
     def _takes_system(self) -> bool:
-        """Whether the template takes a system turn: some templates refuse it, others leave it out."""
+        """True if the template takes a system turn: some templates refuse it, others leave it out."""
         messages = [{"role": "system", "content": "\ue0000\ue001"}, {"role": "user", "content": "?"}]
         try:
             return bool(_PLACEHOLDER.search(self._apply_template(messages)))

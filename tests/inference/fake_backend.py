@@ -1,4 +1,4 @@
-"""A backend and requests of plain numbers: what is written tells what was before."""
+"""A fake backend and fake requests over plain numbers: each token depends on all tokens before it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from askance.inference.prefix_cache import PrefixCache
 VERIFICATION_TOKENS = 16
 
 
-class Slot(list):
+class FakeSlot(list):
     """A slot whose keys and values are the tokens; the first `num_cached_tokens` come from the cache."""
 
     num_cached_tokens = 0
 
 
-class Tokens:
+class FakeBackend:
     """A backend whose keys and values are the tokens themselves, and whose logits are all tokens before."""
 
     can_batch, verification_tokens = True, VERIFICATION_TOKENS
@@ -37,7 +37,7 @@ class Tokens:
 
     def open(self, num_tokens, ids=(), *, attention=False):
         self.check(self.opens)
-        slot = Slot([None] * num_tokens)
+        slot = FakeSlot([None] * num_tokens)
         if self.can_batch:
             block, slot.num_cached_tokens = self.cache.find(ids)
             slot[: slot.num_cached_tokens] = (block or ())[: slot.num_cached_tokens]
@@ -83,13 +83,13 @@ def next_id(before):
 
 
 def next_in_circles(before):
-    """One of few, by the last two: soon it begins anew."""
+    """Return one of a few ids, by the last two, so that the text soon repeats itself."""
     return (sum(before[-2:]) * 31) % 5 + 3
 
 
 @dataclass(eq=False)
-class Asked:
-    """Writes `num_new` tokens behind its prompt, each by a rule."""
+class FakeRequest:
+    """A request that appends `num_new` tokens to its prompt, each by a rule."""
 
     prompt: tuple
     num_new: int = 3
