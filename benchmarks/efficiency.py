@@ -86,7 +86,7 @@ def first_word(setup: Setup) -> Iterator[Row]:
     own, theirs = list[float](), list[float]()
     with _server(setup, 1) as server:
         for question in setup.questions(1 + setup.num_questions):
-            asyncio.run(setup.model.forget())
+            asyncio.run(setup.model.clear_cache())
             calls.made.clear()
             own.append(_until_committed(engine, question))
             began = time.perf_counter()
@@ -137,7 +137,7 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
     questions = setup.questions(max(setup.num_questions, in_flight))
 
     def ask(first: int) -> tuple[float, Work]:
-        asyncio.run(setup.model.forget())
+        asyncio.run(setup.model.clear_cache())
         calls.made.clear()
         return _asked(engine, questions[first : first + in_flight], in_flight), Work.of(calls.made)
 

@@ -76,7 +76,7 @@ def against_the_reference() -> Iterator[Row]:
         found: dict[str, list[Asked]] = {name: [] for name in setups}
         for _ in range(REPEATS):
             for name, (method, models, in_flight) in setups.items():
-                asyncio.run(model.forget())
+                asyncio.run(model.clear_cache())
                 found[name].append(_ask(method, models, retriever, questions, in_flight))
     expected = found["reference"][0].decisions
     same = sum(mine == theirs for mine, theirs in zip(found["code"][0].decisions, expected, strict=True))
@@ -109,11 +109,13 @@ def computed_and_needed() -> Iterator[Row]:
         model = load_hf(str(torch_folder()), display_name=PLAIN)
         for in_flight in (1, 8):
             for name, settings in PROFILES.items():
-                asyncio.run(model.forget())
-                noted, before, missed = Noted(model), model.computed_tokens, model._batch.num_missed
+                asyncio.run(model.clear_cache())
+                noted, before = Noted(model), model.computed_tokens
+                rejected = model._llm_engine.num_rejected_tokens
                 method = _method(name.partition(" ")[0], settings)
                 _ask(method, {"answer": noted}, retriever, questions, in_flight)
-                computed, missed = model.computed_tokens - before, model._batch.num_missed - missed
+                computed = model.computed_tokens - before
+                missed = model._llm_engine.num_rejected_tokens - rejected
                 needed = noted.needed.num_tokens
                 told = f"{name}, {in_flight} in flight: computed"
                 yield Row(told, computed, "tokens", computed / needed, "needed")

@@ -92,7 +92,7 @@ def _ask_demo(spec: str, index: Path) -> float:
         _engines.append(Engine(method, {"answer": loaded(spec)}, open_retriever(index)))
     (engine,) = _engines
     model: Any = engine.models["answer"]
-    asyncio.run(model.forget())
+    asyncio.run(model.clear_cache())
     engine.ask("Which river flows through the city where The Third Man takes place?")
     return timed(lambda: engine.ask(DEMO))
 

@@ -64,7 +64,7 @@ def decoding() -> Iterator[Row]:
     Each token has a pass of its own, as in `generate`; the last rows have guesses.
     """
     folder = str(torch_folder())
-    model = as_model(*load_parts(folder, dtype="float32"), name="bundled:base", guesses=False)
+    model = as_model(*load_parts(folder, dtype="float32"), name="bundled:base", speculative=False)
     guessing: Any = load_hf(folder, display_name="bundled:base")
     plain, all_signals = Want(), Want(entropy=True, attention="mean")
     for batch in BATCHES:
@@ -157,7 +157,7 @@ def _generate(model: Any, want: Want, batch: int) -> None:
 
 async def _generate_all(model: Any, want: Want, batch: int) -> None:
     prompts = [Raw((Span(f"{number}. {_PROMPT}"),)) for number in range(batch)]
-    await model.forget()
+    await model.clear_cache()
     written = await asyncio.gather(
         *(
             model.generate(GenerateRequest(prompt, Sampling(TOKENS), want, key=("bench",)))
@@ -170,7 +170,7 @@ async def _generate_all(model: Any, want: Want, batch: int) -> None:
 def _transformers_generate(model: Any, batch: int) -> None:
     import torch
 
-    module = model._network.module
+    module = model._backend.module
     texts = [model.tokenize(f"{number}. {_PROMPT}") for number in range(batch)]
     longest = max(map(len, texts))
     ids = torch.tensor([[0] * (longest - len(text)) + list(text) for text in texts])
@@ -187,4 +187,4 @@ def _transformers_generate(model: Any, batch: int) -> None:
             )
 
     # In the thread of the other one: with a team of threads for each, both would be slower than alone.
-    asyncio.run(model._scheduler.alone(work))
+    asyncio.run(model._engine.run_exclusively(work))

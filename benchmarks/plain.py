@@ -36,29 +36,33 @@ class Plain:
     def speeds(self, num_texts: int = 1, depth: int = PROMPT_TOKENS) -> Speeds:
         """Measured now: a prompt of `depth` tokens is read, and so many texts go on from it side by side."""
         num_tokens = min(max(depth, _LEAST_TOKENS), 2 * PASS_TOKENS - PASSES - 1)
-        return asyncio.run(self._model._scheduler.alone(lambda: self._measured(num_texts, num_tokens)))
+        return asyncio.run(self._model._engine.run_exclusively(lambda: self._measured(num_texts, num_tokens)))
 
     def _measured(self, num_texts: int, num_tokens: int) -> Speeds:
         context = self._contexts.get(num_texts)
         if context is None:
             context = self._contexts[num_texts] = Context(
-                self._model._weights, num_texts, 2 * PASS_TOKENS, watches=False, flash=self._flash
+                self._model._weights,
+                num_texts,
+                2 * PASS_TOKENS,
+                reads_attention=False,
+                flash_attention=self._flash,
             )
             self._measured(num_texts, num_tokens)  # the first pass makes room
         texts = range(num_texts)
         for text in texts:
-            context.cut(text, 0)
+            context.truncate(text, 0)
         ids, began = _ids(num_tokens), time.perf_counter()
         for first in range(0, num_tokens, PASS_TOKENS):
             part = ids[first : first + PASS_TOKENS]
-            context.run([0], [first], [part], [1])
+            context.forward([0], [first], [part], [1])
         read = time.perf_counter()
         prompt = context.save(0)
         for text in texts[1:]:
             context.restore(text, prompt)
         last, wrote = [ids[-1 - text] for text in texts], 0.0
         for at in range(num_tokens, num_tokens + 1 + PASSES):
-            rows = context.run(texts, [at] * num_texts, [(id,) for id in last], [1] * num_texts)
+            rows = context.forward(texts, [at] * num_texts, [(id,) for id in last], [1] * num_texts)
             last = [int(row[0].argmax()) for row in rows]
             wrote = wrote or time.perf_counter()  # behind the first pass, which makes room
         return Speeds(num_tokens / (read - began), PASSES / (time.perf_counter() - wrote))

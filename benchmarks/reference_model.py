@@ -118,7 +118,7 @@ class ReferenceModel:
 
         The operations on one token's logits are large enough to start one.
         """
-        return await self._model._scheduler.alone(work)
+        return await self._model._engine.run_exclusively(work)
 
     def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
         with torch.inference_mode():

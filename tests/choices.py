@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from askance.inference.decoding import Chooser
+from askance.inference.decoding import TokenSampler
 from tests.tolerances import tolerance
 
 
@@ -32,7 +32,7 @@ class Choices:
 @contextmanager
 def watched_choices() -> Iterator[Choices]:
     """Take down how clear the choices are that all models in this process make meanwhile."""
-    found, choose = Choices(), Chooser.choose
+    found, choose = Choices(), TokenSampler.sample
 
     def watched(self, row):
         sampling, random = self._sampling, copy.deepcopy(self._random)
@@ -50,5 +50,5 @@ def watched_choices() -> Iterator[Choices]:
         return chosen
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Chooser, "choose", watched)
+        patch.setattr(TokenSampler, "sample", watched)
         yield found

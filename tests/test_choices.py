@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
-from askance.inference.decoding import Chooser
-from askance.models.hf.network import rows_of
+from askance.inference.decoding import TokenSampler
+from askance.models.hf.backend import rows_of
 from tests.choices import watched_choices
 from tests.tolerances import tolerance
 
 
 def chosen(logits, **sampling):
-    chooser = Chooser(Sampling(1, **sampling), ("k",), 0, "m")
-    return chooser.choose(rows_of(torch.tensor([logits]))[0])
+    sampler = TokenSampler(Sampling(1, **sampling), ("k",), 0, "m")
+    return sampler.sample(rows_of(torch.tensor([logits]))[0])
 
 
 @pytest.mark.parametrize(("gap", "is_clear"), [(1.9, False), (2.1, True)])

@@ -1,4 +1,4 @@
-"""Hundreds of questions at once on one model, of which some are cancelled and some break."""
+"""Hundreds of concurrent questions on one model: some are cancelled, some fail, and nothing leaks."""
 
 import asyncio
 import random
@@ -19,12 +19,12 @@ BUDGET_TOKENS = 20_000
 
 @pytest.fixture
 def model(qwen_folder, monkeypatch):
-    """One whose memory holds a part of the crowd, and whose passes break now and then."""
+    """Return a model whose KV cache holds a part of the questions, and whose passes sometimes fail."""
     module, tokenizer = load_parts(str(qwen_folder))
-    num_bytes = BUDGET_TOKENS * load_hf(str(qwen_folder))._network.bytes_per_token
+    num_bytes = BUDGET_TOKENS * load_hf(str(qwen_folder))._backend.bytes_per_token
     made = HfModel(module.eval(), tokenizer, name="tiny", memory_bytes=num_bytes)
     made.context_tokens = 2048
-    backend, rng = made._network, random.Random(5)
+    backend, rng = made._backend, random.Random(5)
     forward = backend.forward
     made.most_reserved = 0
 
@@ -63,6 +63,6 @@ def test_every_question_ends_and_nothing_leaks(model, sample_index, method):
     assert counts[ModelFailure] >= 1
     for end, trace in zip(ends, traces, strict=True):
         assert isinstance(trace.events[-1], Answered if isinstance(end, Result) else Failed)
-    model._network.forget()
-    assert model._network.num_reserved == 0
+    model._backend.clear_cache()
+    assert model._backend.num_reserved == 0
     assert 0.8 * BUDGET_TOKENS < model.most_reserved <= BUDGET_TOKENS

@@ -1,4 +1,4 @@
-"""The prefix cache: what is found again, what goes first, and that it never holds more than it may."""
+"""The prefix cache: the longest prefix is found, the least recently used is evicted, limits hold."""
 
 import pytest
 from hypothesis import given
@@ -8,12 +8,12 @@ from askance.inference.prefix_cache import PrefixCache
 
 
 def keep(cache, ids):
-    """Keeps the tokens themselves."""
+    """Cache the tokens themselves as the block."""
     cache.add(tuple(ids), tuple(ids))
 
 
 def known(cache, ids):
-    """How many tokens are found; that what is kept has them is checked."""
+    """Return the number of cached tokens, after a check that the block has them."""
     kept, count = cache.find(ids)
     assert (kept or ())[:count] == tuple(ids[:count])
     return count
@@ -31,13 +31,13 @@ def kept(cache):
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 127, 128, 129, 200])
-def test_common_beginnings_have_any_length(length):
+def test_common_prefixes_have_any_length(length):
     first = tuple(range(200))
     for other in ((*first[:length], -1, -1), [*first[:length], *[-1] * 100], first[:length]):
         assert known(cache_of(1000, first), other) == length
 
 
-def test_the_longest_beginning_is_found():
+def test_the_longest_prefix_is_found():
     cache = cache_of(100, (1, 2, 3), (1, 2, 4, 5), (9,))
     assert cache.find([1, 2, 4, 6]) == ((1, 2, 4, 5), 3)
     assert cache.find((7,)) == (None, 0)
@@ -45,7 +45,7 @@ def test_the_longest_beginning_is_found():
     assert PrefixCache().find((1,)) == (None, 0)
 
 
-def test_a_longer_text_takes_the_place_of_its_beginning_and_a_shorter_one_is_not_kept_again():
+def test_a_longer_text_replaces_its_prefix_and_a_shorter_one_is_not_cached_again():
     cache = cache_of(100, (1, 2), (1, 3), (1, 2, 3), (1, 2))
     assert kept(cache) == [(1, 3), (1, 2, 3)]
     assert cache.num_tokens == 5

@@ -15,7 +15,7 @@ NUM_LAYERS = 4
 
 
 def first_layers(source: Path, cache: Path) -> Path:
-    """A GGUF file with the first layers of the model in `source`, which processes side by side write once.
+    """Return a GGUF file with the first layers of the model in `source`; parallel processes write it once.
 
     Its name in the folder `cache` tells what it was made of: the content of `source`, and this file.
     """
@@ -47,7 +47,7 @@ def save_first_layers(source: Path, target: Path, num_layers: int = NUM_LAYERS) 
 
 
 def link_first_layers(source: Path, target: Path, num_layers: int = NUM_LAYERS) -> Path:
-    """A folder of transformers with the first layers of the model in `source`, whose weights are linked."""
+    """Return a transformers folder with the first layers of the model in `source`; weights are linked."""
     target.mkdir()
     for path in source.iterdir():
         (target / path.name).symlink_to(path)

@@ -27,7 +27,7 @@ def adapter(made, tmp_path):
 
 
 def weights(model):
-    return dict(model._network.module.named_parameters())
+    return dict(model._backend.module.named_parameters())
 
 
 def same(one, other):
@@ -110,4 +110,4 @@ def test_a_base_in_half_precision_files(llama_folder, tmp_path):
     tokenizer.save_pretrained(base)
     adapter = save_adapter(tmp_path / "adapter", str(base), base_spec=f"hf:{base}")
     assert same(weights(load_model(f"hf:{adapter}?dtype=float32")), merged_by_hand(adapter, base))
-    assert load_model(f"hf:{adapter}?dtype=bfloat16")._network.module.dtype == torch.bfloat16
+    assert load_model(f"hf:{adapter}?dtype=bfloat16")._backend.module.dtype == torch.bfloat16

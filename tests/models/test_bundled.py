@@ -65,7 +65,7 @@ def test_conversion_changes_nothing(tmp_path, few_layers_file):
     ids = original.tokenize(text)
     assert ids == converted.tokenize(text)
     with torch.inference_mode():
-        found = [model._network.module(torch.tensor([ids])).logits for model in (original, converted)]
+        found = [model._backend.module(torch.tensor([ids])).logits for model in (original, converted)]
     assert torch.equal(*found)
     assert original._vocabulary.control == converted._vocabulary.control
     assert original._vocabulary.end_ids == converted._vocabulary.end_ids
@@ -94,7 +94,7 @@ def tiny_reader(tiny_package, tmp_path, monkeypatch):
 
 def logits(model):
     with torch.inference_mode():
-        return model._network.module(torch.tensor([[5, 90, 200, 31, 7]])).logits
+        return model._backend.module(torch.tensor([[5, 90, 200, 31, 7]])).logits
 
 
 def cached():

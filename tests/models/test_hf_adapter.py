@@ -1,4 +1,4 @@
-"""Adapters: merging changes no logit, and what does not belong together is refused."""
+"""Adapters: merging changes no logit, and an adapter for another base is refused."""
 
 import json
 import re
@@ -29,13 +29,13 @@ def made(llama_folder, tmp_path_factory):
 
 @pytest.fixture
 def adapter(made, tmp_path):
-    """A copy, to be damaged."""
+    """Return a copy of an adapter, to be damaged."""
     return shutil.copytree(made, tmp_path / "adapter")
 
 
 @pytest.fixture
 def foreign(adapter):
-    """One that another trainer made: without a note."""
+    """Return an adapter of another trainer, without a note."""
     (adapter / "reader.json").unlink()
     return adapter
 
@@ -125,7 +125,7 @@ def test_weights_that_are_no_numbers_are_refused(adapter, value):
     name = max(weights)
     weights[name].view(-1)[-1] = value
     save_file(weights, path)
-    with pytest.raises(ModelSpecError, match=f"no finite number, first in {name}: its training failed"):
+    with pytest.raises(ModelSpecError, match=f"not finite numbers, first in {name}: its training failed"):
         open_adapter(adapter)
 
 
@@ -176,7 +176,7 @@ def test_an_adapter_of_the_prompt_is_refused(tmp_path, llama_folder):
     settings = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
     with quiet():
         get_peft_model(load_parts(str(llama_folder))[0], settings).save_pretrained(tmp_path)
-    with pytest.raises(ModelSpecError, match="of the kind PREFIX_TUNING, which can't be added to weights"):
+    with pytest.raises(ModelSpecError, match="of the type PREFIX_TUNING, which can't be added to weights"):
         merged(tmp_path, llama_folder)
 
 
@@ -211,7 +211,7 @@ def test_the_identity_of_an_adapter_is_that_of_weights_and_settings(adapter):
 
 
 def test_a_pattern_means_the_modules_that_it_matches(foreign, llama_folder):
-    """One of the kind that trainers write."""
+    """The pattern is of the form that trainers write."""
     expected = logits(merged(foreign, llama_folder))
     names = "|".join(json.loads((foreign / "adapter_config.json").read_text())["target_modules"])
     pattern = (

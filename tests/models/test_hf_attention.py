@@ -7,9 +7,9 @@ import torch
 from tests.models.tiny import tiny_module
 from tests.tolerances import assert_near
 
-from askance.inference.batch import Batch
+from askance.inference.engine import LLMEngine
 from askance.models.hf.attention import ATTENTION_NAME
-from askance.models.hf.network import Network
+from askance.models.hf.backend import TorchBackend
 
 SLIDING = {"sliding_window": 4}
 MOE = {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
@@ -53,7 +53,7 @@ MORE = [9, 200, 31, 5, 18, 77]
 
 @cache
 def by_eager_attention(name):
-    """The attention and logits over PROMPT + MORE."""
+    """Return the attention and logits of eager attention over PROMPT + MORE."""
     model_type, settings = ARCHITECTURES[name]
     reference = tiny_module(model_type, **settings)
     reference.set_attn_implementation("eager")
@@ -65,25 +65,25 @@ def by_eager_attention(name):
 
 @pytest.fixture(params=ARCHITECTURES)
 def both(request):
-    """The network under test, and the attention and logits of eager attention over PROMPT + MORE."""
+    """Return the backend under test, and the attention and logits of eager attention over PROMPT + MORE."""
     model_type, settings = ARCHITECTURES[request.param]
-    network = Network(tiny_module(model_type, **settings), model_type)
-    assert network.attention_layer == 1
-    assert network.can_share
-    return network, *by_eager_attention(request.param)
+    backend = TorchBackend(tiny_module(model_type, **settings), model_type)
+    assert backend.attention_layer == 1
+    assert backend.can_batch
+    return backend, *by_eager_attention(request.param)
 
 
 class Fixed:
-    """A request whose text is known: keeps what it is given."""
+    """A request with a fixed text, which records its logits and attention."""
 
     num_logits, wants_attention, is_abandoned = 1, True, False
 
     def __init__(self, prompt, more=MORE):
         self.ids, self.max_tokens = list(prompt), len(prompt) + len(more)
-        self.more, self.logits, self.rows, self.num_reused = list(more), [], [], 0
+        self.more, self.logits, self.rows, self.num_cached = list(more), [], [], 0
 
-    def take(self, fed, num_reused):
-        self.num_reused = num_reused
+    def take(self, fed, num_cached):
+        self.num_cached = num_cached
         self.logits.append(fed.logits[-1].logits)
         self.rows += fed.attention
         if not self.more:
@@ -92,20 +92,20 @@ class Fixed:
         return True
 
 
-def batch_of(network):
-    network.budget_tokens = 10**6
-    return Batch(network)
+def engine_of(backend):
+    backend.budget_tokens = 10**6
+    return LLMEngine(backend)
 
 
-def computed(network, *requests):
-    batch = batch_of(network)
+def computed(backend, *requests):
+    engine = engine_of(backend)
     for request in requests:
-        batch.put(request)
-    while not batch.is_idle:
-        for _, error in batch.step():
+        engine.add_request(request)
+    while not engine.is_idle:
+        for _, error in engine.step():
             if error is not None:
                 raise error
-    return batch
+    return engine
 
 
 def check(request, weights, logits):
@@ -117,69 +117,69 @@ def check(request, weights, logits):
 
 
 def test_prefill_agrees_with_eager(both):
-    network, weights, _ = both
-    assert_near(network.attend(PROMPT + MORE), weights, "two layers")
+    backend, weights, _ = both
+    assert_near(backend.attention_map(PROMPT + MORE), weights, "two layers")
 
 
 def test_decoding_agrees_with_eager(both):
-    network, weights, logits = both
+    backend, weights, logits = both
     request = Fixed(PROMPT)
-    computed(network, request)
+    computed(backend, request)
     check(request, weights, logits)
 
 
 def test_others_beside_it_change_nothing(both):
-    network, weights, logits = both
+    backend, weights, logits = both
     request, others = Fixed(PROMPT), [Fixed(range(3, 60)), Fixed([*PROMPT[:7], 9, 9]), Fixed([4], [])]
-    computed(network, others[0], request, *others[1:])
+    computed(backend, others[0], request, *others[1:])
     check(request, weights, logits)
 
 
 def test_a_prompt_in_pieces_gives_the_same(both, monkeypatch):
-    network, weights, logits = both
-    monkeypatch.setattr("askance.inference.batch.PASS_TOKENS", 5)
+    backend, weights, logits = both
+    monkeypatch.setattr("askance.inference.engine.MAX_PREFILL_TOKENS", 5)
     request = Fixed(PROMPT)
-    computed(network, request, Fixed(range(40, 49)))
+    computed(backend, request, Fixed(range(40, 49)))
     check(request, weights, logits)
 
 
-def test_what_is_known_is_not_computed_again(both):
-    network, weights, logits = both
+def test_a_cached_prefix_is_not_computed_again(both):
+    backend, weights, logits = both
     first, request = Fixed([*PROMPT[:6], 7, 8, 9]), Fixed(PROMPT)
-    batch = computed(network, first)
-    batch.put(request)
-    while not batch.is_idle:
-        batch.step()
-    assert request.num_reused == 6
+    engine = computed(backend, first)
+    engine.add_request(request)
+    while not engine.is_idle:
+        engine.step()
+    assert request.num_cached == 6
     check(request, weights, logits)
 
 
 @pytest.mark.parametrize("earlier", [MORE, [*MORE[:3], 30, 40, 50]], ids=["right", "wrong at last"])
-def test_tokens_that_were_guessed_give_the_same(both, earlier):
-    network, weights, logits = both
-    batch = computed(network, Fixed(PROMPT, earlier))
+def test_draft_tokens_give_the_same(both, earlier):
+    backend, weights, logits = both
+    engine = computed(backend, Fixed(PROMPT, earlier))
     request, passes = Fixed(PROMPT), 0
-    batch.put(request)
-    batch.put(Fixed([*PROMPT[:7], 9, 9]))
-    while not batch.is_idle:
-        batch.step()
+    engine.add_request(request)
+    engine.add_request(Fixed([*PROMPT[:7], 9, 9]))
+    while not engine.is_idle:
+        engine.step()
         passes += 1
     check(request, weights, logits)
     assert passes < 1 + len(MORE)
-    assert earlier == MORE or batch.num_missed >= 3
+    assert earlier == MORE or engine.num_rejected_tokens >= 3
 
 
 def test_one_at_a_time_gives_the_same(both):
-    network, weights, logits = both
+    backend, weights, logits = both
     request = Fixed(PROMPT)
-    alone = Network(network.module, "alone", together=False)
+    alone = TorchBackend(backend.module, "alone", batched=False)
     computed(alone, request, Fixed([*PROMPT[:7], 9, 9]))
     check(request, weights, logits)
 
 
 def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
-    network, weights, logits = both
-    compute, calls = network.module.forward, []
+    backend, weights, logits = both
+    compute, calls = backend.module.forward, []
 
     def breaking(*given, **options):
         calls.append(1)
@@ -187,43 +187,43 @@ def test_a_pass_that_breaks_spoils_nothing(both, monkeypatch):
             raise RuntimeError("out of memory")
         return compute(*given, **options)
 
-    monkeypatch.setattr(network.module, "forward", breaking)
+    monkeypatch.setattr(backend.module, "forward", breaking)
     request, other = Fixed(PROMPT), Fixed([*PROMPT[:7], 9, 9])
-    batch = batch_of(network)
-    batch.put(request)
-    batch.put(other)
-    ended = [over for _ in range(40) for over in batch.step()]
+    engine = engine_of(backend)
+    engine.add_request(request)
+    engine.add_request(other)
+    ended = [over for _ in range(40) for over in engine.step()]
     assert [error for _, error in ended] == [None, None]
     check(request, weights, logits)
 
 
 def test_where_memory_runs_out_what_was_found_for_a_text_goes_too(both, monkeypatch):
-    network, weights, logits = both
-    pool = network._pool
-    batch = computed(network, Fixed([*PROMPT[:7], 8]))
-    take = pool.take
+    backend, weights, logits = both
+    pool = backend._pool
+    engine = computed(backend, Fixed([*PROMPT[:7], 8]))
+    allocate = pool.allocate
 
     def no_room_beside_others(num_tokens):
         if pool.layers:
             raise RuntimeError("out of memory")
-        return take(num_tokens)
+        return allocate(num_tokens)
 
-    monkeypatch.setattr(pool, "take", no_room_beside_others)
+    monkeypatch.setattr(pool, "allocate", no_room_beside_others)
     request = Fixed(PROMPT)
-    batch.put(request)
-    assert [error for _ in range(40) for _, error in batch.step()] == [None]
+    engine.add_request(request)
+    assert [error for _ in range(40) for _, error in engine.step()] == [None]
     check(request, weights, logits)
 
 
 @pytest.mark.parametrize("model_type", ["bloom", "falcon"])
 def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
     module = tiny_module(model_type, n_layer=2, n_head=4)
-    network = Network(module, model_type)
-    assert network.attention_layer is None
-    assert not network.can_share
+    backend = TorchBackend(module, model_type)
+    assert backend.attention_layer is None
+    assert not backend.can_batch
     request = Fixed(PROMPT)
     request.wants_attention = False
-    computed(network, request, Fixed(range(3, 9), []))
+    computed(backend, request, Fixed(range(3, 9), []))
     with torch.inference_mode():
         expected = module(torch.tensor([PROMPT + MORE])).logits[0, len(PROMPT) - 1 :]
     assert_near(torch.stack(request.logits), expected, "two layers")
@@ -240,13 +240,13 @@ def test_a_model_beside_the_interface_has_no_attention_but_works(model_type):
 )  # fmt: skip
 def test_texts_are_kept_apart_where_the_longest_would_move_the_others_positions(positions):
     rope = {"rope_theta": 10_000.0, **positions}
-    network = Network(tiny_module("llama", rope_parameters=rope), "llama")
-    assert not network.can_share
+    backend = TorchBackend(tiny_module("llama", rope_parameters=rope), "llama")
+    assert not backend.can_batch
 
 
 def test_attention_sinks_are_left_to_their_own_implementation():
     sinks = {"head_dim": 8, "num_local_experts": 4, "layer_types": ["full_attention"] * 2}
     module = tiny_module("gpt_oss", **sinks)
-    network = Network(module, "sinks")
+    backend = TorchBackend(module, "sinks")
     assert module.config._attn_implementation != ATTENTION_NAME
-    assert network.attention_layer is None
+    assert backend.attention_layer is None

@@ -1,4 +1,4 @@
-"""The decode loop against transformers itself, and what happens when things go wrong."""
+"""Decoding compared with transformers itself, and the handling of failures."""
 
 import asyncio
 import math
@@ -15,16 +15,16 @@ from tests.tolerances import assert_near, near
 
 from askance.core.errors import InputError, ModelFailure, ParameterError, PromptTooLong
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
-from askance.inference.decoding import Chooser, check_sampling
+from askance.inference.decoding import TokenSampler, check_sampling
 from askance.models.hf import HfModel, load_hf
-from askance.models.hf.network import rows_of
+from askance.models.hf.backend import rows_of
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")
 
 
 def module_of(model: HfModel):
-    return model._network.module
+    return model._backend.module
 
 
 def chat(question: str) -> Chat:
@@ -85,7 +85,7 @@ def test_score_equals_the_sum_of_a_full_forward_pass(qwen):
     assert scored.logprob == near(expected, "two layers", "float32")
 
 
-def test_options_whose_beginnings_are_the_same_are_read_in_one_pass(qwen):
+def test_options_with_the_same_prefix_are_scored_in_one_pass(qwen):
     prompt, letters = Raw((Span("The cat sat on the river bank."),)), "QXZJV"
     options = [*(f" {letter}" for letter in letters), " ", " QQX"]
     tokenised = [qwen.tokenize(option) for option in options]
@@ -96,7 +96,7 @@ def test_options_whose_beginnings_are_the_same_are_read_in_one_pass(qwen):
         for ids in beginnings
     )
     alone = [run(qwen.score(prompt, [option]))[0] for option in options]
-    run(qwen.forget())
+    run(qwen.clear_cache())
     before = qwen.computed_tokens
     together = run(qwen.score(prompt, options))
     assert qwen.computed_tokens - before == num_prompt + longest - 1
@@ -110,7 +110,7 @@ def test_options_with_nothing_in_common_share_the_prompt(qwen):
     prompt, options = Raw((Span("The cat sat on the bank. " * 9),)), [" dog bank", " river cat", " sat on"]
     lengths = [len(qwen.tokenize(option)) for option in options]
     assert len({qwen.tokenize(option)[0] for option in options}) == len(options)
-    run(qwen.forget())
+    run(qwen.clear_cache())
     before = qwen.computed_tokens
     run(qwen.score(prompt, options))
     # The logits after the prompt's last token come with the first option; each other one reads it again.
@@ -153,7 +153,7 @@ def test_a_cut_token_keeps_its_signals(qwen):
 
 
 def test_the_last_token_of_a_full_length_has_what_was_held_back(llama):
-    """A random model with byte tokens often ends in half a character."""
+    """A random model with byte tokens often ends in an incomplete character."""
     for number in range(30):
         (generation,) = generate(llama, Raw((Span("The"),)), 3, temperature=3.0, key=(number,))
         ids = [token.id for token in generation.tokens]
@@ -199,14 +199,14 @@ def test_what_a_watcher_raises_is_raised(qwen):
 
 def test_cancelling_stops_within_a_token(qwen, monkeypatch):
     passes, seen = [], []
-    forward = qwen._network.forward
+    forward = qwen._backend.forward
 
     def slow_forward(feeds):
         passes.append(time.monotonic())
         time.sleep(0.01)
         return forward(feeds)
 
-    monkeypatch.setattr(qwen._network, "forward", slow_forward)
+    monkeypatch.setattr(qwen._backend, "forward", slow_forward)
 
     async def cancel():
         prompt = Raw((Span("The cat"),))
@@ -250,8 +250,8 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
         ]
     assert choices.are_clear("two layers"), "or else their tokens can't be compared"
     passes = []
-    forward = qwen._network.forward
-    monkeypatch.setattr(qwen._network, "forward", lambda feeds: passes.append(len(feeds)) or forward(feeds))
+    forward = qwen._backend.forward
+    monkeypatch.setattr(qwen._backend, "forward", lambda feeds: passes.append(len(feeds)) or forward(feeds))
     together = asyncio.run(all_at_once())
     assert max(passes) > 2
     for expected, found in zip(alone, together, strict=True):
@@ -265,8 +265,8 @@ def test_calls_are_computed_side_by_side(qwen, monkeypatch):
 
 def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_folder):
     whole = load_hf(str(qwen_folder))
-    module, tokenizer = whole._network.module, whole._encoding._tokenizer
-    num_bytes = 200 * whole._network.bytes_per_token
+    module, tokenizer = whole._backend.module, whole._encoding._tokenizer
+    num_bytes = 200 * whole._backend.bytes_per_token
     model = HfModel(module, tokenizer, name="small", memory_bytes=num_bytes)
     assert generate(model, Raw((Span("The"),)), 8)[0].tokens
     with pytest.raises(ModelFailure, match="tokens do not fit into the memory for 200"):
@@ -274,8 +274,8 @@ def test_a_text_that_does_not_fit_the_memory_is_a_failure_with_the_numbers(qwen_
 
 
 def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch):
-    """All end, and nothing of them stays but what is kept on purpose."""
-    backend = qwen._network
+    """All calls end, and nothing of them stays except the prefix cache."""
+    backend = qwen._backend
     forward, count = backend.forward, iter(range(10**6))
 
     def sometimes_broken(feeds):
@@ -303,7 +303,7 @@ def test_many_calls_of_which_some_are_cancelled_and_some_fail(qwen, monkeypatch)
     monkeypatch.undo()
     for number in range(3):  # the last cancelled ones have left by now
         assert asyncio.run(call(number))
-    run(qwen.forget())
+    run(qwen.clear_cache())
     assert backend._pool.layers == {}
 
 
@@ -319,13 +319,13 @@ def test_errors_of_torch_are_a_failure(qwen, monkeypatch):
     def broken(*args, **options):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(qwen._network, "forward", broken)
+    monkeypatch.setattr(qwen._backend, "forward", broken)
     with pytest.raises(ModelFailure, match="out of memory"):
         generate(qwen, Raw((Span("The"),)))
 
 
 def test_nothing_is_computed_for_a_prompt_that_does_not_fit(qwen, monkeypatch):
-    monkeypatch.setattr(qwen._network, "forward", None)
+    monkeypatch.setattr(qwen._backend, "forward", None)
     long = Raw((Span("cat " * 600),))
     with pytest.raises(PromptTooLong):
         generate(qwen, long)
@@ -378,8 +378,8 @@ def row(logits):
 
 
 def drawn(count=2000, **options):
-    chooser = Chooser(Sampling(1, temperature=1.0, **options), ("k",), 0, "m")
-    ids = [chooser.choose(row(LOGITS)) for _ in range(count)]
+    sampler = TokenSampler(Sampling(1, temperature=1.0, **options), ("k",), 0, "m")
+    ids = [sampler.sample(row(LOGITS)) for _ in range(count)]
     return np.bincount(ids, minlength=5) / count
 
 
@@ -406,8 +406,8 @@ def test_no_more_are_kept_where_several_are_as_probable(options, kept):
 
 def test_an_impossible_token_is_never_drawn():
     logits = torch.tensor([-torch.inf, 0.0, -torch.inf])
-    chooser = Chooser(Sampling(1, temperature=5.0), ("k",), 0, "m")
-    assert {chooser.choose(row(logits)) for _ in range(200)} == {1}
+    sampler = TokenSampler(Sampling(1, temperature=5.0), ("k",), 0, "m")
+    assert {sampler.sample(row(logits)) for _ in range(200)} == {1}
 
 
 def test_signals_of_a_distribution_with_impossible_tokens():

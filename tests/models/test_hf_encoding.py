@@ -1,4 +1,4 @@
-"""The ids that training and answering share."""
+"""Training and inference encode prompts as the same ids."""
 
 import pytest
 from tests.models.tiny import byte_level_tokenizer, sentencepiece_tokenizer, tiny_module

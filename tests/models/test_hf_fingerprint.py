@@ -1,4 +1,4 @@
-"""The fingerprint of a model changes with all that its answers depend on, and with nothing else."""
+"""The fingerprint of a model changes with everything that its answers depend on, and nothing else."""
 
 import pytest
 import torch

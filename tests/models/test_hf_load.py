@@ -1,4 +1,4 @@
-"""Loading: what is refused, how it is said, and that nothing else is said."""
+"""Loading: refusals and their messages, and no other output."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from askance.models.hf.load import load_parts
 
 @pytest.fixture
 def copy(llama_folder, tmp_path):
-    """A copy of a good model, to be damaged."""
+    """Return a copy of a good model, to be damaged."""
     return shutil.copytree(llama_folder, tmp_path / "model")
 
 
@@ -32,9 +32,9 @@ def test_a_folder(llama_folder):
     model = load_hf(str(llama_folder))
     assert model.name == str(llama_folder)
     assert model.context_tokens == 512
-    assert model._network.module.dtype == torch.float32
-    assert not model._network.module.training
-    assert not any(weight.requires_grad for weight in model._network.module.parameters())
+    assert model._backend.module.dtype == torch.float32
+    assert not model._backend.module.training
+    assert not any(weight.requires_grad for weight in model._backend.module.parameters())
 
 
 def test_parts_can_be_trained(llama_folder):
@@ -46,7 +46,7 @@ def test_parts_can_be_trained(llama_folder):
 
 def test_another_precision(llama_folder):
     model = load_hf(str(llama_folder), device="cpu", dtype="bfloat16")
-    assert model._network.module.dtype == torch.bfloat16
+    assert model._backend.module.dtype == torch.bfloat16
     assert model.precision == "bfloat16"
 
 

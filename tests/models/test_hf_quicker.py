@@ -1,4 +1,4 @@
-"""A model that torch computes on a CPU for want of a GPU: the screen says how it is quicker there."""
+"""The note on a faster engine for a model that torch computes on a CPU because there is no GPU."""
 
 import json
 
@@ -26,7 +26,7 @@ class Placed:
 
 @pytest.fixture
 def told(monkeypatch):
-    """What is noted of a specification's name and options, of a model that is on a device."""
+    """Return a function that loads a model by name and options on a device, and returns the notes."""
 
     def told(name, options=None, place="cpu"):
         for module, loader in (("hf", "load_hf"), ("loaders", "load_adapted")):

@@ -1,4 +1,4 @@
-"""Tokenizers that are a SentencePiece model alone: how the Self-RAG checkpoints come."""
+"""Tokenizers with a SentencePiece model and no tokenizer.json, like those of the Self-RAG checkpoints."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def model(folder):
 
 
 def pieces_by_itself(folder, text):
-    """As the slow tokenizer of the training reads it: every text between added tokens by itself."""
+    """Return the pieces of the slow tokenizer of training, which encodes texts between added tokens alone."""
     processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     parts = re.split("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")", text)
     found = [[part] if part in ALL_TOKENS else processor.encode(part, out_type=str) for part in parts if part]
@@ -97,7 +97,7 @@ def test_where_legacy_is_not_told_a_warning_says_so(tmp_path, folder, run):
 
 
 def test_a_package_that_is_not_installed_is_named(folder):
-    """In a process of its own, since what is imported once stays."""
+    """This runs in its own process, since a module that is imported once stays."""
     hidden = "import sys; sys.modules['google.protobuf'] = None"
     load = f"from askance.models.hf import load_hf; load_hf({str(folder)!r})"
     run = subprocess.run([sys.executable, "-c", f"{hidden}; {load}"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Chat templates: laid out as by transformers, and bounded in what they take, whatever they hold."""
+"""Chat templates: the same prompts as in transformers, and limits that hold for any template."""
 
 import pytest
 from jinja2 import TemplateError
@@ -133,7 +133,7 @@ def test_what_a_template_may_not_or_can_not(source):
 
 
 def test_the_steps_of_one_rendering_are_not_those_of_another(monkeypatch):
-    monkeypatch.setattr(chat_template, "MOST_STEPS", 100)
+    monkeypatch.setattr(chat_template, "MAX_STEPS", 100)
     template = ChatTemplate(INSTRUCT_TEMPLATE, {"bos_token": "<s>", "eos_token": "</s>"})
     assert {template.render(MESSAGES[1:]) for _ in range(50)} == {
         '<s>[INST] Who <lives> "there" & why? [/INST] I. </s>[INST] Why? [/INST]'

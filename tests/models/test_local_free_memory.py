@@ -1,4 +1,4 @@
-"""What is free is what this process may have, not what nobody touches."""
+"""Free memory is the memory that this process may have, not the memory that is unused."""
 
 import pytest
 

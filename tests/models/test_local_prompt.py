@@ -1,4 +1,4 @@
-"""Prompts to ids: templates, spans, BOS, and hostile text."""
+"""Encoding of prompts: chat templates, spans, BOS, and hostile text."""
 
 import unicodedata
 import weakref
@@ -38,7 +38,7 @@ def control_ids(name, ids):
 
 
 def plain(text: str) -> str:
-    """What a tokenizer may do to a text without changing it: compose characters, drop the first space.
+    """Undo the changes that a tokenizer may make to a text: composed characters, a dropped first space.
 
     SentencePiece writes a space as "▁", and can't tell the two apart.
     """
@@ -232,7 +232,7 @@ def test_a_control_token_of_one_character_is_refused_in_untrusted_text():
 
 
 class Counting:
-    """A tokenizer that notes what it is asked for."""
+    """A tokenizer that records its calls."""
 
     def __init__(self, tokenizer):
         self._tokenizer, self.texts = tokenizer, []

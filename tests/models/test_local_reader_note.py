@@ -1,4 +1,4 @@
-"""The note beside a reader, and the digests in it."""
+"""The note of a trained reader, and its digests."""
 
 import json
 

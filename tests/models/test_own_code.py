@@ -52,7 +52,7 @@ def with_code(folder, mark, **config):
 )
 def test_a_kind_of_model_that_transformers_does_not_know(tmp_path, mark, save, load):
     folder = with_code(save(tmp_path / "model"), mark, model_type="own")
-    with pytest.raises(ModelSpecError, match=r"model '.*model' brings code of its own, which askance never"):
+    with pytest.raises(ModelSpecError, match=r"model '.*model' brings its own code, which askance never"):
         load(f"hf:{folder}")
     assert not mark.exists()
 
@@ -61,7 +61,7 @@ def test_a_tokenizer_with_code(tmp_path, mark):
     folder = save_tiny(tmp_path / "model", "llama", byte_level_tokenizer())
     (folder / "own.py").write_text(CODE.format(mark=str(mark)))
     edit(folder / "tokenizer_config.json", auto_map=MAP, tokenizer_class="Own")
-    with pytest.raises(ModelSpecError, match="brings code of its own"):
+    with pytest.raises(ModelSpecError, match="brings its own code"):
         load_model(f"hf:{folder}")
     assert not mark.exists()
 
@@ -72,7 +72,7 @@ def test_a_part_of_an_encoder_with_code(tmp_path, mark):
     listing = json.loads((folder / "modules.json").read_text())
     listing[1]["type"] = "own.Own"
     (folder / "modules.json").write_text(json.dumps(listing))
-    with pytest.raises(ModelSpecError, match="brings code of its own"):
+    with pytest.raises(ModelSpecError, match="brings its own code"):
         load_encoder(f"hf:{folder}")
     assert not mark.exists()
 

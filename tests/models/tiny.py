@@ -1,4 +1,4 @@
-"""Tiny random models with tokenizers of both families, made on the spot: nothing is downloaded."""
+"""Tiny random models with tokenizers of both families, made by the tests: nothing is downloaded."""
 
 import io
 import json
@@ -32,7 +32,7 @@ CHATML_TEMPLATE = (
 
 
 def sentencepiece_tokenizer(text: str = TEXT, num_learned: int = 220) -> PreTrainedTokenizerFast:
-    """Like Llama 2 and Mistral: metaspace, byte fallback, BOS in front, a space put before a first word."""
+    """Return a tokenizer like Llama 2 and Mistral: metaspace, byte fallback, BOS, a leading space."""
     trained = Tokenizer(BPE(unk_token="<unk>"))
     trained.pre_tokenizer = pre_tokenizers.Metaspace()
     trained.train_from_iterator([text], BpeTrainer(vocab_size=num_learned, special_tokens=["<unk>"]))
@@ -59,7 +59,7 @@ def sentencepiece_tokenizer(text: str = TEXT, num_learned: int = 220) -> PreTrai
 
 
 def save_slow_tokenizer(folder: Path, *added: str, **settings: Any) -> Path:
-    """A tokenizer as Llama 2's and the Self-RAG checkpoints' are: a SentencePiece model, no tokenizer.json.
+    """Write a tokenizer like Llama 2's and the Self-RAG checkpoints': SentencePiece, no tokenizer.json.
 
     Args:
         added: tokens behind its own.
@@ -90,7 +90,7 @@ def save_slow_tokenizer(folder: Path, *added: str, **settings: Any) -> Path:
 
 
 def save_slow_checkpoint(folder: Path, **settings: Any) -> Path:
-    """A random model with the files of the released Self-RAG checkpoints; `settings` of its tokenizer."""
+    """Write a random model like the released Self-RAG checkpoints; `settings` are those of its tokenizer."""
     from askance.methods.selfrag.tokens import ALL_TOKENS
 
     added = (*ALL_TOKENS, "<pad>")
@@ -101,7 +101,7 @@ def save_slow_checkpoint(folder: Path, **settings: Any) -> Path:
 
 
 def byte_level_tokenizer() -> PreTrainedTokenizerFast:
-    """Like GPT-2 and Qwen: bytes, no BOS; ChatML markup, one ordinary added token, and runs of spaces."""
+    """Return a tokenizer like GPT-2 and Qwen: bytes, no BOS, ChatML, an added token, and runs of spaces."""
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -116,7 +116,7 @@ def byte_level_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny_module(model_type: str, *, vocabulary: int = 300, seed: int = 0, **settings: Any) -> Any:
-    """A random model whose weights are large enough that its distributions are far from uniform."""
+    """Return a random model with weights so large that its distributions are far from uniform."""
     sizes = {
         "vocab_size": vocabulary,
         "hidden_size": 32,
@@ -138,7 +138,7 @@ def tiny_module(model_type: str, *, vocabulary: int = 300, seed: int = 0, **sett
 
 
 def save_tiny(folder: Path, model_type: str, tokenizer: PreTrainedTokenizerFast, **settings: Any) -> Path:
-    """A tiny model and its tokenizer as files."""
+    """Write a tiny model and its tokenizer as files."""
     module = tiny_module(model_type, vocabulary=len(tokenizer), **settings)
     module.config.eos_token_id = module.generation_config.eos_token_id = tokenizer.eos_token_id
     module.save_pretrained(folder)
@@ -147,7 +147,7 @@ def save_tiny(folder: Path, model_type: str, tokenizer: PreTrainedTokenizerFast,
 
 
 def make_tokenizer_panic(folder: Path) -> None:
-    """Damage a saved tokenizer so that it loads, and panics with each text: it frames texts by no token."""
+    """Damage a saved tokenizer so that it loads, but panics with each text: it adds an undefined token."""
     path = folder / "tokenizer.json"
     unknown = {"SpecialToken": {"id": "<unknown>", "type_id": 0}}
     first, second = ({"Sequence": {"id": id, "type_id": 0}} for id in "AB")
@@ -158,7 +158,7 @@ def make_tokenizer_panic(folder: Path) -> None:
 
 
 def add_reflection_tokens(tokenizer: PreTrainedTokenizerFast, module: Any, *, special: bool) -> None:
-    """Add the tokens of Self-RAG to a model, as its authors do; their rows are new, and random."""
+    """Add the tokens of Self-RAG to a model, as its authors do, with random embeddings."""
     from askance.methods.selfrag.tokens import ALL_TOKENS
 
     tokenizer.add_tokens([AddedToken(text, special=special, normalized=False) for text in ALL_TOKENS])
@@ -167,7 +167,7 @@ def add_reflection_tokens(tokenizer: PreTrainedTokenizerFast, module: Any, *, sp
 
 
 def save_tiny_gguf(file: Path, context_tokens: int = 512) -> Path:
-    """A tiny llama as a GGUF file, with the byte-level tokenizer."""
+    """Write a tiny llama with the byte-level tokenizer as a GGUF file."""
     import gguf
     import numpy as np
 
@@ -205,7 +205,7 @@ def save_tiny_gguf(file: Path, context_tokens: int = 512) -> Path:
 
 
 def save_adapter(folder: Path, base: str, *, base_spec: str | None = None, **settings: Any) -> Path:
-    """A random adapter, float16, for the model that `load_parts` knows as `base`; a note if it has a spec."""
+    """Write a random float16 adapter for the model `base` of `load_parts`, with a note if there is a spec."""
     from peft import LoraConfig, get_peft_model
 
     from askance.models.hf.fingerprint import weights_fingerprint
@@ -239,7 +239,7 @@ def save_adapter(folder: Path, base: str, *, base_spec: str | None = None, **set
 
 
 def hostile_alphabet(control: list[str]) -> list[str]:
-    """Strings to build attacks from: control strings, their halves, their first and last characters."""
+    """Return strings for attacks: control strings, their halves, their first and last characters."""
     pieces = set(control)
     for text in control:
         pieces |= {text[: len(text) // 2], text[len(text) // 2 :], text[0], text[-1], text[1:], text[:-1]}

@@ -25,19 +25,19 @@ _OTHER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_h
 
 
 def tiny_llama(**settings: Any) -> tuple[Any, Any]:
-    """Module and tokenizer: like Llama 2, with a SentencePiece tokenizer."""
+    """Return a module and tokenizer like Llama 2, with SentencePiece."""
     tokenizer = sentencepiece_tokenizer()
     return tiny_module("llama", vocabulary=len(tokenizer), **settings), tokenizer
 
 
 def tiny_qwen(**settings: Any) -> tuple[Any, Any]:
-    """Module and tokenizer: like Qwen 2, with a byte-level tokenizer, grouped heads and biases."""
+    """Return a module and tokenizer like Qwen 2: byte-level tokens, grouped heads and biases."""
     tokenizer = byte_level_tokenizer()
     return tiny_module("qwen2", vocabulary=len(tokenizer), seed=1, **settings), tokenizer
 
 
 def save_gguf(file: Path, module: Any, tokenizer: Any, **entries: Any) -> Path:
-    """The module and its tokenizer as a GGUF file in float32; `entries` are strings of metadata."""
+    """Write a module and its tokenizer as a GGUF file in float32; `entries` are strings of metadata."""
     config = module.config
     writer = gguf.GGUFWriter(file, config.model_type)
     writer.add_context_length(config.max_position_embeddings)
@@ -65,7 +65,7 @@ def save_gguf(file: Path, module: Any, tokenizer: Any, **entries: Any) -> Path:
 
 
 def save_sliding_gguf(file: Path) -> Path:
-    """A random model like Gemma 2, every other layer of which looks back 64 tokens only, as a GGUF file.
+    """Write a random model like Gemma 2 as a GGUF file; every other layer has a window of 64 tokens.
 
     Llama.cpp keeps the keys and values of such layers apart from those of the others.
     """
@@ -111,7 +111,7 @@ def save_sliding_gguf(file: Path) -> Path:
 
 
 def gguf_name(name: str) -> str:
-    """What llama.cpp calls a tensor of transformers."""
+    """Return llama.cpp's name of a tensor of transformers."""
     part, _, kind = name.rpartition(".")
     if part in _OTHER:
         return f"{_OTHER[part]}.{kind}"
@@ -120,7 +120,7 @@ def gguf_name(name: str) -> str:
 
 
 def as_stored(name: str, weights: torch.Tensor, config: Any) -> np.ndarray:
-    """Rows of query and key are in another order where llama.cpp turns neighbouring numbers (llama)."""
+    """Reorder the rows of query and key where llama.cpp rotates neighbouring numbers (llama)."""
     rows = weights.detach().numpy()
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     count = next((count for part, count in heads.items() if part in name), 0)
@@ -175,7 +175,7 @@ def _pieces(tokenizer: Any) -> list[str]:
 def save_lora(
     file: Path, kind: str, halves: dict[str, tuple[np.ndarray, np.ndarray]], **entries: str
 ) -> Path:
-    """A LoRA as the converter of llama.cpp writes one: by the name of a tensor, its halves A and B."""
+    """Write a LoRA as the converter of llama.cpp does: the matrices A and B by the name of the tensor."""
     writer = gguf.GGUFWriter(file, kind)
     for key, value in {"general.type": "adapter", "adapter.type": "lora"}.items():
         writer.add_string(key, value)

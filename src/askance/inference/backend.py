@@ -1,4 +1,4 @@
-"""A `Batch` from both sides: what computes its passes, and the requests that it computes."""
+"""The two interfaces of an `LLMEngine`: the backend that computes, and the requests that it serves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,13 +6,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class KVSlot(Protocol):
-    """The keys and values of one text.
+    """The part of the KV cache that holds one sequence.
 
     Attributes:
-        num_held: how much of the text was there when the slot was opened.
+        num_cached_tokens: The number of prompt tokens whose keys and values were cached when the slot was
+            opened.
     """
 
-    num_held: int
+    num_cached_tokens: int
 
 
 S = TypeVar("S", bound=KVSlot)
@@ -20,12 +21,15 @@ S = TypeVar("S", bound=KVSlot)
 
 @dataclass(frozen=True, slots=True)
 class StepInput(Generic[S]):
-    """A part of one pass.
+    """The tokens that a forward pass computes for one sequence.
 
     Attributes:
-        slot: where the keys and values are; those of `ids` go behind the first `start` tokens in it.
-        num_logits: after how many of the last of `ids` logits are wanted.
-        wants_attention: whether the last layer's weights of those tokens are, too.
+        slot: The KV slot of the sequence. The pass writes the keys and values of `ids` after the first
+            `start` tokens in it.
+        start: The position of the first of `ids` in the sequence.
+        ids: The token ids to compute.
+        num_logits: The number of tokens at the end of `ids` whose logits are wanted.
+        wants_attention: Whether the last layer's attention weights of those tokens are wanted, too.
     """
 
     slot: S
@@ -37,12 +41,12 @@ class StepInput(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What a pass gives back for a feed, in the backend's own types.
+    """The output of a forward pass for one `StepInput`, in the backend's own types.
 
     Attributes:
-        logits: after each of the tokens that they were wanted after.
-        attention: of each of those tokens, over all tokens up to itself, shape [heads, tokens]; nothing if it
-            was not wanted.
+        logits: The logits of each token that they were wanted for, each of shape [vocabulary].
+        attention: The attention weights of each of those tokens over all tokens up to itself, each of shape
+            [heads, tokens]. It is empty if attention was not wanted.
     """
 
     logits: Sequence[Any]
@@ -50,63 +54,70 @@ class StepOutput:
 
 
 class Backend(Protocol[S]):
-    """Keeps keys and values of texts that run, and of earlier ones as long as there is room, and computes.
+    """A model with its KV cache: it computes forward passes over the slots of running sequences.
+
+    A backend keeps the keys and values of finished sequences as a prefix cache while there is room.
 
     Attributes:
-        budget_tokens: the most tokens that there is room for, of texts that run and of earlier ones together.
-        can_share: whether a pass computes several texts, and a slot takes over what is held of another text.
-        guessing_tokens: most tokens of what writes in one pass with guesses: up to here, more of them take
-            little more time. It is 0 where a feed can't start before what its slot holds, or should not.
+        budget_tokens: The capacity of the KV cache in tokens, for running sequences and the prefix cache
+            together.
+        can_batch: Whether one pass computes several sequences, and a new slot reuses a cached prefix.
+        verification_tokens: The most tokens that a pass with draft tokens decodes: up to this number, more
+            tokens take little more time. It is 0 where rejected tokens can't be removed from a slot, or
+            where draft tokens would change the numbers.
     """
 
     @property
     def budget_tokens(self) -> int: ...
     @property
-    def can_share(self) -> bool: ...
+    def can_batch(self) -> bool: ...
     @property
-    def guessing_tokens(self) -> int: ...
+    def verification_tokens(self) -> int: ...
 
-    def reserved_with(self, num_tokens: int) -> int:
-        """How many tokens the open slots would have room for with one more slot of so many tokens."""
+    def reserved_tokens_with(self, num_tokens: int) -> int:
+        """Return how many tokens all open slots would reserve if a slot of `num_tokens` were added."""
 
-    def num_known(self, ids: Sequence[int]) -> int:
-        """How much of the beginning `ids` is held, to be shared; 0 where nothing is shared."""
+    def num_cached_tokens(self, ids: Sequence[int]) -> int:
+        """Return how many tokens of the prefix `ids` a new slot could reuse; 0 where nothing is shared."""
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> S:
-        """A slot with room for so many tokens; where texts share, with as much of `ids` as is worth it.
+        """Open a slot for a sequence, and fill it with the cached part of its prompt.
 
         Args:
-            attention: whether attention will be wanted.
+            num_tokens: The capacity of the slot in tokens.
+            ids: The part of the prompt that may come from the prefix cache.
+            attention: Whether attention weights will be wanted.
 
         Raises:
-            BaseException: there is no memory for it.
+            BaseException: There is not enough memory.
         """
 
-    def keep(self, slot: S, ids: Sequence[int]) -> None:
-        """Hold the tokens `ids`, which are the first in a slot, for later texts if there is room."""
+    def cache_prefix(self, slot: S, ids: Sequence[int]) -> None:
+        """Keep `ids`, which are the first tokens in a slot, in the prefix cache if there is room."""
 
-    def close(self, slot: S) -> None: ...
+    def close(self, slot: S) -> None:
+        """Free the slot of a finished sequence."""
 
-    def forget(self) -> None:
-        """Hold nothing of texts that have ended."""
+    def clear_cache(self) -> None:
+        """Drop the keys and values of all finished sequences."""
 
-    def forward(self, feeds: Sequence[StepInput[S]]) -> Sequence[StepOutput]:
-        """One pass over all feeds, each behind what its own slot holds.
+    def forward(self, inputs: Sequence[StepInput[S]]) -> Sequence[StepOutput]:
+        """Compute one forward pass, in which each sequence attends to its own slot alone.
 
         Raises:
-            BaseException: the pass broke. If it had several feeds, each is tried again by itself.
+            BaseException: The pass failed. If it had several inputs, each is tried again alone.
         """
 
 
 class Request(Protocol):
-    """A text that is to be computed.
+    """A sequence to be computed.
 
     Attributes:
-        ids: all tokens until now, the prompt's first.
-        max_tokens: most tokens that there will ever be.
-        num_logits: after how many of the last of the prompt's tokens logits are wanted.
-        wants_attention: of the tokens behind the prompt.
-        is_abandoned: whether nobody waits for it any more; it may become true at any time.
+        ids: The token ids until now: the prompt, then the generated tokens.
+        max_tokens: The greatest number of tokens that `ids` can have.
+        num_logits: The number of tokens at the end of the prompt whose logits are wanted.
+        wants_attention: Whether the attention weights of generated tokens are wanted.
+        is_abandoned: Whether nobody waits for the result any more. It may become true at any time.
     """
 
     ids: list[int]
@@ -115,13 +126,16 @@ class Request(Protocol):
     wants_attention: bool
     is_abandoned: bool
 
-    def take(self, fed: StepOutput, num_reused: int) -> bool:
-        """Take the logits after the last of `ids`, and put the next token behind them. Whether there is one.
+    def take(self, output: StepOutput, num_cached_tokens: int) -> bool:
+        """Take the logits of the last token, and append the next token to `ids`.
 
         Args:
-            num_reused: how many tokens of the prompt were not computed.
+            num_cached_tokens: The number of prompt tokens that the prefix cache gave.
+
+        Returns:
+            Whether the sequence needs a further pass.
         """
 
 
 Finished = tuple[Request, BaseException | None]
-"""A request that has ended, with what stopped it, if something did."""
+"""A finished request, and the error that ended it, or None."""

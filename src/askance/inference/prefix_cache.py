@@ -1,7 +1,7 @@
-"""A prefix cache: texts with the keys and values that were computed for them.
+"""A prefix cache: token sequences with the keys and values that were computed for them.
 
-What is computed owns its keys and values, and copies of them, or references to them, are kept here; so a text
-can go at any time, and nobody has to count who uses it.
+A running sequence owns its keys and values. The cache holds copies of them, or references to them. So an
+entry can be evicted at any time, and nothing has to count its users.
 """
 
 from bisect import bisect_left, insort
@@ -11,63 +11,66 @@ from typing import Generic, TypeVar
 from askance.core.types import TokenIds
 
 B = TypeVar("B")
-_CHUNK = 64
+_CHUNK_TOKENS = 64
 
 
 class PrefixCache(Generic[B]):
-    """Texts by their token ids; the least recently used one goes first.
+    """A cache of blocks of keys and values by token ids; the least recently used one is evicted first.
 
     Attributes:
-        num_tokens: of all texts together.
-        max_tokens: the most that there may be.
+        num_tokens: The number of tokens in the cache.
+        max_tokens: The greatest number of tokens that the cache may hold.
     """
 
     def __init__(self, max_tokens: int = 0) -> None:
         self.num_tokens, self.max_tokens = 0, max_tokens
         self._blocks = dict[TokenIds, B]()  # in the order of their last use
-        self._in_order = list[TokenIds]()
+        self._sorted_ids = list[TokenIds]()
 
     def find(self, ids: Sequence[int]) -> tuple[B | None, int]:
-        """What is kept for the text with the longest prefix in common with `ids`, and how long that is.
+        """Return the block with the longest prefix in common with `ids`, and the length of that prefix.
 
-        It is one of the two between which `ids` would stand in the order of ids.
+        It belongs to one of the two neighbours of `ids` in the sorted order of all cached sequences.
+
+        Returns:
+            The block, or None, and the number of tokens in common.
         """
         wanted = tuple(ids)
-        at = bisect_left(self._in_order, wanted)
-        near = self._in_order[max(0, at - 1) : at + 1]
-        count, found = max(((num_shared(each, wanted), each) for each in near), default=(0, ()))
+        index = bisect_left(self._sorted_ids, wanted)
+        neighbours = self._sorted_ids[max(0, index - 1) : index + 1]
+        count, nearest = max(((num_shared(cached, wanted), cached) for cached in neighbours), default=(0, ()))
         if not count:
             return None, 0
-        block = self._blocks[found] = self._blocks.pop(found)
+        block = self._blocks[nearest] = self._blocks.pop(nearest)
         return block, count
 
     def add(self, ids: TokenIds, block: B) -> None:
-        """Keep a text, in the place of texts that it begins with.
+        """Cache a sequence, and evict those that are prefixes of it.
 
-        A text that is longer than all may be, or that another one begins with, is not kept.
+        A sequence that is longer than the cache, or a prefix of another one, is not cached.
         """
         if not ids or len(ids) > self.max_tokens or self.find(ids)[1] == len(ids):
             return
-        for begun in [each for each in self._blocks if each == ids[: len(each)]]:
-            self.drop(begun)
+        for prefix in [cached for cached in self._blocks if cached == ids[: len(cached)]]:
+            self.drop(prefix)
         self._shrink(self.max_tokens - len(ids))
         self._blocks[ids] = block
         self.num_tokens += len(ids)
-        insort(self._in_order, ids)
+        insort(self._sorted_ids, ids)
 
     def drop(self, ids: TokenIds) -> None:
-        """Do not keep a text any more."""
+        """Evict one sequence if it is cached."""
         if ids in self._blocks:
-            del self._blocks[ids], self._in_order[bisect_left(self._in_order, ids)]
+            del self._blocks[ids], self._sorted_ids[bisect_left(self._sorted_ids, ids)]
             self.num_tokens -= len(ids)
 
     def limit(self, max_tokens: int) -> None:
-        """Let there be no more tokens from now on."""
+        """Set the greatest number of tokens, and evict sequences until it holds."""
         self.max_tokens = max_tokens
         self._shrink(max_tokens)
 
     def clear(self) -> None:
-        """Keep nothing of what there is."""
+        """Evict all sequences."""
         self._shrink(0)
 
     def _shrink(self, num_tokens: int) -> None:
@@ -76,10 +79,13 @@ class PrefixCache(Generic[B]):
 
 
 def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens the two have in common at the beginning. It is asked often, so chunks are compared."""
-    most, at = min(len(first), len(second)), 0
-    while at < most and first[at : at + _CHUNK] == second[at : at + _CHUNK]:
-        at += _CHUNK
-    while at < most and first[at] == second[at]:
-        at += 1
-    return min(at, most)
+    """Return the length of the common prefix of two sequences.
+
+    It is called often, so whole chunks are compared first.
+    """
+    end, index = min(len(first), len(second)), 0
+    while index < end and first[index : index + _CHUNK_TOKENS] == second[index : index + _CHUNK_TOKENS]:
+        index += _CHUNK_TOKENS
+    while index < end and first[index] == second[index]:
+        index += 1
+    return min(index, end)

@@ -1,85 +1,86 @@
-"""Guesses at how a text goes on, from what was read and written before.
+"""Speculative decoding by prompt lookup: draft tokens come from the text itself and from earlier texts.
 
-Texts say things again: a draft after a further search much of the last draft, an answer what stands in a
-passage, a small model itself. Tokens that once followed the same few tokens are put into the pass behind the
-next one, where they cost little. Each token is still chosen from its own logits, so that a wrong guess costs
-its place in a pass, and changes nothing.
+Texts repeat themselves: a draft after a further search repeats much of the last draft, an answer repeats a
+passage, and a small model repeats itself. So the tokens that once followed the same n-gram are added to the
+pass that computes the next token, where they cost little. Each token is still chosen from its own logits:
+a rejected draft token costs its part of a pass, and changes nothing.
 
-Source: Saxena 2023 (prompt lookup decoding) for guessing from the prompt, Leviathan et al. 2023 (speculative
-decoding, arXiv 2211.17192) for checking several tokens in one pass. Here earlier texts are looked up, too.
+Source: Saxena 2023 (prompt lookup decoding) for drafts from the prompt, Leviathan et al. 2023 (speculative
+decoding, arXiv 2211.17192) for the verification of several tokens in one pass. Here earlier texts are looked
+up, too.
 """
 
 from collections.abc import Sequence
 
-SIZES = (4, 3, 2)
-"""Tokens that have to be the same before, the most telling first."""
-MOST_TOKENS = 3
-"""Guessed at a time: a pass over four tokens takes two thirds longer than over one, by torch on a CPU, and
-less where it waits for weights to be read from memory."""
-_KEPT_TEXTS = 256
+NGRAM_SIZES = (4, 3, 2)
+"""The numbers of tokens that must match before a draft. The longest n-gram is the most reliable."""
+MAX_DRAFT_TOKENS = 3
+"""The most draft tokens of a sequence in one pass. With torch on a CPU, a pass over four tokens takes two
+thirds longer than a pass over one; it takes less where the pass waits for weights to be read from memory."""
+_MAX_TEXTS = 256
 
 
-class Memory:
-    """Where runs of tokens were last followed by another token, in one text or in several."""
+class NgramIndex:
+    """An index of where each n-gram last occurred, in one text or in several."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, ...], tuple[Sequence[int], int]] = {}
+        self._positions: dict[tuple[int, ...], tuple[Sequence[int], int]] = {}
         self._num_texts = 0
 
-    def read(self, ids: Sequence[int], start: int, stop: int) -> None:
-        """Take the tokens of `ids` from `start` to `stop`, each behind those before it."""
-        for place in range(max(start, SIZES[-1]), stop):
-            for size in SIZES:
-                if size <= place:
-                    self._places[tuple(ids[place - size : place])] = (ids, place)
+    def index(self, ids: Sequence[int], start: int, stop: int) -> None:
+        """Index the n-grams before each of the tokens of `ids` from `start` to `stop`."""
+        for position in range(max(start, NGRAM_SIZES[-1]), stop):
+            for size in NGRAM_SIZES:
+                if size <= position:
+                    self._positions[tuple(ids[position - size : position])] = (ids, position)
 
     def add(self, ids: Sequence[int]) -> None:
-        """Take a text that has ended. When there are too many, all are forgotten at once."""
-        if self._num_texts == _KEPT_TEXTS:
-            self._places.clear()
+        """Index a finished text. When there are too many texts, all earlier ones are dropped at once."""
+        if self._num_texts == _MAX_TEXTS:
+            self._positions.clear()
             self._num_texts = 0
-        self.read(ids, 0, len(ids))
+        self.index(ids, 0, len(ids))
         self._num_texts += 1
 
-    def find(self, run: tuple[int, ...]) -> tuple[Sequence[int], int] | None:
-        """A text, and the place in it of what followed."""
-        return self._places.get(run)
+    def find(self, ngram: tuple[int, ...]) -> tuple[Sequence[int], int] | None:
+        """Return a text with the n-gram, and the position of the token after it; None if there is none."""
+        return self._positions.get(ngram)
 
 
-class Guesser:
-    """Guesses for one text.
+class PromptLookupDrafter:
+    """The source of draft tokens for one sequence.
 
     Args:
-        ids: the text, which grows.
-        memory: of other texts.
+        ids: The token ids of the sequence, a list that grows.
+        shared: The index of the texts that other sequences have generated.
     """
 
-    def __init__(self, ids: list[int], memory: Memory) -> None:
-        self._ids, self._memory, self._own = ids, memory, Memory()
-        self._num_prompt, self._num_known = len(ids), 0
+    def __init__(self, ids: list[int], shared: NgramIndex) -> None:
+        self._ids, self._shared, self._own = ids, shared, NgramIndex()
+        self._num_prompt_tokens, self._num_indexed_tokens = len(ids), 0
 
-    def guess(self, most: int) -> list[int]:
-        """What may follow, at most so many tokens; often nothing."""
-        if most < 1:
+    def draft(self, max_tokens: int) -> list[int]:
+        """Return at most `max_tokens` tokens that may follow; often none."""
+        if max_tokens < 1:
             return []
-        self._own.read(self._ids, self._num_known, len(self._ids))
-        self._num_known = len(self._ids)
-        for size in SIZES:
-            run = tuple(self._ids[-size:])
-            found = self._own.find(run) or self._memory.find(run)
-            if found is not None:
-                return self._following(*found, most)
+        self._own.index(self._ids, self._num_indexed_tokens, len(self._ids))
+        self._num_indexed_tokens = len(self._ids)
+        for size in NGRAM_SIZES:
+            ngram = tuple(self._ids[-size:])
+            match = self._own.find(ngram) or self._shared.find(ngram)
+            if match is not None:
+                return self._continuation(*match, max_tokens)
         return []
 
-    def end(self) -> None:
-        """Leave what was written, with a few tokens before it, to other texts."""
-        self._memory.add(tuple(self._ids[max(0, self._num_prompt - SIZES[0]) :]))
+    def finish(self) -> None:
+        """Add the generated text, with a few tokens before it, to the shared index."""
+        self._shared.add(tuple(self._ids[max(0, self._num_prompt_tokens - NGRAM_SIZES[0]) :]))
 
-    def _following(self, ids: Sequence[int], place: int, most: int) -> list[int]:
-        """In the text itself what follows may be the guess, as in a text that goes round in circles."""
+    def _continuation(self, ids: Sequence[int], position: int, max_tokens: int) -> list[int]:
+        """Return the tokens at a position; where the sequence's own text ends, the draft repeats itself."""
         if ids is not self._ids:
-            return list(ids[place : place + most])
-        guessed = list(ids[place : place + most])
-        for number in range(most - len(guessed)):
-            guessed.append(guessed[number])
-        return guessed
+            return list(ids[position : position + max_tokens])
+        draft = list(ids[position : position + max_tokens])
+        for index in range(max_tokens - len(draft)):
+            draft.append(draft[index])
+        return draft

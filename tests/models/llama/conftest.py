@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def gguf_files(tmp_path_factory):
-    """Files of tiny models by architecture, with the modules they were made of."""
+    """Return the files of tiny models by architecture, with their modules."""
     from tests.models.tiny_gguf import save_gguf, tiny_llama, tiny_qwen
 
     folder, found = tmp_path_factory.mktemp("gguf"), {}
@@ -17,7 +17,7 @@ def gguf_files(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def gguf_models(gguf_files):
-    """The models of these files."""
+    """Return the models of these files."""
     from askance.models.llama_cpp import load_gguf
 
     return {name: load_gguf(str(file), display_name=name) for name, (file, _, _) in gguf_files.items()}
@@ -25,7 +25,7 @@ def gguf_models(gguf_files):
 
 @pytest.fixture(scope="session")
 def sliding_file(tmp_path_factory):
-    """The file of a tiny model with sliding windows."""
+    """Return the file of a tiny model with sliding windows."""
     from tests.models.tiny_gguf import save_sliding_gguf
 
     return save_sliding_gguf(tmp_path_factory.mktemp("sliding") / "sliding.gguf")

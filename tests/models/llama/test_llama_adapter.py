@@ -1,4 +1,4 @@
-"""A GGUF file with a LoRA on a GGUF model: what it does, and what is no adapter for it."""
+"""A GGUF file with a LoRA on a GGUF model: its effect, and the refusal of other files."""
 
 import copy
 

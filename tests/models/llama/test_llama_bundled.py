@@ -1,4 +1,4 @@
-"""The bundled model by llama.cpp: which engine runs, and that its weights are those of torch."""
+"""The bundled model in llama.cpp: the choice of engine, and weights that equal those of torch."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ ALL = Want(logprob=True, entropy=True, attention="heads")
 
 @pytest.fixture
 def tiny_package(tmp_path, monkeypatch):
-    """A package with a tiny model in place of the real one, and an empty cache; gives the model's file."""
+    """Replace the packaged model by a tiny one, with an empty cache; return the model's file."""
     folder = tmp_path / "tiny_llm"
     folder.mkdir()
     monkeypatch.syspath_prepend(tmp_path)
@@ -44,7 +44,7 @@ def tiny_package(tmp_path, monkeypatch):
 
 @pytest.fixture
 def tiny_reader(tiny_package, tmp_path, monkeypatch):
-    """An adapter for it, on queries and keys, too, in place of the one that ships."""
+    """Replace the shipped adapter by one that also changes queries and keys."""
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "down_proj"]
     folder = save_adapter(
         tmp_path / "reader", str(tiny_package), base_spec="bundled:base", target_modules=targets
@@ -88,8 +88,8 @@ def weights_in(path):
 
 
 def in_torch(model):
-    """The weights of a model of torch, by the names and in the order of rows of llama.cpp."""
-    module = model._network.module
+    """Return the weights of a torch model with the names and the row order of llama.cpp."""
+    module = model._backend.module
     weights = {
         gguf_name(name): as_stored(name, each, module.config) for name, each in module.state_dict().items()
     }
@@ -366,12 +366,12 @@ def test_in_any_company_numbers_are_equal_to_the_bit(plain):
         return [(token.id, token.entropy) for token in computed(generation)]
 
     async def together():
-        await plain.forget()
+        await plain.clear_cache()
         return await asyncio.gather(*map(write, prompts))
 
     alone = []
     for prompt in prompts:
-        run(plain.forget())
+        run(plain.clear_cache())
         alone.append(run(write(prompt)))
     assert run(together()) == alone
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong in llama.cpp is an error of Python: no fault ends the process without a word."""
+"""Every failure inside llama.cpp becomes a Python error or a message: the process never ends silently."""
 
 import asyncio
 import subprocess
@@ -12,7 +12,7 @@ from tests.contracts.model_contract import run
 from askance.core.errors import ModelFailure
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel
-from askance.models.llama_cpp.context import PASS_TOKENS, Context, _by_stream
+from askance.models.llama_cpp.context import PASS_TOKENS, Context, _by_sequence
 from askance.models.llama_cpp.weights import Weights
 
 ALL = Want(entropy=True, attention="mean")
@@ -38,7 +38,7 @@ async def write(model, number=5, max_tokens=8, until=None):
 
 @dataclass(frozen=True)
 class HeldUntil:
-    """A stop condition that never stops a text, and lets it go on only once the event is set."""
+    """A stop condition that never stops a text, but makes it wait for an event."""
 
     event: threading.Event
 
@@ -48,37 +48,37 @@ class HeldUntil:
 
 @pytest.mark.parametrize("ids", [[10**6], [-1], [5] * 300])
 def test_a_pass_that_llama_cpp_refuses(opened, ids):
-    """Ids beyond the vocabulary, and more tokens than there is room for; then it can be used again."""
-    context = Context(opened, 2, 256, watches=False)
-    expected = context.run([0], [0], [[5, 6, 7]], [1])[0][0]
+    """Ids outside the vocabulary, and too many tokens, are refused; the context stays usable."""
+    context = Context(opened, 2, 256, reads_attention=False)
+    expected = context.forward([0], [0], [[5, 6, 7]], [1])[0][0]
     with pytest.raises(RuntimeError, match=r"llama\.cpp broke off with code -?\d+: .+"):
-        context.run([1], [0], [ids], [1])
-    context.cut(1, 0)
-    assert (context.run([1], [0], [[5, 6, 7]], [1])[0][0] == expected).all()
+        context.forward([1], [0], [ids], [1])
+    context.truncate(1, 0)
+    assert (context.forward([1], [0], [[5, 6, 7]], [1])[0][0] == expected).all()
 
 
 def test_more_tokens_than_a_pass_takes(opened):
     with pytest.raises(AssertionError, match="more tokens than a pass takes"):
-        Context(opened, 1, 1024, watches=False).run([0], [0], [[5] * (PASS_TOKENS + 1)], [1])
+        Context(opened, 1, 1024, reads_attention=False).forward([0], [0], [[5] * (PASS_TOKENS + 1)], [1])
 
 
 @pytest.mark.parametrize("place", [0, 1, 7])
 def test_logits_that_nobody_asked_for(opened, place):
-    context = Context(opened, 1, 256, watches=False)
-    context.run([0], [0], [[5, 6, 7]], [0])
+    context = Context(opened, 1, 256, reads_attention=False)
+    context.forward([0], [0], [[5, 6, 7]], [0])
     with pytest.raises(ValueError, match="NULL"):
         context._logits(place)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_exception_while_attention_is_read(model, monkeypatch):
-    """C can't be told of it; the text has no attention, is refused, and the next one goes well."""
+    """C can't pass on the exception: the text has no attention and is refused, and the next one succeeds."""
     expected = run(write(model))
 
     def broken(tensor):
         raise ZeroDivisionError
 
-    run(model.forget())
+    run(model.clear_cache())
     with monkeypatch.context() as patch:
         patch.setattr("askance.models.llama_cpp.context._numbers", broken)
         with pytest.raises(ModelFailure, match="does not show the attention of the last layer"):
@@ -86,20 +86,20 @@ def test_an_exception_while_attention_is_read(model, monkeypatch):
     assert run(write(model)) == expected
 
 
-def test_a_pass_that_breaks_behind_llama_cpp_leaves_nothing(model, monkeypatch):
-    """It is computed anew, text by text, as if it had not been."""
+def test_a_pass_that_fails_after_llama_cpp_leaves_nothing(model, monkeypatch):
+    """It is computed again, text by text, with the same results."""
     expected = [run(write(model, number)) for number in (5, 9, 13)]
-    run(model.forget())
+    run(model.clear_cache())
     broken, are_queued = [], threading.Event()
 
-    def breaks(caught, num_streams, num_tokens):
-        if num_streams > 1:
-            broken.append(num_streams)
+    def breaks(caught, num_sequences, num_tokens):
+        if num_sequences > 1:
+            broken.append(num_sequences)
             raise RuntimeError("broken")
-        return _by_stream(caught, num_streams, num_tokens)
+        return _by_sequence(caught, num_sequences, num_tokens)
 
     async def together():
-        """The thread that computes is held at the first text until the others wait beside it."""
+        """Hold the engine thread at the first text until the others are waiting."""
         first = asyncio.create_task(write(model, 5, until=HeldUntil(are_queued)))
         others = [asyncio.create_task(write(model, number)) for number in (9, 13)]
         for _ in range(10):
@@ -107,7 +107,7 @@ def test_a_pass_that_breaks_behind_llama_cpp_leaves_nothing(model, monkeypatch):
         are_queued.set()
         return await asyncio.gather(first, *others)
 
-    monkeypatch.setattr("askance.models.llama_cpp.context._by_stream", breaks)
+    monkeypatch.setattr("askance.models.llama_cpp.context._by_sequence", breaks)
     assert run(together()) == expected
     assert broken
 
@@ -125,7 +125,7 @@ def test_attention_of_a_text_is_tried_again_where_there_was_no_memory(model, mon
     assert run(model.attend(ids, bos=False)).weights.shape[-1] == len(ids)
 
 
-def test_who_leaves_in_the_middle_frees_the_stream(model):
+def test_a_cancelled_text_frees_its_sequence(model):
     async def impatient():
         waiting = [asyncio.create_task(write(model, number, 300)) for number in range(5, 14)]
         while model.computed_tokens < 700:
@@ -201,13 +201,13 @@ def test_the_child_of_a_fork_computes_too(gguf_files):
 
 NO_SUCH_STREAM = """
 from askance.models.llama_cpp.context import Context
-Context(model._weights, 1, 256, watches=False).cut(7000, 0)
+Context(model._weights, 1, 256, reads_attention=False).truncate(7000, 0)
 """
 
 
 def test_what_llama_cpp_takes_for_granted_is_told_when_it_is_not_so(gguf_files):
     done = ended(CODE.format(file=str(gguf_files["qwen"][0])) + NO_SUCH_STREAM)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: llama.cpp can't go on: ")
+    assert done.stderr.startswith("error: llama.cpp can't continue: ")
     assert "fetch it again" in done.stderr
     assert done.stderr.count("\n") == 1

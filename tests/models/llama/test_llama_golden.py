@@ -1,4 +1,4 @@
-"""The golden decisions of the DRAGIN authors' own classes, computed anew by llama.cpp.
+"""The golden decisions of the DRAGIN authors' own classes, recomputed by llama.cpp.
 
 Keys and values are float32 here, as they were there; in float16 the values that are compared differ in the
 fourth digit. See `tests/methods/test_dragin_tiny.py` for what was recorded.
@@ -43,7 +43,7 @@ def tiny(tmp_path_factory):
 
 @pytest.mark.parametrize(("name", "run"), RUNS)
 def test_all_is_as_recorded(name, run, tiny):
-    """Prompts, generated ids, decisions, kept texts, words, hits, values, queries, searches, final texts."""
+    """Compare prompts, generated ids, decisions, kept texts, words, hits, values, queries and searches."""
     recording, result = RECORDINGS[name], run["results"][0]
     differences = ask_anew(recording, run, result, tiny[name], linguistics_of(recording), make_method)
     assert differences.found == {}, result["qid"]

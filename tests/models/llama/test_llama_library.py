@@ -1,4 +1,4 @@
-"""Whether a library of llama.cpp fits: other versions, other structures, other processors, other systems.
+"""The check of a llama.cpp library: other versions, structures, processors and systems are refused.
 
 What is computed where none does is tested in processes of their own, since a library stays loaded.
 """
@@ -17,12 +17,12 @@ from askance.models.llama_cpp import library
 from askance.models.llama_cpp.declarations import MODEL_DEFAULTS, PACKAGES, ContextSettings, ModelSettings
 
 XLLAMACPP, COMPILED = PACKAGES
-REAL = library._opened(library.SOURCE.partition(" ")[0])
+REAL = library._open(library.SOURCE.partition(" ")[0])
 
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Sets which packages are installed, in which versions."""
+    """Return a dictionary that sets the installed packages and their versions."""
 
     def version(package):
         if package not in versions:
@@ -35,7 +35,7 @@ def installed(monkeypatch):
 
 
 class Changed:
-    """The library, with some functions of its own."""
+    """The library with some functions replaced."""
 
     def __init__(self, **functions):
         self.__dict__.update(functions)
@@ -65,20 +65,20 @@ def test_none_is_installed(installed):
 @pytest.mark.parametrize("version", ["2026.10.11549", "2025.1.1"])
 def test_another_version(installed, version):
     installed[XLLAMACPP] = version
-    assert f"version {PACKAGES[XLLAMACPP]} is needed, and {version} is installed" in refused()
+    assert f"{version} is installed, and version {PACKAGES[XLLAMACPP]} is needed" in refused()
 
 
 def test_another_package_takes_its_place(installed, monkeypatch):
     installed.update({XLLAMACPP: "2026.10.11549", COMPILED: PACKAGES[COMPILED]})
-    monkeypatch.setattr(library, "_opened", lambda package: REAL if package == COMPILED else None)
+    monkeypatch.setattr(library, "_open", lambda package: REAL if package == COMPILED else None)
     assert library.load()[0] == f"{COMPILED} {PACKAGES[COMPILED]}"
 
 
 def test_all_reasons_are_told(installed):
     installed.update({XLLAMACPP: "1", COMPILED: "2"})
     told = refused()
-    assert f"of {XLLAMACPP}, version" in told
-    assert f"of {COMPILED}, version" in told
+    assert f"{XLLAMACPP} 1 is installed" in told
+    assert f"{COMPILED} 2 is installed" in told
 
 
 def test_the_runtime_of_openmp_is_missing(installed, monkeypatch):
@@ -114,12 +114,12 @@ def test_a_function_is_missing(missing):
                 raise AttributeError(name)
             return super().__getattr__(name)
 
-    with pytest.raises(library.Unfit, match=f"has no function {missing}"):
-        library._declared([Without()])
+    with pytest.raises(library.UnusableLibrary, match=f"has no function {missing}"):
+        library._declare([Without()])
 
 
 def shifted(settings, field, num_bytes):
-    """As a library fills them in that has one more field before this one."""
+    """The defaults of a library with one more field before the tested one."""
     content = bytes(settings)
     at = getattr(type(settings), field).offset
     return type(settings).from_buffer_copy(content[:at] + bytes(num_bytes) + content[at:-num_bytes])
@@ -146,8 +146,8 @@ def test_one_more_field(kind, field, num_bytes):
     def function():
         return settings
 
-    with pytest.raises(library.Unfit, match=f"laid out otherwise than expected: {kind.__name__}"):
-        library._declared([Changed(**{name: function})])
+    with pytest.raises(library.UnusableLibrary, match=f"have an unexpected layout: {kind.__name__}"):
+        library._declare([Changed(**{name: function})])
 
 
 def test_another_batch():
@@ -156,8 +156,8 @@ def test_another_batch():
             n_tokens=0, token=ids, embd=None, pos=None, n_seq_id=None, seq_id=None, logits=1
         )
 
-    with pytest.raises(library.Unfit, match="laid out otherwise than expected: Batch"):
-        library._declared([Changed(llama_batch_get_one=function)])
+    with pytest.raises(library.UnusableLibrary, match="have an unexpected layout: Batch"):
+        library._declare([Changed(llama_batch_get_one=function)])
 
 
 X86 = "processor\t: 0\nflags\t\t: fpu pni ssse3 sse4_1 avx f16c\nbugs\t\t: none\n"
@@ -173,7 +173,7 @@ def test_a_processor_without_what_it_is_compiled_for(tmp_path, monkeypatch, told
     none = {f"ggml_cpu_has_{name}": lambda: 0 for name in library._FLAGS}
     library._check_processor([Changed(**none)])
     with pytest.raises(
-        library.Unfit, match=f"compiled for processors with {instruction.upper()}, which this"
+        library.UnusableLibrary, match=f"compiled for processors with {instruction.upper()}, which this"
     ):
         library._check_processor([Changed(**none | {f"ggml_cpu_has_{instruction}": lambda: 1})])
     monkeypatch.setattr(library, "CPU_INFO", tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Files that are missing, cut off, foreign or of another kind; what llama.cpp says of it is not printed."""
+"""Files that are missing, truncated, foreign or of another kind are refused; llama.cpp prints nothing."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A model behind llama.cpp's own server, on loopback, held against the same file without a server."""
+"""A model served by llama.cpp's own server on loopback, compared with the same file without a server."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ CHAT = Chat((Turn("user", (Span("Name three colours."),)),))
 
 
 class Served:
-    """A server of its own for a file, while it is entered."""
+    """Run a server for a file inside the block."""
 
     def __init__(self, file, window=WINDOW, slots=SLOTS):
         self._arguments = [sys.executable, "-c", SERVE, str(file), str(window * slots), str(slots)]

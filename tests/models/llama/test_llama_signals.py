@@ -25,7 +25,7 @@ SHARED = tuple(range(20, 120))
 
 @pytest.fixture(params=["llama", "qwen"])
 def both(request, gguf_files, gguf_models):
-    """The same model by torch and by llama.cpp."""
+    """Return the same model in torch and in llama.cpp."""
     _, module, tokenizer = gguf_files[request.param]
     by_torch = HfModel(module.eval(), tokenizer, name=request.param)
     return by_torch, gguf_models[request.param]
@@ -33,7 +33,7 @@ def both(request, gguf_files, gguf_models):
 
 @pytest.fixture
 def fresh(gguf_files):
-    """Makes models that hold nothing yet."""
+    """Return a function that makes models with an empty KV cache."""
 
     def made(name="qwen", **options):
         file, _, _ = gguf_files[name]
@@ -99,7 +99,7 @@ def test_scores_are_those_of_torch(both):
         assert one.logprob == near(other.logprob, *BOUND)
 
 
-def test_a_beginning_that_is_known_changes_nothing(fresh):
+def test_a_cached_prefix_changes_nothing(fresh):
     model = fresh()
     first = written(model, (*SHARED, 7))
     again, other = written(model, (*SHARED, 7)), written(model, (*SHARED, 8))
@@ -148,15 +148,15 @@ def test_what_runs_goes_on_when_somebody_first_wants_attention(fresh):
 def test_nobody_is_asked_before_attention_is_wanted(fresh):
     model = fresh()
     written(model, SHARED, want=Want(entropy=True))
-    assert not model._streams._made.watches
+    assert not model._backend._current_context.reads_attention
     written(model, SHARED)
-    assert model._streams._made.watches
+    assert model._backend._current_context.reads_attention
 
 
 def test_a_tensor_that_came_to_lie_elsewhere_is_found_again(fresh):
     model = fresh()
     expected = written(model, SHARED)
-    watch = model._streams._made._watch
+    watch = model._backend._current_context._callback
     real = watch.__missing__.__func__
     wanted = []
 

@@ -1,4 +1,4 @@
-"""How many threads compute a pass."""
+"""The number of threads of a pass."""
 
 import os
 

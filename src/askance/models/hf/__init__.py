@@ -1,4 +1,4 @@
-"""White-box models through PyTorch and transformers: every signal, on CPU and GPU.
+"""Models of PyTorch and transformers, with every signal, on CPU and GPU.
 
 Importing this package imports both; a missing one is reported with the pip line that installs it.
 """

@@ -1,8 +1,8 @@
-"""Adapters: a few trained weights for a base model, as peft writes them, added to the base's own.
+"""Adapters of peft, such as LoRA: load one, check it, and merge it into the weights of its base model.
 
-What comes out is an ordinary module, as fast as its base. An adapter that fits a wrong base by its shapes
-would answer worse without a word, so one with a note (`reader_note`) is held against the base's weights and
-chat template. For one without, names and shapes have to do.
+The result is an ordinary module, as fast as its base. An adapter on a wrong base of the same shapes would
+silently answer worse. So an adapter with a note (`reader_note`) is checked against the base's weights and
+chat template; for one without a note, only names and shapes are checked.
 """
 
 import json
@@ -28,11 +28,12 @@ _FETCH = "Fetch or save it again."
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A folder with an adapter, looked through.
+    """An adapter whose files have been checked.
 
     Attributes:
-        base: the specification of the model it says it was trained on; None where it does not say.
-        note: what our trainer wrote beside it; None if another one made it.
+        folder: The folder with the adapter.
+        base: The specification of the model that the adapter was trained on; None where it does not say.
+        note: The note that askance's trainer wrote; None if another trainer made the adapter.
     """
 
     folder: Path
@@ -41,16 +42,16 @@ class Adapter:
 
 
 def holds_adapter(folder: Path) -> bool:
-    """Whether a folder is there that peft wrote an adapter into."""
+    """Return whether peft wrote an adapter into a folder."""
     return (folder / CONFIG).is_file()
 
 
 def open_adapter(folder: Path) -> Adapter:
-    """Look through an adapter, before its base is loaded.
+    """Check the files of an adapter, before its base is loaded.
 
     Raises:
-        ModelSpecError: it is not there, damaged, or holds weights that are no numbers.
-        MissingExtra: peft is not installed.
+        ModelSpecError: The adapter is missing or damaged, or has weights that are not finite numbers.
+        MissingExtra: The package peft is not installed.
     """
     if find_spec("peft") is None:
         raise MissingExtra("peft", "local", "an adapter")
@@ -62,13 +63,13 @@ def open_adapter(folder: Path) -> Adapter:
 
 
 def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
-    """The module with the adapter's weights added to its own; `module` itself is used up.
+    """Return the module with the adapter's weights added to its own; `module` must not be used afterwards.
 
     Args:
-        base: what to call the module in messages.
+        base: The name of the module in messages.
 
     Raises:
-        ModelSpecError: the adapter is one for another base or chat template, or does not fit.
+        ModelSpecError: The adapter is made for another base or chat template, or does not fit.
     """
     check_belongs(adapter, module, tokenizer, base)
     try:
@@ -76,7 +77,7 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
             return _merged(adapter.folder, module)
     except ModelSpecError:
         raise
-    except Exception as error:  # an adapter that was made for anything fails in any way
+    except Exception as error:  # an adapter for any other model may fail in any way
         made_for = repr(adapter.base) if adapter.base else "a base it does not name"
         what = f"was made for {made_for} and does not fit {base!r}: {first_line(error)}"
         remedy = f"Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
@@ -84,15 +85,17 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
 
 
 def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> None:
-    """Whether an adapter with a note was trained on this base and its chat template.
+    """Check that an adapter with a note was trained on this base and its chat template.
+
+    The arguments are those of `merge`.
 
     Raises:
-        ModelSpecError: it was not; takes what `merge` takes.
+        ModelSpecError: The adapter was trained on another base or chat template.
     """
     note = adapter.note
     if note is None:
         return
-    for what, trained, found, remedy in (
+    for what, expected, actual, remedy in (
         (
             "weights", note.base_fingerprint, weights_fingerprint(module),
             "load it over the former, or name an adapter that was trained on the latter",
@@ -102,8 +105,8 @@ def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> N
             "put the tokenizer back that it was trained with, or train the adapter again",
         ),
     ):  # fmt: skip
-        if trained != found:
-            bases = f"{note.base!r} ({what} {trained[:8]}…), not on {base!r} ({what} {found[:8]}…)"
+        if expected != actual:
+            bases = f"{note.base!r} ({what} {expected[:8]}…), not on {base!r} ({what} {actual[:8]}…)"
             raise _flaw(adapter.folder, f"was trained on {bases}: {remedy}.")
 
 
@@ -112,18 +115,18 @@ def _merged(folder: Path, module: Any) -> Any:
 
     config = PeftConfig.from_pretrained(str(folder))
     if config.is_prompt_learning or config.is_adaption_prompt:
-        kind = f"is of the kind {config.peft_type.value}, which can't be added to weights"
-        raise _flaw(folder, f"{kind}: name one of another kind, such as LORA.")
-    settle_patterns(config, module, folder)
+        what = f"is of the type {config.peft_type.value}, which can't be added to weights"
+        raise _flaw(folder, f"{what}: name one of another type, such as LORA.")
+    resolve_patterns(config, module, folder)
     embedding = module.get_input_embeddings().weight
     shared = {name for name, part in module.named_modules() if getattr(part, "weight", None) is embedding}
     wrapped = PeftModel(module, config)
     changed = shared.intersection(wrapped.base_model.targeted_module_names)
     if changed and len(shared) > 1:
-        use = "whose weights its base uses for input and output alike, so it can't be added to them"
-        raise _flaw(folder, f"changes {min(changed)}, {use}: name one that leaves the embeddings alone.")
+        why = "whose weights its base uses for input and output alike, so it can't be added to them"
+        raise _flaw(folder, f"changes {min(changed)}, {why}: name one that leaves the embeddings alone.")
     report = wrapped.load_adapter(str(folder), "default", torch_device=str(module.device))
-    # Peft passes over both.
+    # Peft ignores both.
     for keys, problem in (
         (report.unexpected_keys, "no place for"),
         (report.missing_keys, "more places than"),
@@ -150,31 +153,31 @@ def _check_weights(folder: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise _flaw(folder, f"has a damaged {WEIGHTS}: {first_line(error)} {_FETCH}") from error
     if broken:
-        what = f"has weights that are no finite number, first in {broken[0]}: its training failed, or it was"
+        what = f"has weights that are not finite numbers, first in {broken[0]}: its training failed, or it is"
         raise _flaw(folder, f"{what} damaged. Train it again with a lower learning rate, or fetch it again.")
 
 
-def _flaw(folder: Path, told: str) -> ModelSpecError:
-    return ModelSpecError(f"adapter {str(folder)!r} {told}")
+def _flaw(folder: Path, message: str) -> ModelSpecError:
+    return ModelSpecError(f"adapter {str(folder)!r} {message}")
 
 
 _ALL_LINEAR = "all-linear"
 _MODULES = ("target_modules", "exclude_modules")
-"""Settings that name modules, each in a list or by a pattern."""
+"""The settings that name modules, in a list or by a pattern."""
 _LISTS = ("modules_to_save", "target_parameters")
-"""Settings whose entries are patterns, beside the keys of those that end in ``_pattern``."""
+"""The settings whose entries are patterns, besides the keys of those that end in ``_pattern``."""
 _REPEATS = "*+?{"
 
 
-def settle_patterns(config: Any, module: Any, folder: Path) -> None:
-    """Replace the patterns of peft's settings by the names of the parts of `module` that they match.
+def resolve_patterns(config: Any, module: Any, folder: Path) -> None:
+    """Replace the patterns in peft's settings by the names of the modules that they match.
 
-    Peft matches patterns with an engine that goes back and tries again: some patterns take it longer than
-    anyone waits. Here those that name modules are matched in linear time.
+    Peft matches patterns with a backtracking engine, which never ends for some patterns. Here the patterns
+    that name modules are matched in linear time.
 
     Raises:
-        ModelSpecError: a pattern that can't be matched in linear time, or, where it can't be replaced, one
-            with a group or with more than one repetition.
+        ModelSpecError: A pattern can't be matched in linear time, or a pattern that can't be replaced has a
+            group or more than one repetition.
     """
     names = [name for name, _ in module.named_modules()]
     for field, value in list(vars(config).items()):
@@ -183,7 +186,7 @@ def settle_patterns(config: Any, module: Any, folder: Path) -> None:
         elif field in _LISTS or field.endswith("_pattern"):
             for pattern in map(str, [value] if isinstance(value, str) else value or ()):
                 if "(" in pattern or sum(map(pattern.count, _REPEATS)) > 1:
-                    raise _unused(folder, pattern, "it has a group, or more than one repetition")
+                    raise _refused(folder, pattern, "it has a group, or more than one repetition")
 
 
 def _matching(pattern: str, names: Iterable[str], folder: Path) -> list[str]:
@@ -191,11 +194,11 @@ def _matching(pattern: str, names: Iterable[str], folder: Path) -> list[str]:
     try:
         validator = SchemaValidator(rule)
     except SchemaError as error:
-        raise _unused(folder, pattern, "it can't be matched in linear time") from error
+        raise _refused(folder, pattern, "it can't be matched in linear time") from error
     return [name for name in names if validator.isinstance_python(name)]
 
 
-def _unused(folder: Path, pattern: str, why: str) -> ModelSpecError:
+def _refused(folder: Path, pattern: str, why: str) -> ModelSpecError:
     shown = pattern if len(pattern) <= 100 else f"{pattern[:100]}…"
     what = f"names what it changes by the pattern {shown!r}, which is not used, since {why}"
     return _flaw(folder, f"{what}: write a list of names of modules in its {CONFIG}.")

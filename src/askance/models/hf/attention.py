@@ -1,8 +1,8 @@
-"""What transformers calls for the attention of every layer, and the KV cache that it reads.
+"""The paged KV cache of torch models, and the attention function that transformers calls for every layer.
 
-The output is that of the stock implementation. For the layer whose weights are wanted they are computed once
-more, in float32, by the eager attention of the module itself: the option `output_attentions` of transformers
-would make every layer slow and keep every layer's matrix.
+The output is that of the stock implementation. For the layer whose attention weights are wanted, they are
+computed once more, in float32, by the eager attention of the module itself: the option `output_attentions` of
+transformers would make every layer slow and keep every layer's matrix.
 """
 
 import sys
@@ -26,242 +26,269 @@ from askance.inference.backend import StepInput
 
 ATTENTION_NAME = "askance"
 States = tuple[Tensor, Tensor, Tensor]
-"""Query, key and value: each of shape [rows, heads, tokens, size]."""
-_LEAST_GROWTH = 1024
-"""Tokens."""
+"""Query, key and value, each of shape [rows, heads, tokens, head size]."""
+_MIN_GROWTH_TOKENS = 1024
 
 
-class Pool:
-    """The KV cache of texts that are computed side by side: keys and values by place, on a device.
+class KVPool:
+    """The KV cache of all sequences on a device: each token has a cell, which holds its keys and values.
 
-    A text need not lie in one piece, so texts that begin alike share the places of what they have in common,
-    and nothing is copied.
+    The cells of a sequence need not be contiguous. So sequences with a common prefix share its cells, and
+    nothing is copied.
 
     Attributes:
-        layers: keys and values by the index of the layer, each of shape [places, key-value heads, size].
+        layers: The keys and values by the index of the layer, each of shape [cells, key-value heads, head
+            size].
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = device
         self.layers: dict[int, list[Tensor]] = {}
-        self._capacity, self._free, self._uses = 0, list[int](), Counter[int]()
+        self._capacity, self._free, self._ref_counts = 0, list[int](), Counter[int]()
 
-    def take(self, num_tokens: int) -> "Places":
-        """Places that nobody uses. The pool grows by an eighth at least, since growing copies all."""
-        missing = num_tokens - len(self._free)
-        if missing > 0:
-            self._grow(self._capacity + max(missing, _LEAST_GROWTH, self._capacity // 8))
+    def allocate(self, num_tokens: int) -> "KVCells":
+        """Allocate free cells. The pool grows by an eighth at least, since growing copies all of it."""
+        num_missing = num_tokens - len(self._free)
+        if num_missing > 0:
+            self._grow(self._capacity + max(num_missing, _MIN_GROWTH_TOKENS, self._capacity // 8))
         num_left = len(self._free) - num_tokens
         taken, self._free = self._free[num_left:], self._free[:num_left]
-        return Places(self, taken)
+        return KVCells(self, taken)
 
     def _grow(self, capacity: int) -> None:
         for layer in self.layers.values():
-            for number, store in enumerate(layer):
-                added = max(0, capacity - len(store))  # one may have grown before the next had no memory
-                layer[number] = torch.cat([store, store.new_empty((added, *store.shape[1:]))])
+            for index, store in enumerate(layer):
+                num_new = max(0, capacity - len(store))  # one may have grown before the next had no memory
+                layer[index] = torch.cat([store, store.new_empty((num_new, *store.shape[1:]))])
         self._free += range(self._capacity, capacity)
         self._capacity = capacity
 
-    def write(self, layer: int, places: Tensor, key: Tensor, value: Tensor) -> None:
-        """Store what a layer computed for some tokens, each of shape [tokens, key-value heads, size]."""
+    def write(self, layer: int, cells: Tensor, key: Tensor, value: Tensor) -> None:
+        """Store the keys and values of a layer, each of shape [tokens, key-value heads, head size].
+
+        Args:
+            cells: The indices of the tokens' cells, shape [tokens].
+        """
         if layer not in self.layers:
-            self.layers[layer] = [each.new_empty((self._capacity, *each.shape[1:])) for each in (key, value)]
+            self.layers[layer] = [new.new_empty((self._capacity, *new.shape[1:])) for new in (key, value)]
         for store, new in zip(self.layers[layer], (key, value), strict=True):
-            store[places] = new
+            store[cells] = new
 
-    def hold(self, places: Sequence[int]) -> None:
-        """Count one more user of each place."""
-        self._uses.update(places)
+    def acquire(self, cells: Sequence[int]) -> None:
+        """Add one to the reference count of each cell."""
+        self._ref_counts.update(cells)
 
-    def release(self, places: Sequence[int]) -> None:
-        """Count one user less; a place without any is free."""
-        self._uses.subtract(places)
-        self._free += [place for place in places if not self._uses[place]]
+    def release(self, cells: Sequence[int]) -> None:
+        """Subtract one from the reference count of each cell; a cell without references is free."""
+        self._ref_counts.subtract(cells)
+        self._free += [cell for cell in cells if not self._ref_counts[cell]]
 
-    def give_back(self) -> None:
-        """Let go of the memory, if nobody uses any of it."""
+    def free_memory(self) -> None:
+        """Free the memory of the pool if no cell is in use."""
         if len(self._free) == self._capacity:
             self.layers, self._capacity, self._free = {}, 0, []
 
 
-class Places:
-    """The places of a text's tokens, in order. They are held as long as this object is there."""
+class KVCells:
+    """References to the cells of a sequence's tokens, in order. They are released with this object.
 
-    def __init__(self, pool: Pool, numbers: Sequence[int]) -> None:
-        self._pool, self.numbers = pool, numbers
-        pool.hold(numbers)
+    Attributes:
+        indices: The indices of the cells in the pool.
+    """
+
+    def __init__(self, pool: KVPool, indices: Sequence[int]) -> None:
+        self._pool, self.indices = pool, indices
+        pool.acquire(indices)
 
     def __del__(self) -> None:
-        self._pool.release(self.numbers)
+        self._pool.release(self.indices)
 
     @cached_property
     def tensor(self) -> Tensor:
-        """The places as a tensor."""
-        return torch.tensor(self.numbers, dtype=torch.long, device=self._pool.device)
+        """The indices as a tensor of shape [tokens]."""
+        return torch.tensor(self.indices, dtype=torch.long, device=self._pool.device)
 
-    def part(self, start: int, stop: int) -> "Places":
-        """Those of some of the tokens, held once more."""
-        return Places(self._pool, self.numbers[start:stop])
+    def slice(self, start: int, stop: int) -> "KVCells":
+        """Return further references to the cells of the tokens from `start` to `stop`."""
+        return KVCells(self._pool, self.indices[start:stop])
 
-    def behind(self, blocks: Sequence[tuple["Places", int]]) -> "Places":
-        """As many, of which the first are those of so many tokens of each block."""
-        shared = [place for block, count in blocks for place in block.numbers[:count]]
-        return Places(self._pool, [*shared, *self.numbers[len(shared) :]])
+    def with_prefix(self, blocks: Sequence[tuple["KVCells", int]]) -> "KVCells":
+        """Return as many cells, of which the first are shared.
+
+        Args:
+            blocks: The blocks to share, each with the number of its first cells that are taken.
+        """
+        shared = [cell for block, count in blocks for cell in block.indices[:count]]
+        return KVCells(self._pool, [*shared, *self.indices[len(shared) :]])
 
 
 @dataclass(slots=True, eq=False)
 class TorchSlot:
-    """A text that is being computed.
+    """The KV slot of a running sequence.
 
     Attributes:
-        num_tokens: that there may be.
-        num_held: how much of the text was there when it came.
-        places: of its tokens in the pool; None where the module keeps its keys and values in `cache`.
+        num_tokens: The greatest number of tokens that the sequence can have.
+        num_cached_tokens: The number of its tokens that the prefix cache gave.
+        cells: The cells of its tokens in the pool; None where the module uses `cache` instead.
+        cache: The KV cache of transformers for this sequence alone.
     """
 
     num_tokens: int
-    num_held: int = 0
-    places: Places | None = None
+    num_cached_tokens: int = 0
+    cells: KVCells | None = None
     cache: Any = None
 
 
-class Group:
-    """Feeds of as many tokens each, whose attention is computed together.
+class AttentionGroup:
+    """The sequences of a pass that have equally many new tokens: their attention is computed together.
 
     Args:
-        first: the place of their first token among all of the pass; the others stand behind it.
+        inputs: The sequences.
+        first: The index of their first new token among all tokens of the pass; the others follow it.
 
     Attributes:
-        weights: shape [feeds, heads, tokens of a feed, keys], if a feed wants them, after the pass.
+        weights: The attention weights after the pass, if they are wanted: shape [sequences, heads, new
+            tokens, keys].
     """
 
     def __init__(
-        self, feeds: Sequence[StepInput[TorchSlot]], first: int, pool: Pool, device: torch.device
+        self, inputs: Sequence[StepInput[TorchSlot]], first: int, pool: KVPool, device: torch.device
     ) -> None:
-        self._feeds, self._pool, self._width = feeds, pool, len(feeds[0].ids)
-        self._tokens = slice(first, first + len(feeds) * self._width)
+        self._inputs, self._pool, self._num_new = inputs, pool, len(inputs[0].ids)
+        self._tokens = slice(first, first + len(inputs) * self._num_new)
         self.weights: Tensor | None = None
-        starts = torch.tensor([feed.start for feed in feeds], device=device)
-        self._positions = starts[:, None] + torch.arange(self._width, device=device)
-        # A text that is shorter than the longest ends in its own last token again, which the mask hides.
-        keys = torch.arange(max(feed.start for feed in feeds) + self._width, device=device)
-        last = [feed.start + self._width - 1 for feed in feeds]
-        places = [feed.slot.places.tensor for feed in feeds if feed.slot.places is not None]
-        self._places = torch.stack([at[keys.clamp(max=end)] for at, end in zip(places, last, strict=True)])
-        self._new_places = self._places.gather(1, self._positions).flatten()
+        starts = torch.tensor([step_input.start for step_input in inputs], device=device)
+        self._positions = starts[:, None] + torch.arange(self._num_new, device=device)
+        # A sequence that is shorter than the longest is padded with its own last token, which the mask hides.
+        keys = torch.arange(max(step_input.start for step_input in inputs) + self._num_new, device=device)
+        last = [step_input.start + self._num_new - 1 for step_input in inputs]
+        cells = [step_input.slot.cells.tensor for step_input in inputs if step_input.slot.cells is not None]
+        self._cells = torch.stack([row[keys.clamp(max=end)] for row, end in zip(cells, last, strict=True)])
+        self._new_cells = self._cells.gather(1, self._positions).flatten()
         self._masks: dict[int | None, Tensor] = {}
 
-    def attend(self, module: Any, states: States, options: Mapping[str, Any], watched: bool) -> Tensor:
-        """The output for these tokens: shape [tokens, heads, size of a value].
+    def attend(self, module: Any, states: States, options: Mapping[str, Any], needs_weights: bool) -> Tensor:
+        """Compute the attention of one layer for the new tokens of these sequences.
 
         Args:
-            states: of all tokens of the pass.
-            watched: whether the weights of this layer are wanted.
+            states: The states of all tokens of the pass.
+            needs_weights: Whether the attention weights of this layer may be wanted.
+
+        Returns:
+            The output, shape [tokens, heads, head size].
         """
-        query, key, value = (each[0].transpose(0, 1)[self._tokens] for each in states)
-        self._pool.write(module.layer_idx, self._new_places, key, value)
-        keys, values = (each[self._places].transpose(1, 2) for each in self._pool.layers[module.layer_idx])
-        by_feed = query.reshape(-1, self._width, *query.shape[1:]).transpose(1, 2)
+        query, key, value = (state[0].transpose(0, 1)[self._tokens] for state in states)
+        self._pool.write(module.layer_idx, self._new_cells, key, value)
+        keys, values = (store[self._cells].transpose(1, 2) for store in self._pool.layers[module.layer_idx])
+        queries = query.reshape(-1, self._num_new, *query.shape[1:]).transpose(1, 2)
         mask = self._mask(options.get("sliding_window"), query.dtype)
-        wanted = watched and any(feed.wants_attention for feed in self._feeds)
-        output, weights = computed(module, (by_feed, keys, values), mask, options, wanted)
-        self.weights = weights if wanted else self.weights
+        is_wanted = needs_weights and any(step_input.wants_attention for step_input in self._inputs)
+        output, weights = compute_attention(module, (queries, keys, values), mask, options, is_wanted)
+        self.weights = weights if is_wanted else self.weights
         return output.flatten(0, 1)
 
     def _mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """What is added to scores, shape [feeds, 1, tokens of a feed, keys]; made once for all layers."""
+        """Return the attention mask, shape [sequences, 1, new tokens, keys]; all layers share it."""
         if window not in self._masks:
-            keys, last = torch.arange(self._places.shape[1], device=self._places.device), self._positions
-            hidden = keys > last[..., None]
+            keys, last = torch.arange(self._cells.shape[1], device=self._cells.device), self._positions
+            is_hidden = keys > last[..., None]
             if window is not None:
-                hidden |= keys <= last[..., None] - window
-            mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
+                is_hidden |= keys <= last[..., None] - window
+            mask = torch.zeros_like(is_hidden, dtype=dtype).masked_fill(is_hidden, torch.finfo(dtype).min)
             self._masks[window] = mask[:, None]
         return self._masks[window]
 
     def attention(self) -> Iterator[Sequence[NDArray[Any]]]:
-        """For each feed, the weights of the tokens after which logits are wanted, over all up to each."""
-        for row, feed in enumerate(self._feeds):
-            if self.weights is None or not feed.wants_attention:
+        """Yield the attention weights for each sequence: those of the tokens whose logits are wanted."""
+        for row, step_input in enumerate(self._inputs):
+            if self.weights is None or not step_input.wants_attention:
                 yield ()
                 continue
-            found = self.weights[row].cpu().numpy()
-            wanted = range(self._width - feed.num_logits, self._width)
-            yield [found[:, back, : feed.start + back + 1] for back in wanted]
+            weights = self.weights[row].cpu().numpy()
+            wanted = range(self._num_new - step_input.num_logits, self._num_new)
+            yield [weights[:, index, : step_input.start + index + 1] for index in wanted]
 
 
 @dataclass(slots=True, eq=False)
-class Pass:
-    """One pass of a module, and what it leaves behind.
+class ForwardContext:
+    """The inputs and outputs of the attention layers in one forward pass.
 
     Attributes:
-        watched_layer: whose weights are wanted.
-        groups: of texts that stand in one row; none where the module computes one text with its own cache.
-        windows: the sliding windows that layers told, None for none, by the index of the layer.
-        weights: of one text: shape [heads, queries, keys].
+        attention_layer: The layer whose attention weights are wanted, or None.
+        groups: The sequences of a batched pass; empty where the module computes one sequence with its own
+            cache.
+        windows: The sliding window of each layer in tokens, or None, by the index of the layer.
+        weights: The attention weights of a single sequence, shape [heads, queries, keys].
     """
 
-    watched_layer: int | None = None
-    groups: Sequence[Group] = ()
+    attention_layer: int | None = None
+    groups: Sequence[AttentionGroup] = ()
     windows: dict[int | None, int | None] = field(default_factory=dict)
     weights: Tensor | None = None
 
 
-_active: ContextVar[Pass] = ContextVar("active_pass")
+_active_context: ContextVar[ForwardContext] = ContextVar("active_forward_context")
 
 
 @contextmanager
-def passing(this: Pass) -> Iterator[Pass]:
-    """Forward passes of this thread inside the block are `this` one."""
-    token = _active.set(this)
+def forward_context(context: ForwardContext) -> Iterator[ForwardContext]:
+    """Use `context` in the forward passes of this thread inside the block."""
+    token = _active_context.set(context)
     try:
-        yield this
+        yield context
     finally:
-        _active.reset(token)
+        _active_context.reset(token)
 
 
-def attend(
+def attention_forward(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **options: Any
 ) -> tuple[Tensor, None]:
-    """Transformers calls this for every layer: returns the output, shape [1, queries, heads, size].
+    """Compute the attention of one layer; transformers calls this for every layer.
+
+    Returns:
+        The output, shape [1, queries, heads, head size].
 
     Raises:
-        ModelSpecError: attention sinks, whose weights do not sum to 1, beside stock attention.
+        ModelSpecError: The layer has attention sinks, so its weights do not sum to 1.
     """
     if options.get("s_aux") is not None:
         raise ModelSpecError(
             "this model's attention has sinks, with which its weights can't be read: name another model."
         )
-    this = _active.get(None) or Pass()
+    context = _active_context.get(None) or ForwardContext()
     layer = getattr(module, "layer_idx", None)
-    this.windows[layer] = options.get("sliding_window")
-    watched = layer is not None and layer == this.watched_layer
+    context.windows[layer] = options.get("sliding_window")
+    needs_weights = layer is not None and layer == context.attention_layer
     states = query, key, value
-    if this.groups:
-        parts = [group.attend(module, states, options, watched) for group in this.groups]
-        return torch.cat(parts)[None], None
-    output, weights = computed(module, states, attention_mask, options, watched)
+    if context.groups:
+        outputs = [group.attend(module, states, options, needs_weights) for group in context.groups]
+        return torch.cat(outputs)[None], None
+    output, weights = compute_attention(module, states, attention_mask, options, needs_weights)
     if weights is not None:
-        this.weights = weights[0]
+        context.weights = weights[0]
     return output, None
 
 
-def computed(
-    module: nn.Module, states: States, mask: Tensor, options: Mapping[str, Any], watched: bool
+def compute_attention(
+    module: nn.Module, states: States, mask: Tensor, options: Mapping[str, Any], needs_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The output, shape [rows, queries, heads, size], and the weights, [rows, heads, queries, keys].
+    """Compute the output of attention and, if needed, its weights.
 
-    Weights are in float32 also where the model is coarser: its rounded scores would move them by a half.
+    The weights are computed in float32 even where the model is in a coarser precision: its rounded scores
+    would change them by a half.
+
+    Returns:
+        The output, shape [rows, queries, heads, head size], and the weights, shape [rows, heads, queries,
+        keys], or None.
     """
     eager = sys.modules[type(module).__module__].eager_attention_forward
     # Stock attention knows no soft cap on the scores.
     implementation = sdpa_attention_forward if options.get("softcap") is None else eager
     output, _ = implementation(module, *states, mask, **options)
-    if not watched:
+    if not needs_weights:
         return output, None
-    return output, eager(module, *(each.float() for each in (*states, mask)), **options)[1]
+    return output, eager(module, *(tensor.float() for tensor in (*states, mask)), **options)[1]
 
 
-AttentionInterface.register(ATTENTION_NAME, attend)
+AttentionInterface.register(ATTENTION_NAME, attention_forward)
 AttentionMaskInterface.register(ATTENTION_NAME, eager_mask)

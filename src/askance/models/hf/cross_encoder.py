@@ -1,4 +1,4 @@
-"""Cross-encoders of the sentence-transformers formats: models that read a query together with a passage."""
+"""Cross-encoders of sentence-transformers: rerankers that read a query together with a passage."""
 
 import asyncio
 import json
@@ -19,9 +19,9 @@ _BATCH_PAIRS = 32
 
 
 class CrossEncoder:
-    """A `Reranker` by sentence-transformers, in float32; see `load_cross_encoder`.
+    """A `Reranker` of sentence-transformers, in float32; `load_cross_encoder` makes one.
 
-    A pair that is longer than the model reads is cut at its end. A thread of its own computes, one
+    A pair that is longer than the model's context window is cut at its end. Its own thread computes, one
     query after another.
     """
 
@@ -32,12 +32,12 @@ class CrossEncoder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-reranker")
 
     async def score(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """How relevant title and text of each passage are, as the model says it.
+        """Return the relevance of each passage, title and text, to the query, in the model's own scale.
 
         Raises:
-            ModelFailure: the model broke, for example for lack of memory.
+            ModelFailure: The model failed, for example for lack of memory.
         """
-        pairs = [(whole_characters(query), whole_characters(each.titled_text)) for each in passages]
+        pairs = [(whole_characters(query), whole_characters(passage.titled_text)) for passage in passages]
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._score, pairs)
 
     def _score(self, pairs: list[tuple[str, str]]) -> list[float]:
@@ -53,16 +53,17 @@ def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
     """Load a cross-encoder.
 
     Args:
-        name: a folder, or a name on the hub such as "BAAI/bge-reranker-base", which is fetched if need be.
-        device: as for `load_hf`.
+        name: A folder, or a name on the hub such as "BAAI/bge-reranker-base", which is downloaded if needed.
+        device: The device, as for `load_hf`.
 
     Raises:
-        ModelSpecError: not found, not reachable, broken, no such device, or a model of another kind.
-        MissingExtra: sentence-transformers is not installed.
+        ModelSpecError: The model is not found, not reachable, damaged or no cross-encoder, or there is no
+            such device.
+        MissingExtra: The package sentence-transformers is not installed.
     """
     module, folder = load_module("CrossEncoder", name, device, f"the reranker {name}")
     declared = ", ".join(module.config.architectures or ())
-    # Any other model has been given a last layer of random numbers.
+    # The loader has given any other model a last layer of random weights.
     if "SequenceClassification" not in declared or module.num_labels != 1:
         raise ModelSpecError(
             f"model {name!r} is no cross-encoder, but {declared or 'of no declared kind'} with "
@@ -73,7 +74,7 @@ def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
 
 
 def _fingerprint(module: Any) -> str:
-    """A digest of the weights and of all that decides how the model reads a pair and gives its score."""
+    """Return a digest of the weights and of all settings that change how the model scores a pair."""
     settings = [
         module.max_seq_length,
         module.prompts,

@@ -1,8 +1,8 @@
-"""Encoders of the sentence-transformers formats: models that turn texts into vectors.
+"""Encoders of sentence-transformers: models that turn texts into embedding vectors.
 
-A folder or hub name with a `modules.json` says itself how the vectors of its tokens become one. For a plain
-model, sentence-transformers takes their mean, or the last one of a causal language model. Where a model has
-prompts for queries and for documents, they are put in front of such texts.
+A `modules.json` in the folder or on the hub states the pooling of token vectors. For a plain model,
+sentence-transformers pools by their mean, or takes the last one of a causal language model. Where a model has
+prompts for queries and for documents, they are put before such texts.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ _BATCH_TEXTS = 32
 
 
 class SentenceEncoder:
-    """An `Encoder` by sentence-transformers, in float32; see `load_encoder`.
+    """An `Encoder` of sentence-transformers, in float32; `load_encoder` makes one.
 
-    A text longer than `max_tokens` is cut at its end. A thread of its own computes, one call after another.
-    What a text is encoded beside changes its vector by rounding only, 1e-6 at most.
+    A text longer than `max_tokens` is cut at its end. Its own thread computes, one call after another. The
+    other texts of a batch change a vector by rounding only, 1e-6 at most.
 
     Attributes:
-        max_tokens: None where the model does not tell.
+        max_tokens: The length of the context window in tokens; None where the model does not state it.
     """
 
     def __init__(self, module: Any, name: str) -> None:
@@ -53,13 +53,13 @@ class SentenceEncoder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-encoder")
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
-        """Shape [len(texts), dimensions].
+        """Return the vectors of texts, shape [texts, dimensions].
 
         Raises:
-            ModelFailure: the model broke, for example for lack of memory.
+            ModelFailure: The model failed, for example for lack of memory.
         """
         loop = asyncio.get_running_loop()
-        # Of an empty text, a tokenizer that puts nothing around texts would make nothing at all.
+        # A tokenizer that adds no special tokens would turn an empty text into no token at all.
         whole = [whole_characters(text) or " " for text in texts]
         return await loop.run_in_executor(self._thread, self._embed, whole, kind)
 
@@ -80,13 +80,14 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
     """Load an encoder.
 
     Args:
-        name: a folder, or a name on the hub such as "intfloat/e5-base-v2", which is fetched if need be.
-        device: as for `load_hf`.
-        display_name: its name, instead of the specification.
+        name: A folder, or a name on the hub such as "intfloat/e5-base-v2", which is downloaded if needed.
+        device: The device, as for `load_hf`.
+        display_name: The name of the encoder, instead of the specification.
 
     Raises:
-        ModelSpecError: not found, not reachable, broken, no such device, or no encoder.
-        MissingExtra: sentence-transformers is not installed.
+        ModelSpecError: The model is not found, not reachable, damaged or no encoder, or there is no such
+            device.
+        MissingExtra: The package sentence-transformers is not installed.
     """
     module, folder = load_module("SentenceTransformer", name, device, f"the encoder {display_name or name}")
     if module.get_embedding_dimension() is None:
@@ -96,11 +97,18 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
 
 
 def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]:
-    """A model of a class of sentence-transformers in float32, and its folder or its name on the hub.
+    """Load a model with a class of sentence-transformers in float32.
 
-    Takes and raises what `load_encoder` does.
+    The arguments and errors are those of `load_encoder`.
+
+    Args:
+        kind: The name of the class.
+        what: The name of the model's purpose, for messages.
+
+    Returns:
+        The model, and its folder or its name on the hub.
     """
-    place, _ = placement(device, "float32")
+    torch_device, _ = placement(device, "float32")
     folder, gguf_file = source(name, ("modules.json", "config.json"))
     if gguf_file:
         raise ModelSpecError(f"model {name!r} can't be {what}: a GGUF file holds a model that writes text.")
@@ -118,12 +126,12 @@ def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]
             model_kwargs={"dtype": torch.float32},
             **OWN_CODE_ONLY,
         )
-    with fitting(name, place):
-        return module.eval().requires_grad_(False).to(place), folder
+    with fitting(name, torch_device):
+        return module.eval().requires_grad_(False).to(torch_device), folder
 
 
 def _fingerprint(module: Any) -> str:
-    """A digest of the weights, of the parts of the model, and of how it reads texts."""
+    """Return a digest of the weights, the modules, the settings and the vocabulary of the model."""
     digest = blake2b(digest_size=16)
     for part in module:
         digest.update(f"{type(part).__name__} {getattr(part, 'pooling_mode', '')}\n".encode())

@@ -1,11 +1,11 @@
-"""Models of natural language inference of the Hugging Face formats: judges of entailment.
+"""Models of natural language inference (NLI) from Hugging Face, which judge entailment.
 
-Two families: classifiers of a pair of texts, one of whose labels is entailment; and text-to-text models as
-TRUE trained them (Honovich et al. 2022, arXiv 2204.04991), which read "premise: … hypothesis: …" and write
-"1" for entailment. google/t5_xxl_true_nli_mixture, which ALCE judges citations with, is one of the latter.
+There are two families. Classifiers of a pair of texts have entailment among their labels. Text-to-text
+models as TRUE trained them (Honovich et al. 2022, arXiv 2204.04991) read "premise: … hypothesis: …" and write
+"1" for entailment. google/t5_xxl_true_nli_mixture, with which ALCE judges citations, is one of the latter.
 
-One pair a pass, so that no verdict depends on what it is judged beside. A classifier cuts a premise that is
-too long for it at its end; a text-to-text model, which has relative positions as T5 has, takes any length.
+Each pass computes one pair, so that no verdict depends on other pairs. A classifier cuts a premise that is
+too long for it at its end; a text-to-text model, which has relative positions like T5, takes any length.
 """
 
 import re
@@ -35,14 +35,14 @@ _REFUSAL = (
 )
 _ENTAILMENT = re.compile(r"(?!not|non|no[ _-]|contra).*entail", re.IGNORECASE)
 _YES = "1"
-_MOST_NEW_TOKENS = 4
-"""A TRUE model writes one digit; more tells that it is none."""
+_MAX_NEW_TOKENS = 4
+"""A TRUE model writes one digit; more text shows that it is another model."""
 
 Judge = Callable[[str, str], bool]
 
 
 class HfEntailment:
-    """An `Entailment` by a model; see `load_entailment`."""
+    """An `Entailment` judge that is a model; `load_entailment` makes one."""
 
     def __init__(self, judge: Judge, name: str) -> None:
         self.name = name
@@ -57,54 +57,55 @@ def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> 
     """Load a model of natural language inference with its tokenizer.
 
     Args:
-        name: a folder, or a name on the hub such as "google/t5_xxl_true_nli_mixture".
-        device, dtype: as for `load_hf`.
+        name: A folder, or a name on the hub such as "google/t5_xxl_true_nli_mixture".
+        device, dtype: The device and the precision, as for `load_hf`.
 
     Raises:
-        ModelSpecError: not found, not reachable, broken, no such device, or neither of the two families.
-        ParameterError: an unknown `dtype`.
+        ModelSpecError: The model is not found, not reachable, damaged or of neither family, or there is no
+            such device.
+        ParameterError: The `dtype` is unknown.
     """
-    place, precision = placement(device, dtype)
-    family, module, tokenizer = read(name, _FAMILIES, _REFUSAL, precision)
-    with fitting(name, place):
-        module = module.eval().requires_grad_(False).to(place)
-    make = _writer if family is AutoModelForSeq2SeqLM else _classifier
+    torch_device, torch_dtype = placement(device, dtype)
+    family, module, tokenizer = read(name, _FAMILIES, _REFUSAL, torch_dtype)
+    with fitting(name, torch_device):
+        module = module.eval().requires_grad_(False).to(torch_device)
+    make = _text_to_text if family is AutoModelForSeq2SeqLM else _classifier
     return HfEntailment(make(module, tokenizer, name), name)
 
 
 def _classifier(module: Any, tokenizer: Any, name: str) -> Judge:
     labels = {int(id): str(label) for id, label in module.config.id2label.items()}
-    meant = [id for id, label in labels.items() if _ENTAILMENT.match(label)]
-    if len(meant) != 1:
+    entailment_ids = [id for id, label in labels.items() if _ENTAILMENT.match(label)]
+    if len(entailment_ids) != 1:
         listing = ", ".join(labels.values())
         raise ModelSpecError(
             f"model {name!r} has the labels {listing}, of which not exactly one says entailment: name a "
             "classifier of natural language inference, or name its labels in config.json (id2label)."
         )
-    most_tokens = context_tokens_of(module.config, tokenizer)
+    max_tokens = context_tokens_of(module.config, tokenizer)
 
     def judge(premise: str, claim: str) -> bool:
         pair = tokenizer(
             premise,
             claim,
             truncation=True,
-            max_length=most_tokens,
+            max_length=max_tokens,
             split_special_tokens=True,
             return_tensors="pt",
         )
-        return int(module(**pair.to(module.device)).logits[0].argmax()) == meant[0]
+        return int(module(**pair.to(module.device)).logits[0].argmax()) == entailment_ids[0]
 
     return judge
 
 
-def _writer(module: Any, tokenizer: Any, name: str) -> Judge:
+def _text_to_text(module: Any, tokenizer: Any, name: str) -> Judge:
     def judge(premise: str, claim: str) -> bool:
         text = f"premise: {premise} hypothesis: {claim}"
-        read = tokenizer(text, split_special_tokens=True, return_token_type_ids=False, return_tensors="pt")
+        inputs = tokenizer(text, split_special_tokens=True, return_token_type_ids=False, return_tensors="pt")
         with quiet():
-            written = module.generate(
-                **read.to(module.device), max_new_tokens=_MOST_NEW_TOKENS, do_sample=False
+            output_ids = module.generate(
+                **inputs.to(module.device), max_new_tokens=_MAX_NEW_TOKENS, do_sample=False
             )
-        return str(tokenizer.decode(written[0], skip_special_tokens=True)).strip() == _YES
+        return str(tokenizer.decode(output_ids[0], skip_special_tokens=True)).strip() == _YES
 
     return judge

@@ -1,4 +1,4 @@
-"""What tells the answers of one model from those of any other, so that they can be kept."""
+"""Fingerprints of models: models with the same fingerprint give the same answers, which may be cached."""
 
 import json
 from hashlib import blake2b
@@ -12,19 +12,17 @@ from askance.models.local.encoding import Encoding
 
 _DIGEST_BYTES = 16
 _SAMPLED_NUMBERS = 64
-_OF_NO_CONSEQUENCE = ("_name_or_path", "transformers_version")
-"""Entries of a configuration that say where it came from."""
+_IGNORED_ENTRIES = ("_name_or_path", "transformers_version")
+"""The entries of a configuration that only say where it came from."""
 
 
 def model_fingerprint(module: Any, encoding: Encoding) -> str:
-    """A digest of the weights, of how the model is configured, of how it reads text and lays out prompts, and
-    of all that decides on a number's last digits.
+    """Return a digest of the weights, the configuration, the encoding, and the software that computes.
 
-    Every weight is looked at once, which is quick beside loading them.
+    The versions, the precision and the device count because they change the last digits of numbers. Every
+    weight is read once, which takes little time compared with loading it.
     """
-    config = {
-        name: value for name, value in module.config.to_dict().items() if name not in _OF_NO_CONSEQUENCE
-    }
+    config = {name: value for name, value in module.config.to_dict().items() if name not in _IGNORED_ENTRIES}
     digest = blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=_DIGEST_BYTES)
     digest.update(encoding.fingerprint.encode())
     for name, weights in sorted(module.state_dict().items()):
@@ -35,25 +33,25 @@ def model_fingerprint(module: Any, encoding: Encoding) -> str:
 
 
 def weights_fingerprint(module: Any) -> str:
-    """What tells the weights of one model from those of another: 32 hexadecimal digits.
+    """Return a digest of the weights of a model: 32 hexadecimal digits.
 
-    Made of the name and shape of every weight and of a few of its numbers in float32, so it is cheap, and
-    does not depend on the kind of file they came from. Take it of weights in the precision of that file or a
-    finer one: what was rounded is another model.
+    It covers the name and shape of every weight and a few of its numbers in float32. So it is cheap, and does
+    not depend on the format of the file. The weights must be in the precision of that file or a finer one:
+    rounded weights have another digest.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for name, weights in sorted(module.named_parameters()):
         digest.update(f"{name} {tuple(weights.shape)}\n".encode())
         flat = weights.detach().reshape(-1)
-        few = flat[:: max(1, flat.numel() // _SAMPLED_NUMBERS)].to("cpu", torch.float32)
-        digest.update(few.numpy().astype("<f4").tobytes())
+        sample = flat[:: max(1, flat.numel() // _SAMPLED_NUMBERS)].to("cpu", torch.float32)
+        digest.update(sample.numpy().astype("<f4").tobytes())
     return digest.hexdigest()
 
 
 def _row_sums(weights: Tensor) -> bytes:
-    """Sums of the bits of numbers as integers: quick, exact, and in any order the same."""
+    """Return the sums of the rows' bits as integers: they are fast, exact, and the same in any order."""
     rows = weights.detach().reshape(-1, weights.shape[-1] if weights.dim() else 1).contiguous()
-    # Several numbers in one integer: otherwise torch copies all of them, and takes many times as long.
+    # Several numbers are read as one integer; otherwise torch copies them all, and takes many times as long.
     fits = rows.shape[-1] * rows.element_size() % 8 == 0
     integers = torch.int64 if fits else getattr(torch, f"int{8 * rows.element_size()}")
     sums = rows.view(integers).sum(dim=-1, dtype=torch.int64)

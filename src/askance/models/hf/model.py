@@ -1,4 +1,4 @@
-"""The `Model` port over a torch module."""
+"""A `Model` over a torch module of transformers."""
 
 from functools import cached_property
 from typing import Any
@@ -8,69 +8,74 @@ import torch
 from numpy.typing import NDArray
 
 from askance.core.types import TokenIds
-from askance.inference.batch import Batch
+from askance.inference.engine import LLMEngine
 from askance.inference.vocabulary import Vocabulary
+from askance.models.hf.backend import TorchBackend
 from askance.models.hf.fingerprint import model_fingerprint
-from askance.models.hf.network import Network
 from askance.models.local.encoding import Encoding
 from askance.models.local.model import LocalModel, free_bytes_of_machine
 
 _SHARE_OF_GPU = 0.8
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
-"""Assumed where neither the model nor its tokenizer tells."""
+"""The context window in tokens where neither the model nor its tokenizer states it."""
 _NO_ATTENTION = "its layers do not use transformers' attention interface"
 
 
 class HfModel(LocalModel):
-    """A causal language model of transformers, behind the `Model` port.
+    """A causal language model of transformers; `load_hf` makes one.
 
-    It has every signal; attention, and with it `attend`, is missing only where a model's layers do not use
-    transformers' attention interface. Make one with `load_hf`.
+    It has every signal. Attention, and with it `attend`, is missing only where a model's layers do not use
+    transformers' attention interface.
 
     Args:
-        module: its weights must not change from here on: keys and values of texts are kept.
-        memory_bytes: for keys and values, of what is computed and of what may come again; otherwise a part of
-            what is free.
-        guesses: whether to guess how texts go on: nothing but the time that it takes depends on it.
+        module: The module. Its weights must not change from here on, since keys and values are cached.
+        name: The model's name, for traces and messages.
+        memory_bytes: The memory of the KV cache in bytes; by default a share of the free memory.
+        speculative: Whether to use speculative decoding, which changes nothing but the time.
     """
 
     def __init__(
-        self, module: Any, tokenizer: Any, *, name: str, memory_bytes: int | None = None, guesses: bool = True
+        self,
+        module: Any,
+        tokenizer: Any,
+        *,
+        name: str,
+        memory_bytes: int | None = None,
+        speculative: bool = True,
     ) -> None:
-        self._network = Network(module, name)
-        memory, network = memory_bytes or _free_bytes(self._network.device), self._network
-        network.budget_tokens = memory // network.bytes_per_token
-        batch: Batch[Any] = Batch(network, guesses=guesses)
-        hidden = _NO_ATTENTION if network.attention_layer is None else ""
+        self._backend = backend = TorchBackend(module, name)
+        backend.budget_tokens = (memory_bytes or _free_bytes(backend.device)) // backend.bytes_per_token
+        engine: LLMEngine[Any] = LLMEngine(backend, speculative=speculative)
+        why_no_attention = _NO_ATTENTION if backend.attention_layer is None else ""
         context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
-        super().__init__(context_tokens, encoding_of(tokenizer, module, name), batch, hidden)
+        super().__init__(context_tokens, encoding_of(tokenizer, module, name), engine, why_no_attention)
         self.precision = str(module.dtype).removeprefix("torch.")
 
     @cached_property
     def fingerprint(self) -> str:
-        """See `model_fingerprint`."""
-        return model_fingerprint(self._network.module, self._encoding)
+        """The fingerprint of the model; see `model_fingerprint`."""
+        return model_fingerprint(self._backend.module, self._encoding)
 
     @property
     def device(self) -> torch.device:
-        """Where it is computed."""
-        return self._network.device
+        """The device that computes the model."""
+        return self._backend.device
 
-    def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
-        return self._network.attend(ids)
+    def _attention_map(self, ids: TokenIds) -> NDArray[np.float32]:
+        return self._backend.attention_map(ids)
 
 
 def _free_bytes(device: torch.device) -> int:
-    """A part of the memory that is free now, of the GPU or of what this process may have of the machine."""
+    """Return the size in bytes that a KV cache may have: a share of the free memory of the GPU or machine."""
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # what torch keeps of tensors that are gone does not look free
+        torch.cuda.empty_cache()  # memory that torch keeps after tensors are freed does not look free
         return int(_SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0])
     return free_bytes_of_machine()
 
 
 def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
-    """How a model of transformers reads text: its tokenizer, with what the module says about it."""
+    """Return the encoding of a model of transformers, with the end tokens that its configuration names."""
     configs = (getattr(module, "generation_config", None), module.config)
     ids: set[int] = set()
     for entry in (*(getattr(config, "eos_token_id", None) for config in configs), tokenizer.eos_token_id):
@@ -80,7 +85,7 @@ def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
 
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:
-    """How many tokens a model takes, as far as its files tell."""
+    """Return the length of a model's context window in tokens, by its configuration or its tokenizer."""
     for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
         length = getattr(config, field, None)
         if isinstance(length, int) and 0 < length < _UNBOUNDED_TOKENS:

@@ -1,4 +1,4 @@
-"""What libraries say while they load: kept from the screen, and cut to one line in an error."""
+"""Silence the libraries that load models, and shorten their error messages to one line."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the warnings and progress bars of transformers and the hub, except for bars of downloads."""
+    """Silence the warnings and progress bars of transformers and the hub, except the bars of downloads."""
     hub = logging.getLogger("huggingface_hub")
     with ExitStack() as restoring, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -36,9 +36,9 @@ def quiet() -> Iterator[None]:
 def reading_gguf() -> Iterator[None]:
     """Read GGUF files without a progress bar, and in less than half of the time.
 
-    No setting turns off the bar of transformers' reader. It opens a file for the tokenizer, for the settings
-    and for the weights, and makes the table of all names of weights anew for each module of a network: here
-    each is made once. Other threads that read a file wait, since the packages are everyone's.
+    No setting turns off the progress bar of transformers' reader. It opens a file for the tokenizer, the
+    settings and the weights, and makes the table of tensor names anew for each module; here each is made
+    once. Other threads that read a file wait, since the patched packages are shared.
     """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reader
@@ -55,7 +55,7 @@ def reading_gguf() -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of a message that says something, as a sentence."""
+    """Return the first line of an error's message as a sentence; after a colon, the second line follows."""
     lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
     line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     return line if line.endswith((".", "!", "?")) else line + "."

@@ -1,4 +1,4 @@
-"""Tokenizers that are a SentencePiece model alone, as Llama 2's and those of the Self-RAG checkpoints are."""
+"""Tokenizers with a SentencePiece model and no tokenizer.json: Llama 2's and the Self-RAG checkpoints'."""
 
 import warnings
 from typing import Any
@@ -13,38 +13,40 @@ _PACKAGES = {"sentencepiece": is_sentencepiece_available, "protobuf": is_protobu
 
 
 def check_readers(name: str, error: Exception) -> None:
-    """Raises MissingExtra where `error`, from loading a tokenizer, comes of a package that is not installed.
+    """Raise MissingExtra if loading a tokenizer failed because a package is not installed.
 
-    Without one of the two, transformers takes the file for one of tiktoken, and asks for that.
+    Without one of the two packages, transformers takes the file for one of tiktoken, and asks for that.
+
+    Args:
+        error: The error from loading the tokenizer.
     """
-    missing = [package for package, is_there in _PACKAGES.items() if not is_there()]
-    told = str(error).lower()
-    if missing and any(word in told for word in ("tiktoken", *_PACKAGES)):
+    missing = [package for package, is_available in _PACKAGES.items() if not is_available()]
+    message = str(error).lower()
+    if missing and any(word in message for word in ("tiktoken", *_PACKAGES)):
         what = f"reading tokenizer.model of model {name!r} with {' and '.join(_PACKAGES)}"
         raise MissingExtra(missing[0], "local", what) from error
 
 
 def settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
-    """Notes where it is not told whether a space stands before text that follows a control token.
+    """Note or warn that a tokenizer does not say how it reads text after a control token.
 
-    It is a warning where nobody listens, as when a program of one's own loads the model.
+    Llama's tokenizer reads such text in two ways, which `legacy` in its configuration decides. Older versions
+    of transformers put a space there by default, and the Self-RAG checkpoints were trained in this way; newer
+    versions do not. Where nobody listens to notes, as in a user's own program, this is a warning.
 
-    Where it is told, the tokenizer says so when it is saved, too; transformers would leave it out.
-
-    Llama's tokenizer has two ways to read it, told apart by `legacy` of its configuration. Older versions of
-    transformers put a space there unless told not to, and the Self-RAG checkpoints were trained so; newer
-    ones don't unless told to.
+    Where the configuration has `legacy`, the tokenizer gets it again, since transformers would otherwise not
+    save it.
     """
     if not hasattr(tokenizer, "legacy"):
         return
     if "legacy" in get_tokenizer_config(folder):
         tokenizer.init_kwargs["legacy"] = tokenizer.legacy
         return
-    told = (
+    message = (
         f"the tokenizer of model {name!r} does not say `legacy` in tokenizer_config.json, and is read as "
         '"legacy": false. A model that was trained with an older transformers, such as a Self-RAG '
-        'checkpoint, needs "legacy": true there: without it, text behind a control token is read as '
+        'checkpoint, needs "legacy": true there: without it, text after a control token is read as '
         "other tokens than it was trained with."
     )
-    if not note("tokenizer", told):
-        warnings.warn(told, stacklevel=2)
+    if not note("tokenizer", message):
+        warnings.warn(message, stacklevel=2)

@@ -1,6 +1,6 @@
-"""GGUF models through llama.cpp: every signal at its speed, on machines without a GPU.
+"""GGUF models that llama.cpp computes, with every signal, on machines without a GPU.
 
-Importing this package loads the shared library of llama.cpp; where none fits, what is missing is told.
+Importing this package loads the shared library of llama.cpp; if that fails, the error names what is missing.
 """
 
 from askance.models.llama_cpp.model import LlamaModel, load_gguf

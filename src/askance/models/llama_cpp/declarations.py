@@ -1,8 +1,8 @@
-"""The part of llama.cpp's C API that askance uses: functions, structures, and the default values of these.
+"""The part of llama.cpp's C API that askance uses: functions, structures, and the defaults of structures.
 
 The declarations are those of `include/llama.h` and `ggml/include/ggml.h` at the versions in `PACKAGES`.
-Before a version is raised, compare the structures with those files: a C library does not tell how they are
-laid out.
+Before a version is raised, compare the structures with those files: a C library does not describe their
+layout.
 """
 
 import ctypes
@@ -18,19 +18,19 @@ FLASH_ATTENTION_OFF = 0
 LOGGED_ERROR = 4
 """The value `GGML_LOG_LEVEL_ERROR`."""
 _SPARE = c_int64 * 64
-"""Room behind a structure that is passed by value: a library with a longer one finds its defaults there."""
+"""Space after a structure that is passed by value: the library may have a longer one, with defaults there."""
 
 LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 
 
 def _each(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """Names with what is declared of them, as in C: a type or another value, and all names that have it."""
-    return [(name, kind) for kind, *names in declared for name in names]
+    """Return names with their types or values; as in C, the type comes first, then all names that have it."""
+    return [(name, value) for value, *names in declared for name in names]
 
 
 class ModelSettings(ctypes.Structure):
-    """`llama_model_params`."""
+    """The structure `llama_model_params`."""
 
     _fields_ = _each(
         (c_void_p, "devices", "tensor_buft_overrides"),
@@ -44,7 +44,7 @@ class ModelSettings(ctypes.Structure):
 
 
 class ContextSettings(ctypes.Structure):
-    """`llama_context_params`."""
+    """The structure `llama_context_params`."""
 
     _fields_ = _each(
         (c_uint, "n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_rs_seq"),
@@ -67,7 +67,7 @@ class ContextSettings(ctypes.Structure):
 
 
 class LlamaBatch(ctypes.Structure):
-    """`llama_batch`: the tokens of one pass."""
+    """The structure `llama_batch`: the tokens of one pass."""
 
     _fields_ = _each(
         (c_int32, "n_tokens"),
@@ -99,7 +99,7 @@ CONTEXT_DEFAULTS: Mapping[str, int] = dict(
         (True, "offload_kqv", "no_perf", "op_offload", "swa_full"),
     )
 )
-"""Default values that the library fills in and that are not 0: a field that has moved shows another one's."""
+"""The defaults of the library that are not 0: a field that has moved shows the default of another one."""
 
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_backend_init": (None, ()),
@@ -136,12 +136,9 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_vocab_is_eog": (c_bool, (c_void_p, c_int32)),
     "llama_vocab_bos": (c_int32, (c_void_p,)),
     "llama_vocab_eos": (c_int32, (c_void_p,)),
-    "llama_tokenize": (
-        c_int32,
-        (c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, c_bool, c_bool),
-    ),
+    "llama_tokenize": (c_int32, (c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, c_bool, c_bool)),
     "llama_token_to_piece": (c_int32, (c_void_p, c_int32, c_char_p, c_int32, c_int32, c_bool)),
-    # Contexts: keys and values, and passes.
+    # Contexts: the KV cache and forward passes.
     "llama_init_from_model": (c_void_p, (c_void_p, ContextSettings)),
     "llama_free": (None, (c_void_p,)),
     "llama_get_memory": (c_void_p, (c_void_p,)),

@@ -1,4 +1,4 @@
-"""A GGUF file as it lies on the disk: its metadata and its tensors."""
+"""Read and write GGUF files: their metadata and their tensors."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,17 +9,19 @@ from gguf import GGUFReader, GGUFWriter, ReaderTensor
 from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.weights import check_is_gguf
 
-_BY_THE_WRITER = ("general.architecture", "general.alignment", "general.file_type")
+_WRITTEN_BY_GGUF = ("general.architecture", "general.alignment", "general.file_type")
 
 
 class GgufFile:
-    """The metadata and the tensors of a file, which is mapped into memory and not read as a whole.
+    """A GGUF file that is mapped into memory, not read as a whole.
 
     Attributes:
-        tensors: the tensors by name, in the order of the file.
+        path: The path of the file.
+        architecture: The name of the model's architecture.
+        tensors: The tensors by name, in the order of the file.
 
     Raises:
-        ModelSpecError: the file can't be read, is no GGUF file, or is damaged.
+        ModelSpecError: The file can't be read, is no GGUF file, or is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,37 +38,37 @@ class GgufFile:
         self.tensors = {tensor.name: tensor for tensor in reader.tensors}
 
     def entry(self, key: str, *, default: Any = None) -> Any:
-        """An entry about the architecture, such as ``block_count``.
+        """Return an entry about the architecture, such as ``block_count``.
 
         Raises:
-            ModelSpecError: there is none, and no default.
+            ModelSpecError: The entry is missing, and there is no default.
         """
         field = self._fields.get(f"{self.architecture}.{key}")
-        found = default if field is None else field.contents()
-        if found is None:
+        value = default if field is None else field.contents()
+        if value is None:
             raise ModelSpecError(
                 f"model file {str(self.path)!r} has no entry {self.architecture}.{key}: fetch it again."
             )
-        return found
+        return value
 
     def entries(self) -> Iterator[tuple[str, Any, Any, Any]]:
-        """The metadata as name, value, type, and type of an array's items, for the writer of `gguf`.
+        """Yield the metadata for the writer of `gguf`: name, value, type, and the type of an array's items.
 
-        Left out is what that writer adds by itself, and what is empty.
+        Entries that the writer adds itself, and empty ones, are left out.
         """
         for name, field in self._fields.items():
             value = field.contents()
-            if not name.startswith("GGUF.") and name not in _BY_THE_WRITER and value != []:
+            if not name.startswith("GGUF.") and name not in _WRITTEN_BY_GGUF and value != []:
                 yield name, value, field.types[0], field.types[1] if field.types[1:] else None
 
 
 def shape_of(tensor: ReaderTensor) -> tuple[int, ...]:
-    """The shape of a tensor in numpy's order, of numbers and not of bytes."""
+    """Return the shape of a tensor in numpy's order, in numbers and not in bytes."""
     return tuple(int(extent) for extent in reversed(tensor.shape))
 
 
 def write_out(writer: GGUFWriter) -> None:
-    """Write the file of all that a writer was given."""
+    """Write the file with all that the writer has collected."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

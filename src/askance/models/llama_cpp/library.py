@@ -1,9 +1,9 @@
-"""Finds the shared library of llama.cpp, checks it, and loads the functions that askance declares.
+"""Find the shared library of llama.cpp, check it, and load the functions that askance declares.
 
-The library comes compiled in the wheel `xllamacpp`, or in `llama-cpp-python` where somebody has compiled it.
-Neither package is imported. A C library does not say how its structures are laid out: so versions are pinned,
-and the default values that it fills in are compared with the expected ones. A library that does not fit is
-not used.
+The library comes compiled in the wheel `xllamacpp`, or in `llama-cpp-python` where it has been compiled.
+Neither package is imported. A C library does not describe the layout of its structures. So versions are
+pinned, and the default values that it fills in are compared with the expected ones; a library that does not
+match is not used.
 """
 
 import ctypes
@@ -36,40 +36,43 @@ _LIBRARIES = {
     "xllamacpp": ("xllamacpp", "*.pyd" if sys.platform == "win32" else "*.so"),
     "llama-cpp-python": ("llama_cpp", "lib/*"),
 }
-"""The module of each package, and where its libraries lie in it."""
-_ALIKE = ("ssse3", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
-_FLAGS = {name: name for name in (*_ALIKE, "sve", "sme")}
+"""The module of each package, and the pattern of the libraries in it."""
+_SAME = ("ssse3", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
+_FLAGS = {name: name for name in (*_SAME, "sve", "sme")}
 _FLAGS |= {"sse3": "pni", "avx512": "avx512f", "avx512_vbmi": "avx512vbmi"}
 _FLAGS |= {"dotprod": "asimddp", "fp16_va": "asimdhp", "matmul_int8": "i8mm"}
-"""Sets of instructions that a library may have been compiled for: their names in its functions
-`ggml_cpu_has_…`, and those in /proc/cpuinfo."""
+"""The instruction sets that a library may be compiled for: the names in its functions `ggml_cpu_has_…`, and
+those in /proc/cpuinfo."""
 
 
-class Unfit(Exception):
-    """A package is installed and can't be used; the message says why."""
+class UnusableLibrary(Exception):
+    """An installed package can't be used; the message says why."""
 
 
 def load() -> tuple[str, Any]:
-    """Find the package that fits; gives its name with its version, and the functions of its library.
+    """Load the first package that can be used.
+
+    Returns:
+        The name of the package with its version, and the functions of its library.
 
     Raises:
-        MissingExtra: no such package is installed.
-        ModelSpecError: what is installed can't be used; the message says why.
+        MissingExtra: No package is installed.
+        ModelSpecError: The installed packages can't be used; the message says why.
     """
     reasons = list[str]()
-    for package, known in PACKAGES.items():
+    for package, needed in PACKAGES.items():
         try:
             installed = version(package)
-            if installed != known:
-                raise Unfit(f"of {package}, version {known} is needed, and {installed} is installed")
-            return f"{package} {known}", _declared(_opened(package))
+            if installed != needed:
+                raise UnusableLibrary(f"{package} {installed} is installed, and version {needed} is needed")
+            return f"{package} {needed}", _declare(_open(package))
         except PackageNotFoundError:
             continue
         except OSError as error:
             # OpenMP's runtime is neither in the wheel nor in slim containers.
             remedy = " (install the system's package libgomp1)" if "libgomp" in str(error) else ""
             reasons.append(f"{package} can't be loaded: {error}{remedy}")
-        except Unfit as error:
+        except UnusableLibrary as error:
             reasons.append(str(error))
     if not reasons:
         raise MissingExtra("xllamacpp", "embedded", "computing by llama.cpp")
@@ -78,80 +81,82 @@ def load() -> tuple[str, Any]:
     )
 
 
-def _opened(package: str) -> list[ctypes.CDLL]:
+def _open(package: str) -> list[ctypes.CDLL]:
     module, pattern = _LIBRARIES[package]
     spec = find_spec(module)
     folders = (spec.submodule_search_locations or ()) if spec else ()
     files = [file for folder in folders for file in sorted(Path(folder).glob(pattern))]
     if not files:
-        raise Unfit(f"{package} has no file {module}/{pattern}")
-    with _sparing_waits():
+        raise UnusableLibrary(f"{package} has no file {module}/{pattern}")
+    with _short_spinning():
         return [ctypes.CDLL(str(file)) for file in files]
 
 
-def _declared(libraries: Sequence[ctypes.CDLL]) -> Any:
-    """The functions with their types, after what they return has been checked."""
-    found = SimpleNamespace()
+def _declare(libraries: Sequence[ctypes.CDLL]) -> Any:
+    """Return the functions with their types, after a check of the library and its structures."""
+    functions = SimpleNamespace()
     for name, (result, arguments) in FUNCTIONS.items():
         function = _symbol(libraries, name)
         function.restype, function.argtypes = result, arguments
-        setattr(found, name, function)
+        setattr(functions, name, function)
     _check_processor(libraries)
-    _check_defaults(found.llama_model_default_params(), MODEL_DEFAULTS)
-    _check_defaults(found.llama_context_default_params(), CONTEXT_DEFAULTS)
-    _check_batch(found)
-    return found
+    _check_defaults(functions.llama_model_default_params(), MODEL_DEFAULTS)
+    _check_defaults(functions.llama_context_default_params(), CONTEXT_DEFAULTS)
+    _check_batch(functions)
+    return functions
 
 
 def _symbol(libraries: Sequence[ctypes.CDLL], name: str) -> Any:
     for library in libraries:
         if hasattr(library, name):
             return getattr(library, name)
-    raise Unfit(f"its library has no function {name}")
+    raise UnusableLibrary(f"its library has no function {name}")
 
 
 def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
     """Refuse a library with instructions that the processor lacks: one of them would end the process."""
-    known = _flags_of_processor()
+    known = _processor_flags()
     for name, flag in _FLAGS.items():
         if known and flag not in known and _symbol(libraries, f"ggml_cpu_has_{name}")():
-            raise Unfit(f"its library is compiled for processors with {name.upper()}, which this one has not")
-
-
-def _flags_of_processor() -> frozenset[str]:
-    """The sets of instructions of this processor as Linux names them; empty on other systems."""
-    try:
-        told = CPU_INFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return frozenset()
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", told, re.MULTILINE)
-    return frozenset(found[1].split() if found else ())
-
-
-def _check_defaults(given: ctypes.Structure, expected: Mapping[str, int]) -> None:
-    for field, value in expected.items():
-        if getattr(given, field) != value:
-            raise Unfit(
-                f"its structures are laid out otherwise than expected: {type(given).__name__}.{field} is "
-                f"{getattr(given, field)} and not {value}"
+            raise UnusableLibrary(
+                f"its library is compiled for processors with {name.upper()}, which this processor lacks"
             )
 
 
-def _check_batch(found: Any) -> None:
+def _processor_flags() -> frozenset[str]:
+    """Return the instruction sets of this processor as Linux names them; none on other systems."""
+    try:
+        text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    match = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(match[1].split() if match else ())
+
+
+def _check_defaults(actual: ctypes.Structure, expected: Mapping[str, int]) -> None:
+    for field, value in expected.items():
+        if getattr(actual, field) != value:
+            raise UnusableLibrary(
+                f"its structures have an unexpected layout: {type(actual).__name__}.{field} is "
+                f"{getattr(actual, field)} and not {value}"
+            )
+
+
+def _check_batch(functions: Any) -> None:
     ids = (ctypes.c_int32 * 2)(7, 8)
-    batch = found.llama_batch_get_one(ids, 2)
+    batch = functions.llama_batch_get_one(ids, 2)
     pointers = batch.embd, batch.pos, batch.n_seq_id, batch.seq_id, batch.logits
     if batch.n_tokens != 2 or not batch.token or batch.token[1] != 8 or any(pointers):
-        raise Unfit("its structures are laid out otherwise than expected: Batch")
+        raise UnusableLibrary("its structures have an unexpected layout: Batch")
 
 
 @contextmanager
-def _sparing_waits() -> Iterator[None]:
-    """Let OpenMP's threads spin for a short time only before they leave the core to others.
+def _short_spinning() -> Iterator[None]:
+    """Make OpenMP's threads spin only for a short time before they yield their core.
 
-    A thread that waits for one whose core another process has would spin for milliseconds, many times a
-    token. libgomp reads the number of rounds when it is loaded; afterwards the environment is as before.
-    Where the user has set how threads wait, that holds.
+    A thread that waits for another one, whose core another process uses, would spin for milliseconds, many
+    times a token. libgomp reads the number of rounds when it is loaded; afterwards the environment is
+    restored. A setting of the user takes precedence.
     """
     is_set = "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ
     if not is_set:
@@ -164,36 +169,36 @@ def _sparing_waits() -> Iterator[None]:
 
 
 SOURCE, llama = load()
-"""The name of the package with its version, and the functions of its library. Where none fits, importing this
-module fails, and the next import tries again."""
+"""The name of the package with its version, and the functions of its library. Where no package can be used,
+importing this module fails, and the next import tries again."""
 
-_said: deque[str] = deque(maxlen=20)
+_logged_errors: deque[str] = deque(maxlen=20)
 
 
-def _listen(level: int, text: bytes, data: Any) -> None:
+def _log(level: int, text: bytes, data: Any) -> None:
     if level == LOGGED_ERROR:
-        _said.append(text.decode("utf-8", "replace").strip())
+        _logged_errors.append(text.decode("utf-8", "replace").strip())
 
 
-def _end(text: bytes) -> None:
-    """Say in one line which assumption of llama.cpp does not hold, and end the process, as it would."""
-    told = text.decode("utf-8", "replace").strip()
+def _abort(text: bytes) -> None:
+    """Print the assertion of llama.cpp that failed in one line, and end the process, as it would."""
+    message = text.decode("utf-8", "replace").strip()
     sys.stderr.write(
-        f"error: llama.cpp can't go on: {told}. Most often a model's file is damaged: fetch it again.\n"
+        f"error: llama.cpp can't continue: {message}. Most often a model's file is damaged: fetch it again.\n"
     )
     sys.stderr.flush()
     os._exit(1)
 
 
-_callbacks = LogCallback(_listen), AbortCallback(_end)
+_callbacks = LogCallback(_log), AbortCallback(_abort)
 llama.llama_log_set(_callbacks[0], None)
 llama.ggml_set_abort_callback(_callbacks[1])
 llama.llama_backend_init()
 
 
 def first_error() -> str:
-    """The first error that llama.cpp has logged since this was last asked, as a sentence."""
-    said = next(filter(None, tuple(_said)), "llama.cpp does not say why")
-    _said.clear()
-    function, colon, reason = said.partition(": ")
-    return f"{(reason if colon and ' ' not in function else said).rstrip('.')}."
+    """Return the first error that llama.cpp has logged since the last call, as a sentence."""
+    error = next(filter(None, tuple(_logged_errors)), "llama.cpp does not say why")
+    _logged_errors.clear()
+    function, colon, reason = error.partition(": ")
+    return f"{(reason if colon and ' ' not in function else error).rstrip('.')}."

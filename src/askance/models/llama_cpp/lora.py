@@ -1,4 +1,4 @@
-"""An adapter of peft as a GGUF file, which llama.cpp adds to a model while it computes."""
+"""Convert a LoRA adapter of peft to a GGUF file, which llama.cpp applies during computation."""
 
 import json
 import math
@@ -19,45 +19,45 @@ from askance.models.local.model_files import CONFIG, WEIGHTS
 
 _NAME = re.compile(r"base_model\.model\.(?P<part>.+)\.lora_(?P<half>[AB])\.weight")
 _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
-"""The settings that a plain LoRA has."""
+"""The settings of a plain LoRA."""
 _UNSET = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
 _HEADS = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
-"""The entries with the numbers of heads; several heads of queries may share one of keys."""
+"""The entries with the numbers of heads; several query heads may share one key head."""
 _NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
-"""The types of an adapter's numbers. Numpy has no bfloat16, which is the upper half of a float32."""
+"""The types of an adapter's weights. Numpy has no bfloat16, which is the upper half of a float32."""
 
 Halves = dict[str, NDArray[Any]]
-"""The two halves of an adapter's part: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
+"""The two matrices for a tensor: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lora:
-    """An adapter whose parts have the names and the order of rows of a base of llama.cpp.
+    """A LoRA adapter with the tensor names and the row order of llama.cpp.
 
     Attributes:
-        alpha: the factor of the products, times the rank.
-        parts: the halves by the names of tensors.
+        alpha: The scale of the products, times the rank.
+        parts: The two matrices by the names of the tensors that they change.
     """
 
     alpha: float
     parts: Mapping[str, Halves]
 
     def product(self, name: str) -> NDArray[np.float32] | None:
-        """The matrix that is added to the tensor `name`, shape [outputs, inputs]; None if there is none."""
+        """Return the matrix to add to the tensor `name`, shape [outputs, inputs], or None."""
         halves = self.parts.get(name)
         if halves is None:
             return None
-        first, second = (halves[half].astype(np.float32) for half in "ab")
-        product: NDArray[np.float32] = second @ first
-        product *= self.alpha / len(first)
+        a, b = (halves[half].astype(np.float32) for half in "ab")
+        product: NDArray[np.float32] = b @ a
+        product *= self.alpha / len(a)
         return product
 
 
 def read_lora(folder: Path, base: GgufFile) -> Lora:
-    """The adapter in a folder for a base of llama.cpp.
+    """Read an adapter of peft for a base model of llama.cpp.
 
     Raises:
-        ModelSpecError: it is no plain LoRA, does not fit, or its files can't be read.
+        ModelSpecError: The adapter is no plain LoRA, does not fit, or can't be read.
     """
     parts: dict[str, Halves] = {}
     try:
@@ -66,17 +66,17 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
             parts.setdefault(name, {})[half] = numbers
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise ModelSpecError(f"the adapter {str(folder)!r} can't be converted: {error}.") from error
-    for name, found in parts.items():
-        _check_fits(name, found, base, folder)
+    for name, halves in parts.items():
+        _check_fits(name, halves, base, folder)
     return Lora(alpha, parts)
 
 
 def write_lora(folder: Path, base: Path, target: Path) -> None:
-    """Convert the adapter in a folder to a GGUF file for the base in the file `base`.
+    """Convert the adapter in a folder to a GGUF file for the base model in the file `base`.
 
     Raises:
-        ModelSpecError: what `read_lora` says, or the base is damaged.
-        OSError: `target` can't be written.
+        ModelSpecError: The adapter can't be used (see `read_lora`), or the base is damaged.
+        OSError: The file `target` can't be written.
     """
     file = GgufFile(base)
     lora = read_lora(folder, file)
@@ -94,12 +94,12 @@ def write_lora(folder: Path, base: Path, target: Path) -> None:
 
 
 def _tensors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The tensors of a file by name."""
-    for name, told in deserialize(path.read_bytes()):  # type: ignore[no-untyped-call]
-        if told["dtype"] not in _NUMBERS:
-            raise ValueError(f"{name} is of the type {told['dtype']}")
-        numbers = np.frombuffer(told["data"], _NUMBERS[told["dtype"]]).reshape(told["shape"])
-        if told["dtype"] == "BF16":
+    """Yield the tensors of a safetensors file with their names."""
+    for name, tensor in deserialize(path.read_bytes()):  # type: ignore[no-untyped-call]
+        if tensor["dtype"] not in _NUMBERS:
+            raise ValueError(f"{name} is of the type {tensor['dtype']}")
+        numbers = np.frombuffer(tensor["data"], _NUMBERS[tensor["dtype"]]).reshape(tensor["shape"])
+        if tensor["dtype"] == "BF16":
             numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
         yield name, numbers
 
@@ -119,7 +119,7 @@ def _check_fits(name: str, halves: Halves, base: GgufFile, folder: Path) -> None
 
 
 def _alpha(folder: Path) -> float:
-    """The factor of the adapter's products, times its rank."""
+    """Return the scale of the adapter's products, times its rank."""
     settings: dict[str, Any] = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
     special = [name for name, plain in _PLAIN.items() if settings.get(name, plain) != plain]
     special += [name for name in _UNSET if settings.get(name)]
@@ -135,8 +135,8 @@ def _alpha(folder: Path) -> float:
 def _renamed(
     halves: Iterator[tuple[str, NDArray[Any]]], base: GgufFile, folder: Path
 ) -> Iterator[tuple[str, str, NDArray[Any]]]:
-    """The halves by llama.cpp's names for their parts."""
-    architectures = {name: each for each, name in gguf.MODEL_ARCH_NAMES.items()}
+    """Yield the matrices with llama.cpp's names of their tensors."""
+    architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     architecture = architectures.get(base.architecture)
     num_layers = int(base.entry("block_count"))
     table = None if architecture is None else gguf.get_tensor_name_map(architecture, num_layers)
@@ -153,9 +153,9 @@ def _renamed(
 
 
 def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
-    """Reorder the rows of queries and keys of the architecture llama.
+    """Reorder the rows of query and key projections for the architecture llama.
 
-    Rotary positions turn pairs of rows of a head: llama.cpp pairs neighbours, transformers the two halves.
+    Rotary embeddings rotate pairs of rows of a head: llama.cpp pairs neighbours, transformers the two halves.
     """
     key = _HEADS.get(part.rpartition(".")[2])
     if base.architecture != "llama" or key is None:

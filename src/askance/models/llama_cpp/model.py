@@ -1,4 +1,4 @@
-"""The `Model` port over llama.cpp, and a model from its specification."""
+"""A `Model` over llama.cpp, and its loader."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from askance.core.errors import ModelSpecError, ParameterError
 from askance.core.types import TokenIds
-from askance.inference.batch import Batch
+from askance.inference.engine import LLMEngine
 from askance.inference.vocabulary import Vocabulary
+from askance.models.llama_cpp.backend import MAX_RUNNING, PREFIX_CACHE_TOKENS, LlamaBackend
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context
 from askance.models.llama_cpp.library import SOURCE, first_error, llama
-from askance.models.llama_cpp.streams import KEPT_TOKENS, MOST_RUNNING, Streams
 from askance.models.llama_cpp.tokenizer import GgufTokenizer
 from askance.models.llama_cpp.weights import Weights
 from askance.models.local.encoding import Encoding
@@ -25,75 +25,72 @@ from askance.models.local.model import LocalModel, free_bytes_of_machine
 from askance.models.local.model_files import gguf_file
 
 _TOLERANCE = 1e-3
-_SHOWS_NONE = "llama.cpp shows no weights of its last layer that sum to 1"
+_NO_ATTENTION = "llama.cpp shows no weights of its last layer that sum to 1"
 
 
 class LlamaModel(LocalModel):
-    """A GGUF model, behind the `Model` port. Make one with `load_gguf`.
+    """A GGUF model that llama.cpp computes; `load_gguf` makes one.
 
     Args:
-        reads_attention: whether to try to read attention; otherwise flash attention is used.
-        memory_bytes: the memory for keys and values; otherwise a part of what is free.
+        name: The model's name, for traces and messages.
+        reads_attention: Whether to try to read attention; otherwise flash attention is used.
+        memory_bytes: The memory of the KV cache in bytes; by default a share of the free memory.
     """
 
     precision = "weights as stored, KV cache float16"
 
     def __init__(
-        self,
-        weights: Weights,
-        *,
-        name: str,
-        reads_attention: bool = True,
-        memory_bytes: int | None = None,
+        self, weights: Weights, *, name: str, reads_attention: bool = True, memory_bytes: int | None = None
     ) -> None:
         self._weights, self._reads_attention = weights, reads_attention
-        # This is tried in a thread that ends with it: OpenMP keeps a team of threads for each thread that has
-        # computed, and with two teams each pass takes twice as long.
-        with ThreadPoolExecutor(1) as apart:
-            shown = reads_attention and apart.submit(shows_attention, weights).result()
+        # The trial runs in a thread that ends with it: OpenMP keeps a team of threads for each thread that
+        # has computed, and with two teams each pass takes twice as long.
+        with ThreadPoolExecutor(1) as executor:
+            has_attention = reads_attention and executor.submit(shows_attention, weights).result()
         budget = (memory_bytes or free_bytes_of_machine()) // weights.bytes_per_token
         longest = -(-weights.context_tokens // PADDING) * PADDING
-        budget = max(PADDING, min(budget, MOST_RUNNING * longest + KEPT_TOKENS))
-        self._streams = Streams(weights, budget, longest, flash=not reads_attention)
-        batch: Batch[Any] = Batch(self._streams, MOST_RUNNING)
+        budget = max(PADDING, min(budget, MAX_RUNNING * longest + PREFIX_CACHE_TOKENS))
+        self._backend = LlamaBackend(weights, budget, longest, flash_attention=not reads_attention)
+        engine: LLMEngine[Any] = LLMEngine(self._backend, MAX_RUNNING)
         tokenizer = GgufTokenizer(weights)
         vocabulary = Vocabulary(tokenizer, name, end_ids=tokenizer.end_ids, size=weights.num_tokens)
-        hidden = _SHOWS_NONE if reads_attention else "it is loaded with attention=0"
-        super().__init__(weights.context_tokens, Encoding(vocabulary), batch, "" if shown else hidden)
-        self._attending: Context | None = None
-        self._attending_tokens = 0
+        reason = _NO_ATTENTION if reads_attention else "it is loaded with attention=0"
+        context_tokens, why_no_attention = weights.context_tokens, "" if has_attention else reason
+        super().__init__(context_tokens, Encoding(vocabulary), engine, why_no_attention)
+        self._map_context: Context | None = None
+        self._map_context_tokens = 0
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells the files, and what computes them, from others. Every byte is read, once."""
+        """The digests of the files, whose every byte is read once, and the software that computes."""
         files = [file for file in (self._weights.path, self._weights.adapter_path) if file is not None]
         computed_by = (SOURCE, "plain" if self._reads_attention else "flash")
         kind = "gpu" if llama.llama_supports_gpu_offload() else "cpu"
         return ", ".join((*map(_digest, files), *computed_by, kind))
 
-    def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
-        if self._attending is None or len(ids) > self._attending_tokens:
-            self._attending = None  # the old one goes before there is a new one
-            self._attending_tokens = -(-2 * len(ids) // PADDING) * PADDING
-            self._attending = Context(self._weights, 1, self._attending_tokens, watches=True)
-        return attended(self._attending, ids)
+    def _attention_map(self, ids: TokenIds) -> NDArray[np.float32]:
+        if self._map_context is None or len(ids) > self._map_context_tokens:
+            self._map_context = None  # the old context is freed before there is a new one
+            self._map_context_tokens = -(-2 * len(ids) // PADDING) * PADDING
+            self._map_context = Context(self._weights, 1, self._map_context_tokens, reads_attention=True)
+        return attention_map(self._map_context, ids)
 
 
 def load_gguf(
     name: str, *, attention: str = "1", display_name: str | None = None, adapter: Path | None = None
 ) -> LlamaModel:
-    """A GGUF file, computed by llama.cpp.
+    """Load a GGUF file, which llama.cpp computes.
 
     Args:
-        name: a file, or a folder with one .gguf file.
-        attention: "0" does without it, and is a little quicker.
-        display_name: what to call it in traces and messages, instead of `name`.
-        adapter: a GGUF file with a LoRA for it.
+        name: A file, or a folder with one .gguf file.
+        attention: "1", or "0" for no attention, which is a little faster.
+        display_name: The name in traces and messages, instead of `name`.
+        adapter: A GGUF file with a LoRA for the model.
 
     Raises:
-        ModelSpecError: not found, no GGUF file, damaged, not a causal language model, or beyond the memory;
-            an adapter that is not found, no GGUF file, damaged, or made for another model.
-        ParameterError: an unknown value of `attention`.
+        ModelSpecError: The model is not found, no GGUF file, damaged, no causal language model, or too large
+            for the memory; or the adapter is not found, no GGUF file, damaged, or made for another model.
+        ParameterError: The value of `attention` is unknown.
     """
     if attention not in ("0", "1"):
         raise ParameterError(f"attention={attention!r}: expected 0 or 1.")
@@ -109,29 +106,32 @@ def load_gguf(
         ) from error
 
 
-def attended(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
-    """The last layer's attention weights of a text, computed in the first stream: shape [heads, ids, ids].
+def attention_map(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
+    """Compute a text in the first sequence of a context, and return its last layer's attention weights.
+
+    Returns:
+        The weights, shape [heads, queries, keys].
 
     Raises:
-        RuntimeError: llama.cpp can't compute it, or does not show the weights.
+        RuntimeError: Llama.cpp can't compute it, or does not show the weights.
     """
-    context.cut(0, 0)
+    context.truncate(0, 0)
     rows = []
     for first in range(0, len(ids), PASS_TOKENS):
-        _, weights = context.run_watched([0], [first], [ids[first : first + PASS_TOKENS]], [1])
-        row = weights[0, :, :, : len(ids)]
-        rows.append(np.pad(row, ((0, 0), (0, 0), (0, len(ids) - row.shape[2]))))
+        _, weights = context.forward_with_attention([0], [first], [ids[first : first + PASS_TOKENS]], [1])
+        part = weights[0, :, :, : len(ids)]
+        rows.append(np.pad(part, ((0, 0), (0, 0), (0, len(ids) - part.shape[2]))))
     return np.concatenate(rows, axis=1)
 
 
 def shows_attention(weights: Weights) -> bool:
-    """Whether the last layer's weights can be read, and sum to 1: this is tried with two tokens."""
+    """Return whether the last layer's weights for two tokens can be read, sum to 1, and are causal."""
     try:
-        found = attended(Context(weights, 1, PADDING, watches=True), (0, 1))
+        attention = attention_map(Context(weights, 1, PADDING, reads_attention=True), (0, 1))
     except RuntimeError:
         return False
-    sums = found.sum(axis=-1)
-    return bool(np.allclose(sums, 1, atol=_TOLERANCE) and not np.triu(found, k=1).any())
+    sums = attention.sum(axis=-1)
+    return bool(np.allclose(sums, 1, atol=_TOLERANCE) and not np.triu(attention, k=1).any())
 
 
 def _digest(path: Path) -> str:

@@ -1,8 +1,8 @@
-"""Writes a GGUF model anew: with an adapter added to its weights, in a type that is computed quickly.
+"""Requantize a GGUF model, with an adapter merged into its weights.
 
-llama.cpp has quick matrix products for some types of weights only: with Q4_1 it reads a prompt at seven
-tenths of the speed that it has with Q8_0. An adapter beside the weights costs two more products for each
-matrix and each token; in the weights it costs nothing.
+llama.cpp has fast matrix products for some types of weights only: with Q4_1 it computes a prompt at seven
+tenths of the speed of Q8_0. A separate adapter costs two more products for each matrix and each token; merged
+into the weights it costs nothing.
 """
 
 from pathlib import Path
@@ -20,25 +20,20 @@ _EMBEDDINGS = ("token_embd.weight", "output.weight")
 
 
 def pack(
-    source: Path,
-    target: Path,
-    adapter: Path | None = None,
-    *,
-    matrices: str,
-    embeddings: str = "",
+    source: Path, target: Path, adapter: Path | None = None, *, matrices: str, embeddings: str = ""
 ) -> None:
-    """Write the model in the file `source` with other weights.
+    """Write the model in the file `source` to `target`, with weights of other types.
 
     Args:
-        adapter: a folder with an adapter of peft, which is added to the weights.
-        matrices: the type of the matrices in layers: F32, Q8_0 or Q4_0. A matrix whose rows are no whole
-            number of blocks becomes F32; vectors stay what they are.
-        embeddings: the type of the embeddings, and of the output's matrix if it is another one. They stay
-            what they are if it is not given.
+        adapter: A folder with an adapter of peft, which is merged into the weights.
+        matrices: The type of the matrices in layers: F32, Q8_0 or Q4_0. A matrix whose rows are not a whole
+            number of blocks becomes F32; vectors keep their type.
+        embeddings: The type of the embeddings, and of the output matrix if it is separate. By default they
+            keep their type.
 
     Raises:
-        ModelSpecError: `source` is damaged, or the adapter is no plain LoRA or does not fit.
-        OSError: `target` can't be written, or there is no room for it.
+        ModelSpecError: The file `source` is damaged, or the adapter is no plain LoRA or does not fit.
+        OSError: The file `target` can't be written, for example for lack of room.
     """
     base = GgufFile(source)
     lora = None if adapter is None else read_lora(adapter, base)
@@ -58,7 +53,7 @@ def pack(
 
 
 def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
-    """The type that a tensor is to have."""
+    """Return the type that a tensor gets."""
     if not wanted or len(tensor.shape) < 2:
         return tensor.tensor_type
     kind = GGMLQuantizationType[wanted]
@@ -67,11 +62,11 @@ def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
 
 
 def _converted(tensor: ReaderTensor, kind: GGMLQuantizationType, lora: Lora | None) -> NDArray[Any]:
-    """The weights of a tensor, with the adapter's if there is one, as they lie in a file."""
-    added = None if lora is None else lora.product(tensor.name)
+    """Return the weights of a tensor as a file has them, with the adapter's added if there is one."""
+    product = None if lora is None else lora.product(tensor.name)
     stored: NDArray[Any] = tensor.data
-    if added is None and kind == tensor.tensor_type:
+    if product is None and kind == tensor.tensor_type:
         return stored
     weights: NDArray[Any] = gguf.dequantize(stored, tensor.tensor_type)
-    packed: NDArray[Any] = gguf.quantize(weights if added is None else weights + added, kind)
+    packed: NDArray[Any] = gguf.quantize(weights if product is None else weights + product, kind)
     return packed

@@ -1,4 +1,4 @@
-"""A GGUF file that llama.cpp has loaded, and what it tells about itself."""
+"""The weights of a GGUF file that llama.cpp has loaded, and the properties of the model."""
 
 import ctypes
 import os
@@ -11,8 +11,8 @@ from askance.models.llama_cpp.library import first_error, llama
 
 _MAGIC = b"GGUF"
 _BYTES_PER_NUMBER = 2
-"""Keys and values are kept in float16."""
-_OTHERS = {
+"""The KV cache is in float16."""
+_HINTS = {
     "model": "folders and names on the hub are models of the kind hf",
     "adapter": "folders of peft go with models of the kind hf (hf:NAME?adapter=DIR)",
 }
@@ -20,18 +20,19 @@ _FETCH = "Fetch it again, or name a file that this version of llama.cpp runs."
 
 
 class Weights:
-    """A model, with an adapter on it if there is one.
+    """The weights of a model, with an adapter if there is one.
 
     Args:
-        adapter: a GGUF file with a LoRA for the model.
+        adapter: A GGUF file with a LoRA for the model.
 
     Attributes:
-        num_tokens: the size of the vocabulary.
-        context_tokens: the context length, in tokens, that the model was trained for.
-        can_go_back: whether the last tokens of a text can be taken back: a recurrent state can't be.
+        num_tokens: The size of the vocabulary.
+        num_layers: The number of layers.
+        context_tokens: The length of the context window, in tokens, that the model was trained with.
+        can_truncate: Whether the last tokens of a sequence can be removed; a recurrent state can't be reset.
 
     Raises:
-        ModelSpecError: a file is not there, no GGUF, damaged, or of a kind that is not for writing text.
+        ModelSpecError: A file is missing, no GGUF file, damaged, or not for generating text.
     """
 
     def __init__(self, path: Path, adapter: Path | None = None, *, name: str = "") -> None:
@@ -44,40 +45,40 @@ class Weights:
         )
         if not self.pointer:
             raise ModelSpecError(f"model file {str(path)!r} can't be loaded: {first_error()} {_FETCH}")
-        # When the process ends, nothing is freed, since a pass may still be computed.
+        # When the process ends, nothing is freed, since a pass may still be running.
         weakref.finalize(self, llama.llama_model_free, self.pointer).atexit = False
         self.vocabulary: Any = llama.llama_model_get_vocab(self.pointer)
-        self._check_writes_text()
+        self._check_generates_text()
         model = self.pointer
         self.num_tokens = int(llama.llama_vocab_n_tokens(self.vocabulary))
         self.num_layers = int(llama.llama_model_n_layer(model))
         self.context_tokens = int(llama.llama_model_n_ctx_train(model))
-        self.can_go_back = not (llama.llama_model_is_recurrent(model) or llama.llama_model_is_hybrid(model))
-        self.adapter: Any = self._adapted(adapter) if adapter else None
+        self.can_truncate = not (llama.llama_model_is_recurrent(model) or llama.llama_model_is_hybrid(model))
+        self.adapter: Any = self._load_adapter(adapter) if adapter else None
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether llama.cpp saves all keys and values of a text.
+        """True if llama.cpp saves all keys and values of a sequence.
 
-        Of a layer with a sliding window it saves the last window alone. A text that is restored from that and
-        cut to its beginning lacks what the tokens there would look back to.
+        For a layer with a sliding window it saves the last window alone. A sequence that is restored from it
+        and truncated lacks the keys and values that its last tokens would attend to.
         """
-        return self.can_go_back and not llama.llama_model_n_swa(self.pointer)
+        return self.can_truncate and not llama.llama_model_n_swa(self.pointer)
 
     @property
     def bytes_per_token(self) -> int:
-        """The bytes that keys and values of one token take in all layers."""
+        """The bytes that the keys and values of one token take in all layers."""
         model = self.pointer
         heads = max(1, llama.llama_model_n_head(model))
         size = llama.llama_model_n_embd(model) // heads
-        kind = self.entry("general.architecture")
-        lengths = [self.entry(f"{kind}.attention.{part}_length") for part in ("key", "value")]
+        architecture = self.entry("general.architecture")
+        lengths = [self.entry(f"{architecture}.attention.{part}_length") for part in ("key", "value")]
         numbers = sum(int(length) if length else size for length in lengths)
         key_heads = max(1, llama.llama_model_n_head_kv(model))
         return int(self.num_layers * key_heads * numbers * _BYTES_PER_NUMBER)
 
     def entry(self, key: str) -> str:
-        """An entry of the file's metadata as text; empty if there is none."""
+        """Return an entry of the file's metadata as text, or an empty text if there is none."""
         size = llama.llama_model_meta_val_str(self.pointer, key.encode(), None, 0)
         if size < 0:
             return ""
@@ -85,10 +86,10 @@ class Weights:
         llama.llama_model_meta_val_str(self.pointer, key.encode(), buffer, size + 1)
         return buffer.value.decode("utf-8", "replace")
 
-    def _check_writes_text(self) -> None:
+    def _check_generates_text(self) -> None:
         model = self.pointer
-        reads_only = llama.llama_model_has_encoder(model) or not llama.llama_model_has_decoder(model)
-        if reads_only or llama.llama_model_is_diffusion(model):
+        is_encoder = llama.llama_model_has_encoder(model) or not llama.llama_model_has_decoder(model)
+        if is_encoder or llama.llama_model_is_diffusion(model):
             raise ModelSpecError(
                 f"model {self._name!r} is of the kind {self.entry('general.architecture')}, no causal "
                 "language model: name one that generates text."
@@ -99,7 +100,7 @@ class Weights:
                 "tokenizer."
             )
 
-    def _adapted(self, path: Path) -> Any:
+    def _load_adapter(self, path: Path) -> Any:
         adapter = llama.llama_adapter_lora_init(self.pointer, os.fsencode(path))
         if not adapter:
             raise ModelSpecError(
@@ -115,14 +116,14 @@ class Weights:
 
 
 def check_is_gguf(path: Path, what: Literal["model", "adapter"] = "model") -> None:
-    """Raises ModelSpecError for what is no GGUF file."""
+    """Raise ModelSpecError if a file is no GGUF file."""
     try:
         with path.open("rb") as file:
-            begun = file.read(len(_MAGIC))
+            magic = file.read(len(_MAGIC))
     except OSError as error:
         raise ModelSpecError(f"{what} file {str(path)!r} can't be read: {error.strerror}.") from error
-    if begun != _MAGIC:
+    if magic != _MAGIC:
         raise ModelSpecError(
-            f"{what} file {str(path)!r} is no GGUF file: it begins with {begun!r}, not with {_MAGIC!r}. Name "
-            f"a .gguf file; {_OTHERS[what]}."
+            f"{what} file {str(path)!r} is no GGUF file: it begins with {magic!r}, not with {_MAGIC!r}. Name "
+            f"a .gguf file; {_HINTS[what]}."
         )

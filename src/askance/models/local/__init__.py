@@ -1,1 +1,1 @@
-"""What all models that run in this process have in common: text, prompts, the choice of tokens."""
+"""Models that run in this process: their common base, prompt encoding, chat templates and files."""

@@ -1,7 +1,8 @@
-"""Chat templates. A template is a program that came with a model: it runs in a sandbox, and so many steps.
+"""Chat templates: programs that come with a model, which run in a sandbox with a limited number of steps.
 
-What it may call and read is what transformers allows. Each turn of a loop and each call costs one step, and
-each eight characters or entries that it handles cost one more; so nothing depends on how quick a machine is.
+A template may call and read what transformers allows. Each iteration of a loop and each call costs one step,
+and every eight characters or entries that it handles cost one more. So the limit does not depend on the speed
+of the machine.
 """
 
 import json
@@ -19,56 +20,56 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-MOST_STEPS = 300_000
-"""The steps of one rendering. Templates in use take some ten for each turn of a chat, and as many again with
-tools."""
-_PER_STEP = 8
-_MOST_NUMBER = 100_000
-"""A greater argument is refused: it may be the width of a text, or how often it is repeated."""
-_MOST_POWER = 64
+MAX_STEPS = 300_000
+"""The most steps of one rendering. Real templates take about ten for each turn of a chat, and twice as many
+with tools."""
+_ITEMS_PER_STEP = 8
+_MAX_NUMBER = 100_000
+"""The greatest argument of a call: a number may be the width of a text, or the number of its repetitions."""
+_MAX_EXPONENT = 64
 _WIDE = re.compile(r"\d{6}|\*")
-"""A width in a format string beyond that, or one that is an argument."""
+"""A width in a format string beyond that, or a width that is an argument."""
 _steps_left: ContextVar[list[int]] = ContextVar("askance_template_steps")
 
 
 class ChatTemplate:
-    """A template that is compiled.
+    """A compiled chat template.
 
     Args:
-        source: in the language of Jinja.
-        named: further values that it sees, such as ``bos_token``.
+        source: The source in the language of Jinja.
+        variables: Further variables of the template, such as ``bos_token``.
 
     Raises:
-        TemplateError: it is none.
+        TemplateError: The source is no valid template.
     """
 
-    def __init__(self, source: str, named: Mapping[str, Any]) -> None:
-        environment = _Bounded(
+    def __init__(self, source: str, variables: Mapping[str, Any]) -> None:
+        environment = _StepLimitedSandbox(
             trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], finalize=_spent
         )
         self._template = environment.from_string(_Counting().visit(environment.parse(source)))
-        self._named = named
+        self._variables = variables
 
     def render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """The turns as the template lays them out, with what begins the model's own.
+        """Return the prompt for the turns, up to the start of the model's own turn.
 
         Raises:
-            TemplateError: it refuses them, breaks, or takes too many steps.
+            TemplateError: The template refuses the turns, fails, or takes too many steps.
         """
-        token = _steps_left.set([MOST_STEPS])
+        token = _steps_left.set([MAX_STEPS])
         try:
             return self._template.render(
-                self._named, messages=messages, tools=None, documents=None, add_generation_prompt=True
+                self._variables, messages=messages, tools=None, documents=None, add_generation_prompt=True
             )
         except TemplateError:
             raise
-        except Exception as error:  # a program that may hold anything breaks in any way
+        except Exception as error:  # a template is any program, so it may fail in any way
             raise TemplateError(f"{type(error).__name__}: {error}") from error
         finally:
             _steps_left.reset(token)
 
 
-class _Bounded(ImmutableSandboxedEnvironment):
+class _StepLimitedSandbox(ImmutableSandboxedEnvironment):
     """The sandbox of transformers, in which each step is counted."""
 
     intercepted_binops = frozenset(["*", "**", "+", "-", "%"])
@@ -76,12 +77,12 @@ class _Bounded(ImmutableSandboxedEnvironment):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.filters["tojson"] = _to_json
-        self.filters = {name: _counted(each) for name, each in self.filters.items()} | {"_turns": _turns}
+        self.filters = {name: _counted(call) for name, call in self.filters.items()} | {"_turns": _turns}
         del self.globals["lipsum"]
         self.globals |= {"raise_exception": _refuse, "strftime_now": _now, "namespace": _PlainNamespace}
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """A call from within a template."""
+        """Make a call of a template."""
         owner = getattr(getattr(obj, "__wrapped__", obj), "__self__", None)  # the sandbox wraps `str.format`
         if isinstance(owner, str) and obj.__name__ in ("format", "format_map"):
             _check_format(owner)
@@ -89,8 +90,8 @@ class _Bounded(ImmutableSandboxedEnvironment):
         return _spent(super().call(context, obj, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """An operator between two values."""
-        if operator == "**" and isinstance(right, int) and right > _MOST_POWER:
+        """Apply an operator of a template to two values."""
+        if operator == "**" and isinstance(right, int) and right > _MAX_EXPONENT:
             raise TemplateError("it makes a number without end")
         _check(() if operator in ("+", "-") else (left, right))
         if operator == "%" and isinstance(left, str):
@@ -99,7 +100,7 @@ class _Bounded(ImmutableSandboxedEnvironment):
 
 
 class _Counting(NodeTransformer):
-    """Makes filters, which count their steps, of what a template repeats and joins."""
+    """Replaces loops and concatenations in a template by filters, which count their steps."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         self.generic_visit(node)
@@ -112,23 +113,23 @@ class _Counting(NodeTransformer):
 
 
 class _Generation(Extension):
-    """``{% generation %}`` marks what a model is trained to write; here it means nothing."""
+    """The tag ``{% generation %}``, which marks text to train a model on; here it has no effect."""
 
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """What stands within."""
+        """Return the statements inside the tag."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class _PlainNamespace(Namespace):
-    """Values that a template may set, under names that reach nothing of Python."""
+    """Variables that a template may set; their names can't reach Python's own attributes."""
 
     def __init__(*args: Any, **values: Any) -> None:
-        self, *given = args
+        self, *entries = args
         Namespace.__init__(self)
-        for name, value in dict(*given, **values).items():
+        for name, value in dict(*entries, **values).items():
             self[name] = value
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -145,35 +146,37 @@ def _spend(num_steps: int) -> None:
     left = _steps_left.get()
     left[0] -= num_steps
     if left[0] < 0:
-        raise TemplateError(f"it takes more than {MOST_STEPS:,} steps")
+        raise TemplateError(f"it takes more than {MAX_STEPS:,} steps")
 
 
 def _size(value: Any) -> int:
-    """The characters or entries of a value, and the characters of texts in a list."""
-    inside = value if isinstance(value, list | tuple) else ()
+    """Return the number of characters or entries of a value, with the characters of texts in a list."""
+    items = value if isinstance(value, list | tuple) else ()
     own = len(value) if isinstance(value, str | list | tuple | dict) else 0
-    return own + sum(len(each) for each in inside if isinstance(each, str))
+    return own + sum(len(item) for item in items if isinstance(item, str))
 
 
 def _spent(value: Any) -> Any:
-    """The value of a step, which costs more if it is long; a number is as long as its bits."""
-    _spend(1 + (value.bit_length() if isinstance(value, int) else _size(value)) // _PER_STEP)
+    """Return the value of a step, and spend its cost; the size of a number is that of its bits."""
+    _spend(1 + (value.bit_length() if isinstance(value, int) else _size(value)) // _ITEMS_PER_STEP)
     return value
 
 
 def _check(values: Iterable[Any]) -> None:
-    """What goes into a step costs, too, and as much as the two greatest of it could make of each other; no
-    number in it may be large.
+    """Spend the cost of a step's arguments, and of the product of the two largest, which it may compute.
+
+    Raises:
+        TemplateError: A number among them is too large, or no steps are left.
     """
     sizes = [1, 1]
     for value in values:
         sizes.append(abs(value) if isinstance(value, int) else _size(value))
         if not isinstance(value, int):
-            _spend(sizes[-1] // _PER_STEP)
-        elif sizes[-1] > _MOST_NUMBER:
-            raise TemplateError(f"it calls something with a number beyond {_MOST_NUMBER:,}")
-    *_, less, most = sorted(sizes)
-    _spend(less * most // _PER_STEP)
+            _spend(sizes[-1] // _ITEMS_PER_STEP)
+        elif sizes[-1] > _MAX_NUMBER:
+            raise TemplateError(f"it calls something with a number beyond {_MAX_NUMBER:,}")
+    *_, second, largest = sorted(sizes)
+    _spend(second * largest // _ITEMS_PER_STEP)
 
 
 def _check_format(layout: str) -> None:
@@ -181,15 +184,15 @@ def _check_format(layout: str) -> None:
         raise TemplateError(f"it formats with {layout[:60]!r}, which may have any width")
 
 
-def _counted(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter each use of which is a step."""
+def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter that spends a step at each use."""
 
-    @wraps(step)
+    @wraps(function)
     def counted(*args: Any, **kwargs: Any) -> Any:
         _check((*args, *kwargs.values()))
-        if step.__name__ == "do_format":
+        if function.__name__ == "do_format":
             _check_format(str(args[0]))
-        return _spent(step(*args, **kwargs))
+        return _spent(function(*args, **kwargs))
 
     return counted
 

@@ -1,4 +1,4 @@
-"""Prompts to ids. Untrusted text never yields a control token, whatever it contains."""
+"""Encode prompts as token ids. Untrusted text never yields a control token."""
 
 import json
 import re
@@ -18,39 +18,41 @@ if TYPE_CHECKING:
     from askance.models.local.chat_template import ChatTemplate
 
 _RECENT_PROMPTS = 64
-"""The ids of how many are remembered."""
+"""The number of prompts whose ids are cached."""
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
 
 class Encoding:
-    """How one model reads text: whoever runs it and whoever trains it make the same ids.
+    """The encoding of one model's prompts: its tokenizer and its chat template.
+
+    Inference and training use it, so that both make the same ids.
 
     Attributes:
-        vocabulary: ids to text, control strings, single tokens.
-        takes_chat: whether there is a chat template.
+        vocabulary: The tokenizer with its control tokens.
+        takes_chat: Whether there is a chat template.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary, self._tokenizer, self._name = vocabulary, vocabulary.tokenizer, vocabulary.name
-        # A reference that does not count, so that a model goes as soon as nobody else holds it.
-        self._remembered = lru_cache(_RECENT_PROMPTS)(partial(Encoding._encoded, weakref.proxy(self)))
+        # The reference is weak, so that a model is freed as soon as nothing else uses it.
+        self._cached_encode = lru_cache(_RECENT_PROMPTS)(partial(Encoding._encode, weakref.proxy(self)))
         self.takes_chat = bool(getattr(self._tokenizer, "chat_template", None))
 
     @property
     def fingerprint(self) -> str:
-        """What tells how this model reads text and lays out prompts from how others do."""
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        reads = backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
-        control, ends = sorted(self.vocabulary.control.items()), sorted(self.vocabulary.end_ids)
-        whole = repr((reads, control, ends, chat_template_digest(self._tokenizer)))
-        return blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        """The digest of the tokenizer, the control tokens and the chat template."""
+        backend, vocabulary = getattr(self._tokenizer, "backend_tokenizer", None), self.vocabulary
+        text = backend.to_str() if backend is not None else repr(sorted(self._tokenizer.get_vocab().items()))
+        control, ends = sorted(vocabulary.control.items()), sorted(vocabulary.end_ids)
+        settings = repr((text, control, ends, chat_template_digest(self._tokenizer)))
+        return blake2b(settings.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     @property
     def end_id(self) -> int:
-        """The one that a model is taught to end its texts with.
+        """The end token that a model is trained to end its texts with.
 
         Raises:
-            ModelSpecError: the tokenizer has none.
+            ModelSpecError: The tokenizer has none.
         """
         if self._tokenizer.eos_token_id is None:
             raise ModelSpecError(
@@ -60,19 +62,20 @@ class Encoding:
         return int(self._tokenizer.eos_token_id)
 
     def encode(self, prompt: Prompt) -> TokenIds:
-        """The prompt as the model sees it.
+        """Return the ids of a prompt as the model sees it.
 
-        BOS stands in front of a raw prompt if the tokenizer adds one and the prompt has none. A chat prompt
-        has what its template gives; where that takes no system turn, what it says begins the user's first.
+        A raw prompt gets BOS if the tokenizer adds one and the prompt has none. A chat prompt gets the chat
+        template; where that takes no system turn, the system's text begins the first user turn.
 
         Raises:
-            InputError: an empty prompt, an id outside the vocabulary, turns the chat template refuses.
-            MissingAbility: a chat prompt for a model without a chat template.
+            InputError: The prompt is empty, has an id outside the vocabulary, or has turns that the chat
+                template refuses.
+            MissingAbility: A chat prompt is given to a model without a chat template.
         """
-        # As a rule it is counted, then read, then counted for the trace.
-        return self._remembered(prompt)
+        # Mostly a prompt is counted, then computed, then counted for the trace.
+        return self._cached_encode(prompt)
 
-    def _encoded(self, prompt: Prompt) -> TokenIds:
+    def _encode(self, prompt: Prompt) -> TokenIds:
         if isinstance(prompt, Chat):
             ids = self.parts((*self._render(prompt), *prompt.continuation))
         else:
@@ -85,17 +88,21 @@ class Encoding:
         return ids
 
     def with_bos(self, ids: TokenIds) -> TokenIds:
-        """`ids` with the tokenizer's BOS in front, once."""
+        """Return `ids` with the tokenizer's BOS before them, once."""
         bos = self.vocabulary.bos
         return ids if ids[: len(bos)] == bos else bos + ids
 
     def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
-        """Ids of parts in a row, without BOS: adjacent spans are tokenised as one text, ids are kept."""
+        """Return the ids of parts without BOS: adjacent spans are tokenized as one text, ids are kept.
+
+        Args:
+            at_start: Whether the parts start a prompt.
+        """
         ids: list[int] = []
         for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
             if is_text:
                 texts = [part for part in group if isinstance(part, Span) and part.text]
-                # Half a character is taken by no tokenizer.
+                # No tokenizer takes an incomplete character.
                 spans = [Span(whole_characters(part.text), part.trusted) for part in texts]
                 ids += self._spans(spans, at_start=at_start and not ids)
                 continue
@@ -106,31 +113,33 @@ class Encoding:
         return tuple(ids)
 
     def text_ids(self, text: str) -> TokenIds:
-        """Plain text as the model writes it after a prompt: no BOS, no space in front, nothing is control."""
+        """Return the ids of plain text after a prompt: without BOS, leading space or control tokens."""
         return self.parts((Span(text, trusted=False),), at_start=False)
 
     def _spans(self, spans: Sequence[Span], *, at_start: bool) -> list[int]:
-        """Adjacent spans as one text, unless that has a control string that no trusted span has by itself, or
-        the tokenizer matches what is not literally there, for example after normalising.
+        """Tokenize adjacent spans as one text, or one by one if untrusted text could yield a control token.
+
+        That is the case if the text has a control string that no trusted span has by itself, or if the
+        tokenizer finds a control token that is not literally there, for example after normalising.
         """
         text, trusted = "".join(span.text for span in spans), [span.text for span in spans if span.trusted]
         is_foreign = any(
-            _count(text, string) != sum(_count(each, string) for each in trusted)
+            _count(text, string) != sum(_count(trusted_text, string) for trusted_text in trusted)
             for string in self.vocabulary.control.values()
             if string in text
         )
         if not is_foreign:
             ids = self.vocabulary.encode(text, at_start=at_start)
-            alone = (self.vocabulary.encode(each, at_start=False) for each in trusted)
-            if self._control_in(ids) == [id for each in alone for id in self._control_in(each)]:
+            trusted_ids = (self.vocabulary.encode(part, at_start=False) for part in trusted)
+            if self._control_in(ids) == [id for part in trusted_ids for id in self._control_in(part)]:
                 return ids
-        return list(self._apart(spans, at_start=at_start))
+        return list(self._span_by_span(spans, at_start=at_start))
 
     def _control_in(self, ids: Sequence[int]) -> list[int]:
-        return [id for id in ids if id in self.vocabulary.telling_ids]
+        return [id for id in ids if id in self.vocabulary.unambiguous_ids]
 
-    def _apart(self, spans: Sequence[Span], *, at_start: bool) -> Iterator[int]:
-        """Each span by itself, untrusted ones in ever smaller pieces until no control token is left."""
+    def _span_by_span(self, spans: Sequence[Span], *, at_start: bool) -> Iterator[int]:
+        """Tokenize each span alone, untrusted ones in ever smaller pieces until no control token is left."""
         for span in spans:
             ids = self.vocabulary.encode(span.text, at_start=at_start)
             is_literal = any(string in span.text for string in self.vocabulary.control.values())
@@ -144,11 +153,11 @@ class Encoding:
             else:
                 half = len(span.text) // 2
                 halves = (Span(span.text[:half], False), Span(span.text[half:], False))
-                yield from self._apart(halves, at_start=at_start)
+                yield from self._span_by_span(halves, at_start=at_start)
             at_start = False
 
     def _render(self, chat: Chat) -> list[Span]:
-        """The chat template around the turns. Template text is trusted, spans keep their own flag."""
+        """Return the spans of a chat in its template, whose own text is trusted."""
         if not self.takes_chat:
             raise MissingAbility(
                 f"model {self._name!r} has no chat template: use a raw prompt (--set layout=raw), or an "
@@ -158,17 +167,17 @@ class Encoding:
         turns = chat.turns if self._takes_system else _folded(chat.turns)
         messages = [{"role": turn.role, "content": _hide(turn.parts, spans)} for turn in turns]
         pieces = _PLACEHOLDER.split(self._apply_template(messages))
-        left_out = {*range(len(spans))}.difference(map(int, pieces[1::2]))
-        if left_out:
+        missing = {*range(len(spans))}.difference(map(int, pieces[1::2]))
+        if missing:
             raise InputError(
-                f"the chat template of model {self._name!r} leaves out {spans[min(left_out)].text[:60]!r}: "
+                f"the chat template of model {self._name!r} leaves out {spans[min(missing)].text[:60]!r}: "
                 "give the turns in an order and with roles that the model takes."
             )
-        return [spans[int(piece)] if at % 2 else Span(piece) for at, piece in enumerate(pieces)]
+        return [spans[int(piece)] if index % 2 else Span(piece) for index, piece in enumerate(pieces)]
 
     @cached_property
     def _takes_system(self) -> bool:
-        """Some templates refuse a system turn, others leave it out."""
+        """True if the template takes a system turn: some templates refuse it, others leave it out."""
         messages = [{"role": "system", "content": "\ue0000\ue001"}, {"role": "user", "content": "?"}]
         try:
             return bool(_PLACEHOLDER.search(self._apply_template(messages)))
@@ -192,30 +201,31 @@ class Encoding:
         from askance.models.local.chat_template import ChatTemplate
 
         source = self._tokenizer.chat_template
-        if isinstance(source, dict):  # several, by name
+        if isinstance(source, dict):  # several templates, by name
             source = source.get("default") or next(iter(source.values()))
         return ChatTemplate(source, self._tokenizer.special_tokens_map)
 
 
 def _folded(turns: Sequence[Turn]) -> Sequence[Turn]:
-    """The turns with a leading system turn as the first paragraph of the user's turn after it."""
+    """Return the turns with a leading system turn as the first paragraph of the user turn after it."""
     match turns:
-        case [Turn("system", said), Turn("user", asked), *others]:
-            return [Turn("user", (*said, Span("\n\n"), *asked)), *others]
+        case [Turn("system", instructions), Turn("user", question), *others]:
+            return [Turn("user", (*instructions, Span("\n\n"), *question)), *others]
     return turns
 
 
 def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
-    """The turn's content with a placeholder for each span, added to `spans`.
+    """Return a turn's content with a placeholder for each span, and append these spans to `spans`.
 
-    White space around a span stays outside, so that a template that strips its turns still does.
+    White space around a span stays outside the placeholder, so that a template that strips its turns still
+    strips it.
     """
     content = ""
     for part in parts:
         core = part.text.strip()
         if core:
-            before, _, behind = part.text.partition(core)
-            content += f"{before}\ue000{len(spans)}\ue001{behind}"
+            before, _, after = part.text.partition(core)
+            content += f"{before}\ue000{len(spans)}\ue001{after}"
             spans.append(Span(core, part.trusted))
         else:
             content += part.text
@@ -223,11 +233,11 @@ def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
 
 
 def _count(text: str, string: str) -> int:
-    """How often a string is in a text, occurrences that overlap included."""
+    """Return how often a string occurs in a text, overlapping occurrences included."""
     return len(re.findall(f"(?={re.escape(string)})", text))
 
 
 def chat_template_digest(tokenizer: Any) -> str:
-    """What tells one chat template from another, also from none: 32 hexadecimal digits."""
+    """Return a digest of a tokenizer's chat template, or of having none: 32 hexadecimal digits."""
     template = json.dumps(getattr(tokenizer, "chat_template", None), sort_keys=True)
     return blake2b(template.encode(), digest_size=16).hexdigest()

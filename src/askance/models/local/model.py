@@ -1,4 +1,4 @@
-"""The `Model` port over a `Batch`. Coroutines wait in order for the one thread that computes."""
+"""A `Model` over an `LLMEngine`: what all models that run in this process have in common."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -26,35 +26,39 @@ from askance.core.types import (
     TokenIds,
     as_spans,
 )
-from askance.inference.batch import Batch
-from askance.inference.decoding import DecodeOptions, Sample, check_sampling
-from askance.inference.scheduler import Scheduler, tell
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
+from askance.inference.decoding import SamplingRequest, ScoringRequest, check_sampling
+from askance.inference.engine import LLMEngine
 from askance.inference.vocabulary import IncrementalDetokenizer
 from askance.models.local.encoding import Encoding
 
-_ANYWHERE: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
-_OF_LOGITS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
+_BASE_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "continuation", "score"})
+_LOGITS_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
 
 _SHARE_OF_MACHINE = 0.25
-"""A model's keys and values may take so much of the memory that is free."""
-_UNKNOWN_BYTES = 2 * 10**9
-"""Where the system does not tell how much is free."""
-_GROUPS = (
+"""The share of the free memory that a model's KV cache may take."""
+_DEFAULT_FREE_BYTES = 2 * 10**9
+"""The size of the KV cache where the system does not report its free memory."""
+_CGROUPS = (
     ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-"""Where Linux tells what a container may use, new and old: folder, limit, usage, and what of it can go."""
+"""The files in which Linux reports the memory of a container, for cgroups 2 and 1: the folder, the limit, the
+usage, and the part of the usage that can be reclaimed."""
 
 
 class LocalModel(ABC):
-    """A causal language model whose logits are at hand: it has every signal, attention where it can be read.
+    """A causal language model that runs in this process: it has every signal that logits give.
+
+    It has attention where that can be read.
 
     Args:
-        batch: what computes; nobody else puts anything into it.
-        why_no_attention: why its attention can't be read; empty where it can.
+        context_tokens: The length of the context window in tokens.
+        engine: The engine that computes; nothing else adds requests to it.
+        why_no_attention: The reason why attention can't be read; empty where it can.
 
     Attributes:
-        precision: in which it is computed, in words.
+        precision: The numeric precision of weights and KV cache, in words.
     """
 
     counts_exactly = True
@@ -62,14 +66,14 @@ class LocalModel(ABC):
     precision: str
 
     def __init__(
-        self, context_tokens: int, encoding: Encoding, batch: Batch[Any], why_no_attention: str
+        self, context_tokens: int, encoding: Encoding, engine: LLMEngine[Any], why_no_attention: str
     ) -> None:
         self.name, self.context_tokens = encoding.vocabulary.name, context_tokens
         self.why_no_attention = why_no_attention
-        self._encoding, self._vocabulary, self._batch = encoding, encoding.vocabulary, batch
-        self._scheduler, self._num_attended = Scheduler(batch), 0
-        self.capabilities: frozenset[Capability] = _ANYWHERE
-        self.signals: frozenset[Signal] = _OF_LOGITS
+        self._encoding, self._vocabulary, self._llm_engine = encoding, encoding.vocabulary, engine
+        self._engine, self._num_attended_tokens = AsyncLLMEngine(engine), 0
+        self.capabilities: frozenset[Capability] = _BASE_CAPABILITIES
+        self.signals: frozenset[Signal] = _LOGITS_SIGNALS
         if not why_no_attention:
             self.capabilities |= {"attend"}
             self.signals |= {"attention"}
@@ -78,80 +82,83 @@ class LocalModel(ABC):
 
     @property
     @abstractmethod
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """The digest of all that answers depend on."""
 
     @property
     def computed_tokens(self) -> int:
-        """Tokens that went through all layers until now, whatever they were for."""
-        return self._batch.num_computed + self._num_attended
+        """The number of tokens that forward passes have computed until now."""
+        return self._llm_engine.num_computed_tokens + self._num_attended_tokens
 
-    async def forget(self) -> None:
-        """Compute the next prompts from their beginnings: nothing of earlier ones is kept."""
-        await self._scheduler.alone(self._batch.forget)
+    async def clear_cache(self) -> None:
+        """Clear the prefix cache, so that the next prompts are computed from their first tokens."""
+        await self._engine.run_exclusively(self._llm_engine.clear_cache)
 
     @abstractmethod
-    def _attended(self, ids: TokenIds) -> NDArray[np.float32]:
-        """The last layer's weights of one pass over `ids` alone: shape [heads, ids, ids]."""
+    def _attention_map(self, ids: TokenIds) -> NDArray[np.float32]:
+        """Return the last layer's attention weights over `ids`: shape [heads, queries, keys]."""
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        """See `Model.generate`.
+        """Generate texts; see `Model.generate`.
 
         Raises:
-            ParameterError: a sampling value out of range.
-            InputError: a `token_probs` text that is not exactly one token; an unusable prompt.
-            MissingAbility: attention from a model that can't give it; a chat without a chat template.
-            PromptTooLong: prompt and `max_tokens` do not fit `context_tokens`.
-            ModelFailure: the model broke, or gave logits that are no numbers.
+            ParameterError: A sampling parameter is out of range.
+            InputError: A text of `token_probs` is not exactly one token, or the prompt can't be used.
+            MissingAbility: The model can't give attention, or has no chat template for a chat.
+            PromptTooLong: The prompt and `max_tokens` do not fit into `context_tokens`.
+            ModelFailure: A forward pass failed, or gave logits that are not finite numbers.
         """
         n, sampling, want = request.n, request.sampling, request.want
         check_sampling(sampling, n)
         if want.attention is not None:
             self._require_attention()
         prompt_ids = self._fitting(self._encoding.encode(request.prompt), sampling.max_tokens)
-        num_different = 1 if sampling.temperature == 0 else n  # greedy ones are all the same
-        with _bridged(request.watch) as watch, self._computing():
-            asked = replace(request, watch=watch)
-            samples = [Sample(self._vocabulary, asked, prompt_ids, at) for at in range(num_different)]
-            await self._scheduler.compute(samples)
+        num_distinct = 1 if sampling.temperature == 0 else n  # greedy samples are all the same
+        with _on_event_loop(request.watch) as on_text, self._as_model_failure():
+            call = replace(request, watch=on_text)
+            make = partial(SamplingRequest, self._vocabulary, call, prompt_ids)
+            samples = [make(index) for index in range(num_distinct)]
+            await self._engine.run(samples)
         generations = tuple(sample.generation() for sample in samples)
         return generations if len(generations) == n else generations * n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        """See `Model.score`. Options go on from the prompt without a gap, as plain text.
+        """Score options as plain text that follows the prompt without a gap; see `Model.score`.
 
         Raises:
-            InputError: an empty option.
-            PromptTooLong: the prompt with its longest option does not fit.
+            InputError: An option is empty.
+            PromptTooLong: The prompt and its longest option do not fit into `context_tokens`.
         """
-        tokenised = [self.tokenize(option) for option in options]
-        if not all(tokenised):
+        option_ids = [self.tokenize(option) for option in options]
+        if not all(option_ids):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
-        longest = max(map(len, tokenised), default=0)
-        prompt_ids = self._fitting(self._encoding.encode(prompt), longest)
-        requests = [DecodeOptions(prompt_ids, group) for group in _read_together(tokenised)]
-        with self._computing():
-            await self._scheduler.compute(requests)
-        scored = {place: found for request in requests for place, found in request.scored.items()}
-        return tuple(scored[place] for place in range(len(options)))
+        max_tokens = max(map(len, option_ids), default=0)
+        prompt_ids = self._fitting(self._encoding.encode(prompt), max_tokens)
+        requests = [ScoringRequest(prompt_ids, group) for group in _group_options(option_ids)]
+        with self._as_model_failure():
+            await self._engine.run(requests)
+        scored = {index: score for request in requests for index, score in request.scored.items()}
+        return tuple(scored[index] for index in range(len(options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        """See `Model.attend`. `bos` puts BOS in front where the tokenizer does so itself.
+        """Return the attention over a text; see `Model.attend`. Control strings in a text are plain text.
 
-        Control strings in a text are plain text.
+        Args:
+            bos: Whether to put BOS before the text where the tokenizer does so itself.
 
         Raises:
-            InputError: an empty text.
-            PromptTooLong: a text beyond the context window.
+            InputError: The text is empty.
+            PromptTooLong: The text does not fit into `context_tokens`.
         """
         self._require_attention()
         ids = self._encoding.parts((Span(text, trusted=False) if isinstance(text, str) else text,))
         ids = self._encoding.with_bos(ids) if bos else ids
         if not ids:
             raise InputError("attend: the text is empty; give it at least one character.")
-        work = partial(self._attended, self._fitting(ids, 0))
-        with self._computing():
-            weights = await self._scheduler.alone(work)
-        self._num_attended += len(ids)
+        compute_map = partial(self._attention_map, self._fitting(ids, 0))
+        with self._as_model_failure():
+            weights = await self._engine.run_exclusively(compute_map)
+        self._num_attended_tokens += len(ids)
         return Attention(ids, self._texts(ids), weights)
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
@@ -174,23 +181,23 @@ class LocalModel(ABC):
             )
 
     def _fitting(self, prompt_ids: TokenIds, max_tokens: int) -> TokenIds:
-        num_prompt, most = len(prompt_ids), self.context_tokens
-        if num_prompt + max_tokens > most:
+        num_prompt, context_tokens = len(prompt_ids), self.context_tokens
+        if num_prompt + max_tokens > context_tokens:
             raise PromptTooLong(
-                self.name, prompt_tokens=num_prompt, max_tokens=max_tokens, context_tokens=most
+                self.name, prompt_tokens=num_prompt, max_tokens=max_tokens, context_tokens=context_tokens
             )
         return prompt_ids
 
     def _texts(self, ids: TokenIds) -> tuple[str, ...]:
-        """One text per id, joining to the whole; half a character at the end goes to the last."""
-        detokeniser = IncrementalDetokenizer(self._vocabulary)
-        texts = [detokeniser.add(id) for id in ids]
-        texts[-1] += detokeniser.flush()
+        """Return one text per id; they join to the whole text, with an incomplete character at its end."""
+        detokenizer = IncrementalDetokenizer(self._vocabulary)
+        texts = [detokenizer.add(id) for id in ids]
+        texts[-1] += detokenizer.flush()
         return tuple(texts)
 
     @contextmanager
-    def _computing(self) -> Iterator[None]:
-        """What breaks in the block is the model's failure."""
+    def _as_model_failure(self) -> Iterator[None]:
+        """Raise ModelFailure for a RuntimeError inside the block."""
         try:
             yield
         except RuntimeError as error:
@@ -199,31 +206,34 @@ class LocalModel(ABC):
             ) from error
 
 
-def _read_together(options: Sequence[TokenIds]) -> list[dict[int, TokenIds]]:
-    """Options by their places, grouped: the first is read, and none of the others needs a row that it lacks.
+def _group_options(options: Sequence[TokenIds]) -> list[dict[int, TokenIds]]:
+    """Group options that one pass can score, each option by its index.
 
-    Rows stand behind all tokens of an option but the last: " 1" and " 2" whose only difference is the last
-    token are read together, and any option of one token with every other.
+    A pass computes the first option of a group without its last token. The tokens before the last one of
+    every other option are a prefix of that. So " 1" and " 2", which differ in the last token alone, share a
+    pass, and an option of one token shares one with any other option.
     """
     groups = list[dict[int, TokenIds]]()
-    for place, option in sorted(enumerate(options), key=lambda entry: -len(entry[1])):
-        before = option[:-1]
-        same = [group for group in groups if next(iter(group.values()))[: len(before)] == before]
-        if same:
-            same[0][place] = option
+    for index, option in sorted(enumerate(options), key=lambda entry: -len(entry[1])):
+        prefix = option[:-1]
+        matching = [group for group in groups if next(iter(group.values()))[: len(prefix)] == prefix]
+        if matching:
+            matching[0][index] = option
         else:
-            groups.append({place: option})
+            groups.append({index: option})
     return groups
 
 
 @contextmanager
-def _bridged(watch: OnText | None) -> Iterator[OnText | None]:
-    """Carries text from the worker thread to a watcher on the event loop, in order, until the block ends.
+def _on_event_loop(on_text: OnText | None) -> Iterator[OnText | None]:
+    """Yield a callback for the engine thread that calls `on_text` on this event loop, in order.
+
+    After the block, nothing more is passed on.
 
     Raises:
-        Exception: what the watcher raised.
+        Exception: The error that `on_text` raised.
     """
-    if watch is None:
+    if on_text is None:
         yield None
         return
     loop, failures, is_open = asyncio.get_running_loop(), list[Exception](), True
@@ -231,12 +241,12 @@ def _bridged(watch: OnText | None) -> Iterator[OnText | None]:
     def deliver(text: str) -> None:
         if is_open and not failures:
             try:
-                watch(text)
-            except Exception as error:  # the watcher's own; raised again where it is awaited
+                on_text(text)
+            except Exception as error:  # the callback's own error is raised again where the call is awaited
                 failures.append(error)
 
     try:
-        yield lambda text: tell(loop, partial(deliver, text))
+        yield lambda text: call_soon(loop, partial(deliver, text))
     finally:
         is_open = False
     if failures:
@@ -244,27 +254,27 @@ def _bridged(watch: OnText | None) -> Iterator[OnText | None]:
 
 
 def free_bytes_of_machine(root: Path = Path("/")) -> int:
-    """A part of what this process may have of the machine.
+    """Return the size in bytes that a KV cache in main memory may have: a share of the free memory.
 
     Args:
-        root: of the file system.
+        root: The root of the file system, in which Linux reports memory.
     """
     kilobytes = _number(root / "proc/meminfo", "MemAvailable:")
-    told = [None if kilobytes is None else 1024 * kilobytes]
-    for folder, limit, usage, reclaimable in _GROUPS:
-        most, used = _number(root / folder / limit), _number(root / folder / usage)
-        if most is not None and used is not None:
-            copies = _number(root / folder / "memory.stat", reclaimable) or 0
-            told.append(max(0, most - used + copies))
-    known = [num_bytes for num_bytes in told if num_bytes is not None]
-    return int(_SHARE_OF_MACHINE * min(known)) if known else _UNKNOWN_BYTES
+    reported = [None if kilobytes is None else 1024 * kilobytes]
+    for folder, limit, usage, reclaimable in _CGROUPS:
+        limit_bytes, used_bytes = _number(root / folder / limit), _number(root / folder / usage)
+        if limit_bytes is not None and used_bytes is not None:
+            reclaimable_bytes = _number(root / folder / "memory.stat", reclaimable) or 0
+            reported.append(max(0, limit_bytes - used_bytes + reclaimable_bytes))
+    known = [num_bytes for num_bytes in reported if num_bytes is not None]
+    return int(_SHARE_OF_MACHINE * min(known)) if known else _DEFAULT_FREE_BYTES
 
 
 def _number(path: Path, name: str = "") -> int | None:
-    """The number in a file, or the one behind a name that begins a line; None where none is told."""
+    """Return the first number in a file, in a line that begins with `name`; None if there is none."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):  # another system, or no right to know
+    except (OSError, ValueError):  # another system, or no right to read it
         return None
-    told = (line.removeprefix(name).split() for line in lines if line.startswith(name))
-    return next((int(words[0]) for words in told if words and words[0].isdecimal()), None)
+    values = (line.removeprefix(name).split() for line in lines if line.startswith(name))
+    return next((int(words[0]) for words in values if words and words[0].isdecimal()), None)

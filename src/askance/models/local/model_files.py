@@ -1,4 +1,4 @@
-"""The files of models on disk: where a GGUF model is, and what peft writes for an adapter."""
+"""The files of models on disk: GGUF models, and the adapters of peft."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -10,10 +10,10 @@ _SHAPE = "write gguf:FILE.gguf, or gguf:DIRECTORY for a folder that holds one"
 
 
 def gguf_file(name: str) -> Path:
-    """The file that a specification names by itself or by its folder.
+    """Return the GGUF file that a specification names, directly or by its folder.
 
     Raises:
-        ModelSpecError: there is none, or more than one.
+        ModelSpecError: There is no such file, or more than one.
     """
     if not name:
         raise ModelSpecError(f"model 'gguf:' names no file: {_SHAPE}.")
@@ -30,10 +30,10 @@ def gguf_file(name: str) -> Path:
 
 
 def adapter_fingerprint(folder: Path) -> str:
-    """What tells one adapter from another by all that merging depends on: 16 hexadecimal digits.
+    """Return a digest of an adapter's configuration and weights: 16 hexadecimal digits.
 
     Raises:
-        ModelSpecError: its files can't be read.
+        ModelSpecError: The files can't be read.
     """
     digest = blake2b(digest_size=8)
     for name in (CONFIG, WEIGHTS):

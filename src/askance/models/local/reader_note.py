@@ -1,10 +1,10 @@
-"""The note beside a trained reader, `reader.json`: what it was trained from, and how its prompts looked.
+"""The note of a trained reader, `reader.json`: its base model, and the prompts that it was trained with.
 
     {"format": 1, "base": "bundled:base", "base_fingerprint": "0f…", "chat_template_digest": "d2…",
      "method": "lora", "prompts": "plain"}
 
 A reader is either an adapter ("lora") or a whole model ("full"). An adapter on another base, or with another
-chat template, would answer worse without a word: the note is what such a mistake is recognised by.
+chat template, would silently answer worse. The note makes it possible to detect that.
 """
 
 from pathlib import Path
@@ -21,22 +21,22 @@ _REMEDY = (
     "Write it again by training, take the file that came with these weights, or upgrade askance if a newer "
     "version wrote it."
 )
-_FIRST = {"literal_error": 0, "extra_forbidden": 1}
-"""The kinds of flaws that are told first: a newer version may have other keys, and a misspelt key is two
-flaws, one key too many and one that is missing."""
+_ORDER = {"literal_error": 0, "extra_forbidden": 1}
+"""The errors to report first: a newer version may have other keys, and a misspelt key is two errors, an
+unknown key and a missing one."""
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
 
 class ReaderNote(BaseModel):
-    """What `reader.json` says.
+    """The content of `reader.json`.
 
     Attributes:
-        base: the specification of the model it was trained from.
-        base_fingerprint: `weights_fingerprint` of that model before training.
-        chat_template_digest: `chat_template_digest` of the tokenizer it was trained with.
-        method: an adapter, or all weights.
-        prompts: the set of `askance prompts` that it was trained on, and is asked with unless told otherwise.
+        base: The specification of the model that the reader was trained from.
+        base_fingerprint: The `weights_fingerprint` of that model before training.
+        chat_template_digest: The `chat_template_digest` of the tokenizer in training.
+        method: The kind of fine-tuning: an adapter, or all weights.
+        prompts: The prompt set (see `askance prompts`) of training, which is also the default for answering.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -50,10 +50,11 @@ class ReaderNote(BaseModel):
 
 
 def read_note(folder: Path) -> ReaderNote | None:
-    """The note in a folder; None where there is none.
+    """Return the note in a folder, or None if there is none.
 
     Raises:
-        ModelSpecError, UnknownName: it can't be read, is from a newer version, or has a wrong key or value.
+        ModelSpecError: The note can't be read, is from a newer version, or has a wrong value.
+        UnknownName: The note has an unknown key.
     """
     path = folder / NOTE
     if not path.is_file():
@@ -67,16 +68,16 @@ def read_note(folder: Path) -> ReaderNote | None:
 
 
 def write_note(folder: Path, note: ReaderNote) -> None:
-    """Write `reader.json` into a folder, in one step.
+    """Write `reader.json` into a folder atomically.
 
     Raises:
-        OSError: it can't be written.
+        OSError: The file can't be written.
     """
     write_atomically(folder / NOTE, json_line(note.model_dump()) + "\n")
 
 
 def _flaw(path: Path, error: ValidationError) -> ModelSpecError | UnknownName:
-    flaw = min(error.errors(include_url=False), key=lambda flaw: _FIRST.get(flaw["type"], len(_FIRST)))
+    flaw = min(error.errors(include_url=False), key=lambda flaw: _ORDER.get(flaw["type"], len(_ORDER)))
     key = ".".join(map(str, flaw["loc"]))
     if flaw["type"] == "extra_forbidden":
         return UnknownName("key", key, tuple(ReaderNote.model_fields), place=f"in the note {path}")

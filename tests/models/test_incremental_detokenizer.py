@@ -1,4 +1,4 @@
-"""Token texts come one by one and join to the whole."""
+"""The texts of tokens arrive one by one and join to the whole text."""
 
 import unicodedata
 

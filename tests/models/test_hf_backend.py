@@ -1,4 +1,4 @@
-"""Passes over several texts: by the layers of the module itself, in every precision."""
+"""Batched passes use the layers of the module itself, and are exact in every precision."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from tests.tolerances import assert_near
 from torch import nn
 
 from askance.inference.backend import StepInput
-from askance.models.hf.network import Network
+from askance.models.hf.backend import TorchBackend
 
 BEGINNINGS = (9, 30, 4)
 NUM_STEPS = 3
@@ -20,11 +20,11 @@ def texts_of(beginnings):
     ]
 
 
-def computed(network, *, wants_attention=False):
-    """Logits and attention of texts that are read side by side and go on by a token or two."""
-    assert network.can_share
+def computed(backend, *, wants_attention=False):
+    """Return the outputs of batched passes: a prefill, then decode steps of one token."""
+    assert backend.can_batch
     texts = texts_of(BEGINNINGS)
-    slots = [network.open(len(text)) for text in texts]
+    slots = [backend.open(len(text)) for text in texts]
     found = []
     for step in range(NUM_STEPS):
         stops = [begin + step for begin in BEGINNINGS]
@@ -33,16 +33,16 @@ def computed(network, *, wants_attention=False):
             StepInput(slot, start, text[start:stop], 1, wants_attention and step > 0)
             for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
         ]
-        found.append(network.forward(feeds))
+        found.append(backend.forward(feeds))
     for slot in slots:
-        network.close(slot)
+        backend.close(slot)
     return found
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_logits_are_those_of_each_text_alone_in_other_precisions(dtype):
     module = tiny_module("qwen2").to(dtype)
-    steps = computed(Network(module, "qwen2"))
+    steps = computed(TorchBackend(module, "qwen2"))
     # Norms are computed in float32, also between weights in float64.
     name = "float32" if dtype == torch.float64 else str(dtype).removeprefix("torch.")
     for number, (text, begin) in enumerate(zip(texts_of(BEGINNINGS), BEGINNINGS, strict=True)):
@@ -53,14 +53,14 @@ def test_logits_are_those_of_each_text_alone_in_other_precisions(dtype):
 
 
 def test_wanting_attention_changes_no_logit_in_a_coarse_precision():
-    """Keys of large numbers, as Qwen2's are: rounded scores would be far off."""
+    """The keys have large numbers, like Qwen2's: rounded scores would be far off."""
     module = tiny_module("qwen2")
     for layer in module.model.layers:
         layer.self_attn.q_proj.bias.data[7] = 30.0
         layer.self_attn.k_proj.bias.data[7] = 200.0
-    network = Network(module.to(torch.bfloat16), "qwen2")
+    backend = TorchBackend(module.to(torch.bfloat16), "qwen2")
     with_it, without = (
-        [fed for step in computed(network, wants_attention=wants) for fed in step] for wants in (True, False)
+        [fed for step in computed(backend, wants_attention=wants) for fed in step] for wants in (True, False)
     )
     for one, other in zip(with_it, without, strict=True):
         assert torch.equal(one.logits[-1].logits, other.logits[-1].logits)
@@ -70,15 +70,15 @@ def test_wanting_attention_changes_no_logit_in_a_coarse_precision():
 
 @pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen2", "qwen3", "phi3"])
 def test_every_product_is_the_layer_s_own(model_type):
-    """So quantised layers, adapters, and hooks that somebody registered do their part."""
+    """So quantized layers, adapters and registered hooks take effect."""
     settings = {"head_dim": 8} if model_type == "qwen3" else {}
     module = tiny_module(model_type, **settings)
-    network = Network(module, model_type)
+    backend = TorchBackend(module, model_type)
     linear = {name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)}
     weights = {name: layer.weight.data_ptr() for name, layer in linear.items()}
     called = []
     for name, layer in linear.items():
         layer.register_forward_hook(lambda *_, name=name: called.append(name))
-    computed(network)
+    computed(backend)
     assert sorted(called) == sorted([*linear] * NUM_STEPS)
     assert weights == {name: layer.weight.data_ptr() for name, layer in linear.items()}

@@ -1,4 +1,4 @@
-"""Streams are as many and as long as texts have needed, and what moves into others goes on as it was."""
+"""The llama.cpp backend: contexts grow as needed, and texts that are moved continue unchanged."""
 
 import asyncio
 from types import SimpleNamespace
@@ -9,9 +9,9 @@ from tests.contracts.model_contract import computed, run
 from tests.tolerances import assert_near, near
 
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
-from askance.inference import batch
-from askance.models.llama_cpp import LlamaModel, context, streams
-from askance.models.llama_cpp.streams import MOST_RUNNING, Streams
+from askance.inference import engine
+from askance.models.llama_cpp import LlamaModel, backend, context
+from askance.models.llama_cpp.backend import MAX_RUNNING, LlamaBackend
 from askance.models.llama_cpp.weights import Weights
 
 ALL = Want(entropy=True, attention="mean")
@@ -20,7 +20,7 @@ BOUND = "keys and values", "float16"
 
 @pytest.fixture(params=["llama", "qwen"])
 def fresh(request, gguf_files):
-    """Makes models that hold nothing yet."""
+    """Return a function that makes models with an empty KV cache."""
     return lambda **options: LlamaModel(Weights(gguf_files[request.param][0]), name="tiny", **options)
 
 
@@ -40,7 +40,7 @@ async def together(model, *calls):
 
 
 async def after_it_began(model, first, second):
-    """The second call once the first has begun to write, and whether the first still ran at its end."""
+    """Start the second call during the first; return both results, and whether the first still ran."""
     running = asyncio.create_task(write(model, *first))
     while model.computed_tokens < len(first[0]) + 5:
         await asyncio.sleep(0)
@@ -50,7 +50,7 @@ async def after_it_began(model, first, second):
 
 
 def check_same(found, expected):
-    """Float32 weights: in company, sums are added up in another order."""
+    """Compare generations. In a batch, sums over float32 weights are added in another order."""
     for ours, theirs in zip(map(computed, found), map(computed, expected), strict=True):
         assert [token.id for token in ours] == [token.id for token in theirs]
         for one, other in zip(ours, theirs, strict=True):
@@ -65,7 +65,7 @@ def alone(fresh, *calls):
 
 
 def room(model):
-    return len(model._streams._streams), model._streams._size
+    return len(model._backend._slots), model._backend._sequence_tokens
 
 
 def test_a_short_text_has_little_room(fresh):
@@ -75,16 +75,19 @@ def test_a_short_text_has_little_room(fresh):
 
 
 def test_what_moves_is_the_same_to_the_bit(fresh, monkeypatch):
-    call, real, passes = (ids_of(0), 100), Streams.forward, []
+    call, real, passes = (ids_of(0), 100), LlamaBackend.forward, []
     (expected,) = alone(fresh, call)
 
-    def moving(self, feeds):
-        passes.append(feeds)
+    def moving(self, inputs):
+        passes.append(inputs)
         if not len(passes) % 10:
-            self._make(self._size + 256 if len(passes) % 20 else self._size, 1 + len(passes) % 3)
-        return real(self, feeds)
+            self._make_context(
+                self._sequence_tokens + 256 if len(passes) % 20 else self._sequence_tokens,
+                1 + len(passes) % 3,
+            )
+        return real(self, inputs)
 
-    monkeypatch.setattr(Streams, "forward", moving)
+    monkeypatch.setattr(LlamaBackend, "forward", moving)
     (found,) = alone(fresh, call)
     assert len(passes) >= len(computed(expected)) == 100
     for one, other in zip(computed(found), computed(expected), strict=True):
@@ -92,15 +95,15 @@ def test_what_moves_is_the_same_to_the_bit(fresh, monkeypatch):
         assert np.array_equal(one.attention, other.attention)
 
 
-def test_texts_that_run_get_a_stream_each(fresh):
-    calls = [(ids_of(number), 30) for number in range(MOST_RUNNING + 2)]
+def test_each_running_text_gets_a_sequence(fresh):
+    calls = [(ids_of(number), 30) for number in range(MAX_RUNNING + 2)]
     model = fresh()
     check_same(run(together(model, *calls)), alone(fresh, *calls))
-    assert room(model) == (MOST_RUNNING, 512)
+    assert room(model) == (MAX_RUNNING, 512)
 
 
 def test_a_longer_text_does_not_wait_for_one_that_runs(fresh, monkeypatch):
-    monkeypatch.setattr(streams, "_STEP", 256)
+    monkeypatch.setattr(backend, "_GROWTH_TOKENS", 256)
     calls = (ids_of(0, 40), 120), (ids_of(1, 400),)
     model = fresh()
     found, still_ran = run(after_it_began(model, *calls))
@@ -122,7 +125,7 @@ def test_where_nothing_can_be_moved_it_waits(fresh, monkeypatch):
     check_same(found, alone(fresh, *calls))
 
 
-def test_beginnings_move_with_the_streams(fresh):
+def test_prefixes_move_to_the_new_context(fresh):
     model, shared = fresh(), ids_of(0)
     first = run(write(model, (*shared, 7)))
     run(write(model, ids_of(1, 490), 20))  # needs more room
@@ -132,7 +135,7 @@ def test_beginnings_move_with_the_streams(fresh):
     check_same([again], [first])
 
 
-def test_texts_that_begin_alike_share_it_while_streams_are_made(fresh):
+def test_texts_share_a_prefix_while_a_context_is_made(fresh):
     shared = ids_of(0)
     calls = [((*shared, number), 12) for number in range(5, 9)]
     model = fresh()
@@ -146,18 +149,18 @@ def test_what_was_held_for_a_text_that_left_is_the_same(fresh):
     shared = ids_of(0)
     expected = run(write(fresh(), (*shared, 5)))
     model = fresh()
-    backend = model._streams
+    backend = model._backend
     run(write(model, (*shared, 4)))
-    held = [*backend._streams[0].ids]
+    held = [*backend._slots[0].ids]
     first, second = (backend.open(200, held[:100]) for _ in range(2))
-    assert [first.num_held, second.num_held] == [99, 99]
+    assert [first.num_cached_tokens, second.num_cached_tokens] == [99, 99]
     backend.close(second)
     backend.close(first)
-    backend._make(1024, 4)
+    backend._make_context(1024, 4)
     check_same([run(write(model, (*shared, 5)))], [expected])
 
 
-def test_a_prompt_returns_after_others_took_its_stream(fresh):
+def test_a_prompt_is_restored_after_others_took_its_sequence(fresh):
     prompts = [ids_of(number) for number in range(4)]
     model = fresh()
     first = [run(write(model, ids)) for ids in prompts]
@@ -170,11 +173,11 @@ def test_a_prompt_returns_after_others_took_its_stream(fresh):
 
 
 def test_the_prefix_cache_has_bounds(fresh, monkeypatch):
-    monkeypatch.setattr(streams, "KEPT_TOKENS", 250)
+    monkeypatch.setattr(backend, "PREFIX_CACHE_TOKENS", 250)
     model = fresh()
     for number in range(5):
         run(write(model, ids_of(number)))
-    kept = [*map(len, model._streams._cache._blocks)]
+    kept = [*map(len, model._backend._cache._blocks)]
     assert len(kept) == 2
     assert sum(kept) <= 250
     assert run(write(model, ids_of(2))).reused_tokens >= 98
@@ -182,14 +185,14 @@ def test_the_prefix_cache_has_bounds(fresh, monkeypatch):
 
 
 def test_a_prompt_that_the_prefix_cache_can_not_hold_is_not_copied(fresh, monkeypatch):
-    """Nor does it drive others out."""
-    monkeypatch.setattr(streams, "KEPT_TOKENS", 100)
+    """It does not evict other prompts either."""
+    monkeypatch.setattr(backend, "PREFIX_CACHE_TOKENS", 100)
     copied, real = [], context.Context.save
     monkeypatch.setattr(context.Context, "save", lambda *args: copied.append(args) or real(*args))
     model = fresh()
     for number, length in enumerate((60, 200, 200, 20)):
         run(write(model, ids_of(number, length)))
-    assert [len(ids) // 10 for ids in model._streams._cache._blocks] == [6]
+    assert [len(ids) // 10 for ids in model._backend._cache._blocks] == [6]
     assert len(copied) == 1
 
 
@@ -204,7 +207,7 @@ def _refused(*_):
 @pytest.mark.parametrize("broken", [_no_memory, _refused])
 @pytest.mark.parametrize("part", ["save", "restore"])
 def test_a_copy_that_can_not_be_made_is_read_again(fresh, monkeypatch, part, broken):
-    """It is slower, and no more than that."""
+    """The prompt is computed again, which is only slower."""
     calls = [(ids_of(number),) for number in (0, 1, 0)]
     expected, model = alone(fresh, *calls), fresh()
     monkeypatch.setattr(context.Context, part, broken)
@@ -215,8 +218,8 @@ def test_a_copy_that_can_not_be_made_is_read_again(fresh, monkeypatch, part, bro
 
 @pytest.mark.parametrize("size", [0, 7])
 def test_a_state_that_llama_cpp_does_not_write_whole_is_none(gguf_files, monkeypatch, size):
-    made = context.Context(Weights(gguf_files["qwen"][0]), 1, 256, watches=False)
-    made.run([0], [0], [[5, 6, 7]], [1])
+    made = context.Context(Weights(gguf_files["qwen"][0]), 1, 256, reads_attention=False)
+    made.forward([0], [0], [[5, 6, 7]], [1])
     broken = SimpleNamespace(**vars(context.llama))
     broken.llama_state_seq_get_data = lambda *_: size
     monkeypatch.setattr(context, "llama", broken)
@@ -224,11 +227,11 @@ def test_a_state_that_llama_cpp_does_not_write_whole_is_none(gguf_files, monkeyp
         made.save(0)
 
 
-def test_what_is_forgotten_is_read_again(fresh):
+def test_a_cleared_cache_is_computed_again(fresh):
     model = fresh()
     for number in (0, 1, 0):
         run(write(model, ids_of(number)))
-    run(model.forget())
+    run(model.clear_cache())
     assert max(run(write(model, ids_of(number))).reused_tokens for number in (0, 1)) <= 1
 
 
@@ -241,26 +244,26 @@ def test_what_was_saved_and_can_not_be_moved_is_read_again(fresh, monkeypatch):
         raise RuntimeError("another kind of memory")
 
     monkeypatch.setattr(context.SavedState, "among", refused)
-    model._streams._make(512, 3)
+    model._backend._make_context(512, 3)
     again = run(write(model, ids_of(0)))
     assert again.reused_tokens <= 1
     check_same([again], alone(fresh, (ids_of(0),)))
 
 
 def test_a_model_that_can_not_go_back_is_never_asked_to(fresh, monkeypatch):
-    """A prompt that leaves a single token for its last pass is read as it is."""
-    starts, real = [], context.Context.cut
+    """A prompt that leaves a single token for its last pass is computed in this way."""
+    starts, real = [], context.Context.truncate
 
     def noted(self, stream, start):
         starts.append(start)
         real(self, stream, start)
 
-    monkeypatch.setattr(batch, "PASS_TOKENS", 16)
+    monkeypatch.setattr(engine, "MAX_PREFILL_TOKENS", 16)
     call = ids_of(0, 33), 8, Want(entropy=True)
     expected = run(write(fresh(), *call))
     never = property(lambda self: False, lambda self, can: None)
-    monkeypatch.setattr(Weights, "can_go_back", never, raising=False)
-    monkeypatch.setattr(context.Context, "cut", noted)
+    monkeypatch.setattr(Weights, "can_truncate", never, raising=False)
+    monkeypatch.setattr(context.Context, "truncate", noted)
     found = run(write(fresh(), *call))
     assert set(starts) == {0}
     check_same([found], [expected])
@@ -273,23 +276,23 @@ def test_attention_is_read_from_now_on(fresh):
     check_same(found, alone(fresh, *calls))
 
 
-def test_no_memory_for_more_streams(fresh, monkeypatch):
-    """What runs goes on, and who finds no room waits for it."""
+def test_no_memory_for_more_sequences(fresh, monkeypatch):
+    """Running texts continue, and a text without room waits for them."""
     calls = [(ids_of(number), 30) for number in range(3)]
     expected, model = alone(fresh, *calls), fresh()
     real = context.Context._settings
 
-    def scarce(self, num_streams, *others):
-        if num_streams > 1:
+    def scarce(self, num_sequences, *others):
+        if num_sequences > 1:
             raise RuntimeError("no room")
-        return real(self, num_streams, *others)
+        return real(self, num_sequences, *others)
 
     monkeypatch.setattr(context.Context, "_settings", scarce)
     check_same(run(together(model, *calls)), expected)
     assert room(model) == (1, 512)
 
 
-def test_streams_stay_within_the_memory(fresh):
+def test_sequences_stay_within_the_memory(fresh):
     num_bytes = fresh()._weights.bytes_per_token
     model, calls = fresh(memory_bytes=1024 * num_bytes), [(ids_of(number, 300),) for number in range(4)]
     check_same(run(together(model, *calls)), alone(fresh, *calls))
@@ -298,12 +301,12 @@ def test_streams_stay_within_the_memory(fresh):
 
 @pytest.fixture
 def sliding(sliding_file):
-    """Makes models with a cache of its own for layers with a sliding window."""
+    """Return a function that makes models with a separate cache for layers with a sliding window."""
     return lambda **options: LlamaModel(Weights(sliding_file), name="sliding", **options)
 
 
 def test_a_prefix_beyond_a_sliding_window(sliding):
-    """Saved keys and values lack what is behind the window, where a text that shares a part would look."""
+    """Saved keys and values lack those outside the window, which a text with a shared prefix needs."""
     first, calls = ids_of(0, 150), [((*ids_of(0, 150)[:80], *ids_of(number, 60)),) for number in (1, 2, 3, 1)]
     model = sliding()
     run(write(model, first))
@@ -315,13 +318,13 @@ def test_a_prefix_beyond_a_sliding_window(sliding):
     check_same(found, alone(sliding, *calls, *calls, *calls))
 
 
-def test_a_model_whose_texts_can_not_be_moved_gets_streams_once_it_has_rest(sliding):
-    """One that has begun keeps the next waiting the first time, and never again."""
+def test_a_model_whose_texts_can_not_be_moved_gets_sequences_once_it_is_idle(sliding):
+    """A running text makes the next one wait the first time, and never again."""
     calls = [((*ids_of(0, 150), number), 40) for number in range(5, 9)]
     model, expected = sliding(), alone(sliding, *calls)
     _, still_ran = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))
     assert not still_ran
-    assert room(model) == (MOST_RUNNING, 512)
+    assert room(model) == (MAX_RUNNING, 512)
     _, still_ran = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))
     assert still_ran
     check_same(run(together(model, *calls)), expected)

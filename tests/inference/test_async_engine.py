@@ -1,4 +1,4 @@
-"""The thread between coroutines and a batch: who is told what, and that nobody waits for ever."""
+"""The engine thread: each coroutine gets its own result or error, and none waits for ever."""
 
 import asyncio
 import gc
@@ -11,26 +11,26 @@ from functools import partial
 
 import pytest
 
-from askance.inference.batch import Batch
-from askance.inference.scheduler import Scheduler, tell
-from tests.inference.tokens import Asked, Tokens
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
+from askance.inference.engine import LLMEngine
+from tests.inference.fake_backend import FakeBackend, FakeRequest
 
 LONG = 10**6
 
 
 @pytest.fixture
 def backend():
-    return Tokens(10 * LONG)
+    return FakeBackend(10 * LONG)
 
 
 @pytest.fixture
-def batch(backend):
-    return Batch(backend)
+def engine(backend):
+    return LLMEngine(backend)
 
 
 @pytest.fixture
-def scheduler(batch):
-    return Scheduler(batch)
+def async_engine(engine):
+    return AsyncLLMEngine(engine)
 
 
 async def until(is_so):
@@ -41,21 +41,21 @@ async def until(is_so):
     pytest.fail("never so")
 
 
-def test_all_of_an_order_are_done_when_it_is_over(scheduler):
-    asked = [Asked((5, 6), 3), Asked((7, 8), 9)]
-    asyncio.run(scheduler.compute(asked))
-    assert all(each.is_done for each in asked)
-    asyncio.run(scheduler.compute([]))
+def test_all_of_an_order_are_done_when_it_is_over(async_engine):
+    requests = [FakeRequest((5, 6), 3), FakeRequest((7, 8), 9)]
+    asyncio.run(async_engine.run(requests))
+    assert all(request.is_done for request in requests)
+    asyncio.run(async_engine.run([]))
 
 
-def test_what_is_cancelled_leaves_and_the_others_go_on(scheduler, backend):
-    long, short = Asked((5, 6), LONG), Asked((7, 8), 5)
+def test_what_is_cancelled_leaves_and_the_others_go_on(async_engine, backend):
+    long, short = FakeRequest((5, 6), LONG), FakeRequest((7, 8), 5)
 
     async def ask():
-        task = asyncio.create_task(scheduler.compute([long]))
+        task = asyncio.create_task(async_engine.run([long]))
         await until(lambda: long.written)
         task.cancel()
-        await scheduler.compute([short])
+        await async_engine.run([short])
         await until(lambda: not backend.slots)
         return task
 
@@ -64,24 +64,24 @@ def test_what_is_cancelled_leaves_and_the_others_go_on(scheduler, backend):
     assert not long.is_done
 
 
-def test_of_an_order_of_which_one_fails_the_others_are_abandoned(scheduler, backend):
+def test_of_an_order_of_which_one_fails_the_others_are_abandoned(async_engine, backend):
     backend.breaks_on = {66}
-    long = Asked((5, 6), LONG)
+    long = FakeRequest((5, 6), LONG)
 
     async def ask():
         with pytest.raises(RuntimeError, match="out of order"):
-            await scheduler.compute([long, Asked((65, 66))])
+            await async_engine.run([long, FakeRequest((65, 66))])
         await until(lambda: not backend.slots)
 
     asyncio.run(ask())
     assert not long.is_done
 
 
-def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(scheduler, backend):
-    long, other = Asked((5, 6), LONG), Asked((1, 2), 1)
+def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(async_engine, backend):
+    long, other = FakeRequest((5, 6), LONG), FakeRequest((1, 2), 1)
 
     async def begin():
-        order = asyncio.create_task(scheduler.compute([long]))
+        order = asyncio.create_task(async_engine.run([long]))
         await until(lambda: long.written)
         return order
 
@@ -89,70 +89,77 @@ def test_a_loop_that_is_closed_before_its_order_is_over_harms_nobody(scheduler, 
     order = loop.run_until_complete(begin())
     loop.close()
     backend.breaks_on = {*range(3, 100)}  # all that a text may write
-    asyncio.run(scheduler.compute([other]))
+    asyncio.run(async_engine.run([other]))
     asyncio.run(until(lambda: not backend.slots))
     assert other.is_done
     assert not order.done()
 
 
-def test_loops_of_several_threads(scheduler):
-    asked = [Asked((number, 6), 20) for number in range(8)]
-    threads = [threading.Thread(target=asyncio.run, args=(scheduler.compute([each]),)) for each in asked]
+def test_loops_of_several_threads(async_engine):
+    requests = [FakeRequest((number, 6), 20) for number in range(8)]
+    threads = [
+        threading.Thread(target=asyncio.run, args=(async_engine.run([request]),)) for request in requests
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert all(each.is_done for each in asked)
+    assert all(request.is_done for request in requests)
 
 
-def test_work_is_done_between_passes_and_raises_where_it_is_awaited(scheduler):
+def test_work_is_done_between_passes_and_raises_where_it_is_awaited(async_engine):
     async def ask():
-        names = await scheduler.alone(lambda: threading.current_thread().name)
+        names = await async_engine.run_exclusively(lambda: threading.current_thread().name)
         with pytest.raises(ZeroDivisionError):
-            await scheduler.alone(lambda: 1 / 0)
+            await async_engine.run_exclusively(lambda: 1 / 0)
         return names
 
     assert asyncio.run(ask()) == "askance"
 
 
-def test_a_fault_of_the_batch_itself_is_told_to_all_and_does_not_end_the_thread(
-    scheduler, batch, monkeypatch
+def test_an_error_of_the_engine_itself_reaches_all_and_does_not_end_the_thread(
+    async_engine, engine, monkeypatch
 ):
     def broken():
         raise AssertionError("ours")
 
-    async def ask(asked):
-        return await asyncio.gather(*(scheduler.compute([each]) for each in asked), return_exceptions=True)
+    async def ask(requests):
+        return await asyncio.gather(
+            *(async_engine.run([request]) for request in requests), return_exceptions=True
+        )
 
     with monkeypatch.context() as patch:
-        patch.setattr(batch, "step", broken)
-        assert [str(error) for error in asyncio.run(ask([Asked((5, 6)), Asked((7, 8))]))] == ["ours", "ours"]
-    assert asyncio.run(ask([Asked((9, 9))])) == [None]
+        patch.setattr(engine, "step", broken)
+        assert [str(error) for error in asyncio.run(ask([FakeRequest((5, 6)), FakeRequest((7, 8))]))] == [
+            "ours",
+            "ours",
+        ]
+    assert asyncio.run(ask([FakeRequest((9, 9))])) == [None]
 
 
 def test_a_batch_that_nobody_needs_goes():
-    scheduler = Scheduler(Batch(Tokens()))
-    asyncio.run(scheduler.compute([Asked((5, 6))]))
-    batch = weakref.ref(scheduler._batch)
-    del scheduler
-    asyncio.run(until(lambda: gc.collect() >= 0 and batch() is None))
+    async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
+    asyncio.run(async_engine.run([FakeRequest((5, 6))]))
+    engine = weakref.ref(async_engine._engine)
+    del async_engine
+    asyncio.run(until(lambda: gc.collect() >= 0 and engine() is None))
 
 
 def test_batches_of_several_models_take_turns():
-    backends = [Tokens(10 * LONG), Tokens(10 * LONG)]
-    asked = [Asked((5, 6), LONG), Asked((7, 8), 20)]
+    backends = [FakeBackend(10 * LONG), FakeBackend(10 * LONG)]
+    requests = [FakeRequest((5, 6), LONG), FakeRequest((7, 8), 20)]
 
     async def ask():
-        schedulers = [Scheduler(Batch(each)) for each in backends]
-        long = asyncio.create_task(schedulers[0].compute([asked[0]]))
-        await until(lambda: asked[0].written)
-        await schedulers[1].compute([asked[1]])
+        async_engines = [AsyncLLMEngine(LLMEngine(each)) for each in backends]
+        long = asyncio.create_task(async_engines[0].run([requests[0]]))
+        await until(lambda: requests[0].written)
+        await async_engines[1].run([requests[1]])
         long.cancel()
         await until(lambda: not backends[0].slots)
 
     asyncio.run(ask())
-    assert asked[1].is_done
-    assert not asked[0].is_done
+    assert requests[1].is_done
+    assert not requests[0].is_done
 
 
 @pytest.mark.parametrize(
@@ -164,17 +171,17 @@ def test_batches_of_several_models_take_turns():
     ],
     ids=lambda each: getattr(each, "__name__", type(each).__name__),
 )
-def test_whatever_a_request_raises_is_told_and_harms_nobody(scheduler, monkeypatch, raised, told):
+def test_any_error_of_a_request_reaches_its_coroutine_alone(async_engine, monkeypatch, raised, told):
     """A future does not take the first, and the others would end a thread."""
-    bad, good = Asked((5, 6), 9), Asked((7, 8), 20)
+    bad, good = FakeRequest((5, 6), 9), FakeRequest((7, 8), 20)
 
-    def take(fed, num_reused):
+    def take(fed, num_cached):
         raise raised
 
     async def told_to(request):
         try:
             async with asyncio.timeout(10):  # wait_for would take it to a task of its own
-                await scheduler.compute([request])
+                await async_engine.run([request])
         except BaseException as error:
             return error
 
@@ -186,19 +193,19 @@ def test_whatever_a_request_raises_is_told_and_harms_nobody(scheduler, monkeypat
     assert type(error) is told
     assert none is None
     assert good.is_done
-    assert asyncio.run(told_to(Asked((9, 9)))) is None
+    assert asyncio.run(told_to(FakeRequest((9, 9)))) is None
 
 
 FORKED = """
 import asyncio, os
-from askance.inference.batch import Batch
-from askance.inference.scheduler import Scheduler, tell
-from tests.inference.tokens import Asked, Tokens
+from askance.inference.engine import LLMEngine
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
+from tests.inference.fake_backend import FakeRequest, FakeBackend
 
-scheduler = Scheduler(Batch(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
 
 def ask(said):
-    asyncio.run(asyncio.wait_for(scheduler.compute([Asked((5, 6))]), 20))
+    asyncio.run(asyncio.wait_for(async_engine.run([FakeRequest((5, 6))]), 20))
     os.write(1, said)
 
 ask(b"parent, ")
@@ -218,18 +225,18 @@ def test_the_child_of_a_fork_computes_too():
 
 LEAVING = """
 import asyncio, os, time
-from askance.inference.batch import Batch
-from askance.inference.scheduler import Scheduler, tell
-from tests.inference.tokens import Tokens
+from askance.inference.engine import LLMEngine
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
+from tests.inference.fake_backend import FakeBackend
 
-scheduler = Scheduler(Batch(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
 
 def work():
     time.sleep(0.5)
     os.write(1, b"ended")
 
 async def leave():
-    asyncio.create_task(scheduler.alone(work))
+    asyncio.create_task(async_engine.run_exclusively(work))
     await asyncio.sleep(0.1)
 
 asyncio.run(leave())
@@ -238,7 +245,7 @@ os.write(1, b"left, ")
 
 
 def test_a_process_that_is_left_waits_for_the_pass_under_way():
-    """Torch would end it by a signal otherwise."""
+    """Otherwise torch would end the process by a signal."""
     done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "left, ended", "")
 
@@ -249,39 +256,39 @@ import asyncio, atexit
 def late():
     async def ask():
         try:
-            await scheduler.compute([Asked((5, 6))])
+            await async_engine.run([FakeRequest((5, 6))])
         except RuntimeError as error:
             print(error)
 
     asyncio.run(ask())
 
 atexit.register(late)  # runs after what is registered later
-from askance.inference.batch import Batch
-from askance.inference.scheduler import Scheduler, tell
-from tests.inference.tokens import Asked, Tokens
+from askance.inference.engine import LLMEngine
+from askance.inference.async_engine import AsyncLLMEngine, call_soon
+from tests.inference.fake_backend import FakeRequest, FakeBackend
 
-scheduler = Scheduler(Batch(Tokens()))
+async_engine = AsyncLLMEngine(LLMEngine(FakeBackend()))
 """
 
 
-def test_who_asks_when_all_has_ended_is_told():
+def test_a_request_after_the_end_is_an_error():
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
     assert "the process is ending" in done.stdout
 
 
-class Telling(Asked):
-    """Tells a loop of each of its tokens."""
+class Telling(FakeRequest):
+    """A request that calls back on an event loop for each of its tokens."""
 
     def __init__(self, told):
         super().__init__((1, 2, 3), 5)
         self._told, self._loop = told, asyncio.get_running_loop()
 
-    def take(self, fed, num_reused):
-        tell(self._loop, partial(self._told.append, (id(self), len(self.ids))))
-        return super().take(fed, num_reused)
+    def take(self, fed, num_cached):
+        call_soon(self._loop, partial(self._told.append, (id(self), len(self.ids))))
+        return super().take(fed, num_cached)
 
 
-def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(scheduler, backend):
+def test_a_loop_is_woken_once_a_pass_with_all_callbacks_in_order(async_engine, backend):
     async def work():
         loop, told, woken = asyncio.get_running_loop(), [], []
         wake = loop.call_soon_threadsafe
@@ -292,7 +299,7 @@ def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(scheduler, backend):
 
         loop.call_soon_threadsafe = counted
         requests = [Telling(told) for _ in range(4)]
-        await scheduler.compute(requests)
+        await async_engine.run(requests)
         return told, woken, requests
 
     told, woken, requests = asyncio.run(work())
@@ -303,7 +310,7 @@ def test_a_loop_is_woken_once_a_pass_and_told_all_in_order(scheduler, backend):
 
 
 class Gated:
-    """A batch whose one pass waits at a gate, for a minute at most."""
+    """An engine whose one pass waits for an event, for a minute at most."""
 
     def __init__(self, gate):
         self._gate, self._requests = gate, []
@@ -312,7 +319,7 @@ class Gated:
     def is_idle(self):
         return not self._requests
 
-    def put(self, request):
+    def add_request(self, request):
         self._requests.append(request)
 
     def step(self):
@@ -326,11 +333,11 @@ def test_an_answer_does_not_wait_for_the_pass_of_another_model():
     opened.set()
 
     async def work():
-        quick, slow = Scheduler(Gated(opened)), Scheduler(Gated(gate))
+        quick, slow = AsyncLLMEngine(Gated(opened)), AsyncLLMEngine(Gated(gate))
         # Both stand in the queue before either computes.
-        held = asyncio.ensure_future(quick.alone(lambda: holding.wait(60)))
-        first = asyncio.ensure_future(quick.compute([Asked((1,))]))
-        second = asyncio.ensure_future(slow.compute([Asked((2,))]))
+        held = asyncio.ensure_future(quick.run_exclusively(lambda: holding.wait(60)))
+        first = asyncio.ensure_future(quick.run([FakeRequest((1,))]))
+        second = asyncio.ensure_future(slow.run([FakeRequest((2,))]))
         await asyncio.sleep(0)
         holding.set()
         await asyncio.gather(held, first)

@@ -1,0 +1,185 @@
+"""One thread computes: coroutines submit their requests to it, and wait for the results.
+
+All models of a process share this thread. On a CPU each model would take the cores that another one needs,
+and OpenMP keeps a team of threads for every thread that computes: with two teams all passes take twice as
+long. Models on several GPUs take turns in it, too.
+"""
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from askance.inference.backend import Request
+from askance.inference.engine import LLMEngine
+
+T = TypeVar("T")
+
+
+_Futures = dict[Request, asyncio.Future[None]]
+"""The requests of an engine, each with the future of the coroutine that waits for it."""
+
+
+class _EngineThread:
+    """The thread that computes, with the queue of tasks for it."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Drop the thread and all tasks: the child of a fork has neither thread nor waiting coroutines."""
+        self._tasks = SimpleQueue[tuple[LLMEngine[Any], Callable[[_Futures], None]] | None]()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._callbacks = dict[asyncio.AbstractEventLoop, list[Callable[[], None]]]()
+
+    def submit(self, engine: LLMEngine[Any], task: Callable[[_Futures], None]) -> None:
+        """Queue a task, which the thread calls with the futures of an engine.
+
+        Raises:
+            RuntimeError: The process is ending.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the process is ending: models compute nothing any more")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="askance", daemon=True)
+                self._thread.start()
+            self._tasks.put((engine, task))
+
+    def close(self) -> None:
+        """Wait for the current pass: a thread that is killed inside torch takes the process down with it."""
+        with self._lock:
+            self._is_closed = True
+        self._tasks.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def call_soon(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+        """Schedule a callback on an event loop; the loop is woken before the next pass."""
+        self._callbacks.setdefault(loop, []).append(callback)
+
+    def _run(self) -> None:
+        """Run tasks and passes. The thread holds no reference to idle engines, so that they can be freed."""
+        busy = dict[LLMEngine[Any], _Futures]()
+        while not self._is_closed:
+            self._advance(busy)
+        self._wake_loops()
+
+    def _advance(self, busy: dict[LLMEngine[Any], _Futures]) -> None:
+        """Run the next task, or, if there is none, one pass of each busy engine."""
+        self._wake_loops()
+        try:
+            entry = self._tasks.get(block=not busy)
+        except Empty:
+            for engine, futures in list(busy.items()):
+                self._wake_loops()  # the results of one engine do not wait for the pass of the next
+                if _step(engine, futures):
+                    del busy[engine]
+            return
+        if entry is not None:  # all requests that have arrived take part in the next pass
+            engine, task = entry
+            task(busy.setdefault(engine, {}))
+
+    def _wake_loops(self) -> None:
+        """Pass the scheduled callbacks to their event loops, in order.
+
+        An event loop that is woken takes the interpreter's lock, and this thread has to wait for it. So all
+        callbacks are passed at once, right before this thread computes a pass without the lock, or waits.
+        """
+        scheduled, self._callbacks = self._callbacks, {}
+        for loop, callbacks in scheduled.items():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_schedule_all, loop, callbacks)
+
+
+def _schedule_all(loop: asyncio.AbstractEventLoop, callbacks: Sequence[Callable[[], None]]) -> None:
+    for callback in callbacks:  # one by one: an error in one does not keep the others from being called
+        loop.call_soon(callback)
+
+
+def _step(engine: LLMEngine[Any], futures: _Futures) -> bool:
+    """Compute a pass, and resolve the futures of finished requests; return whether the engine is idle."""
+    try:
+        finished = engine.step()
+    except BaseException as error:  # an error of ours: nobody must wait for ever
+        for request, future in futures.items():
+            request.is_abandoned = True
+            _resolve(future, error=error)
+        futures.clear()
+        return engine.is_idle
+    for request, failure in finished:
+        if request in futures:  # it is missing if it was abandoned by such an error
+            _resolve(futures.pop(request), error=failure)
+    return engine.is_idle
+
+
+def _resolve(future: asyncio.Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+    """Set the result or the error of a future from the engine thread, unless it is already done."""
+
+    def resolve() -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration):  # which a future does not take
+            future.set_exception(RuntimeError(repr(error)))
+        else:
+            future.set_exception(error)
+
+    call_soon(future.get_loop(), resolve)
+
+
+_thread = _EngineThread()
+call_soon = _thread.call_soon
+atexit.register(_thread.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_thread.reset)
+
+
+class AsyncLLMEngine:
+    """An engine whose passes run in the engine thread, for coroutines of any event loop."""
+
+    def __init__(self, engine: LLMEngine[Any]) -> None:
+        self._engine = engine
+
+    async def run(self, requests: Sequence[Request]) -> None:
+        """Run requests until all are finished. Cancelling this abandons them within one pass.
+
+        Raises:
+            Exception: The error of the first request that failed; the others are abandoned.
+        """
+        loop = asyncio.get_running_loop()
+        new_futures: _Futures = {request: loop.create_future() for request in requests}
+
+        def add_requests(futures: _Futures) -> None:
+            futures.update(new_futures)
+            for request in new_futures:
+                self._engine.add_request(request)
+
+        _thread.submit(self._engine, add_requests)
+        try:
+            await asyncio.gather(*new_futures.values())
+        finally:
+            for request in requests:
+                request.is_abandoned = True
+
+    async def run_exclusively(self, function: Callable[[], T]) -> T:
+        """Call a function in the engine thread between two passes; return its result or raise its error."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def call(futures: _Futures) -> None:
+            if future.cancelled():
+                return
+            try:
+                _resolve(future, function())
+            except BaseException as error:  # raised again where the result is awaited
+                _resolve(future, error=error)
+
+        _thread.submit(self._engine, call)
+        return await future

@@ -1,0 +1,253 @@
+"""Continuous batching: sequences join and leave the batch between forward passes, without affecting others.
+
+An `LLMEngine` decides what each pass computes. It knows neither threads nor tensors: a `Backend` computes,
+and each `Request` uses its own logits.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from traceback import clear_frames
+from typing import Generic
+
+from askance.core.errors import ModelFailure
+from askance.inference.backend import Backend, Finished, Request, S, StepInput, StepOutput
+from askance.inference.speculative import MAX_DRAFT_TOKENS, NgramIndex, PromptLookupDrafter
+
+MAX_PREFILL_TOKENS = 512
+"""The most prompt tokens in one pass (chunked prefill): sequences that decode wait for them."""
+_MIN_SHARED_TOKENS = 16
+"""The number of tokens that a waiting prompt must share with one in prefill to wait for it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Sequence(Generic[S]):
+    """A running sequence: a request with its KV slot and its drafter."""
+
+    request: Request
+    slot: S
+    num_computed_tokens: int
+    num_prompt_tokens: int
+    drafter: PromptLookupDrafter | None
+
+    @property
+    def is_prefilling(self) -> bool:
+        """True while a part of the prompt is not computed."""
+        return self.num_computed_tokens < self.num_prompt_tokens
+
+
+Scheduled = tuple[_Sequence[S], StepInput[S]]
+"""A running sequence with the tokens that the next pass computes for it."""
+
+
+class LLMEngine(Generic[S]):
+    """The scheduler of one model: it holds waiting, running and finished sequences, first come, first served.
+
+    Args:
+        backend: The model with its KV cache.
+        max_running: The most sequences that run at a time.
+        speculative: Whether to decode speculatively where the backend supports it (prompt lookup).
+
+    Attributes:
+        num_computed_tokens: The number of tokens that forward passes have computed until now.
+        num_rejected_tokens: The number of draft tokens among them that were rejected.
+    """
+
+    def __init__(self, backend: Backend[S], max_running: int = 64, *, speculative: bool = True) -> None:
+        self._backend, self._max_running = backend, max_running
+        self.num_computed_tokens = self.num_rejected_tokens = 0
+        self._verification_tokens = backend.verification_tokens if speculative else 0
+        self._ngrams = NgramIndex()
+        self._waiting = deque[Request]()
+        self._running: list[_Sequence[S]] = []
+        self._finished: list[Finished] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is waiting, running, or finished but not yet returned."""
+        return not (self._running or self._waiting or self._finished)
+
+    def clear_cache(self) -> None:
+        """Clear the prefix cache and the texts that drafts come from."""
+        self._backend.clear_cache()
+        self._ngrams = NgramIndex()
+
+    def add_request(self, request: Request) -> None:
+        """Append a request to the waiting queue."""
+        self._waiting.append(request)
+
+    def step(self) -> list[Finished]:
+        """Compute one forward pass: a decode step for running sequences, and a chunk of prefill.
+
+        Returns:
+            The requests that have finished, abandoned ones included.
+        """
+        self._drop_abandoned()
+        self._admit()
+        scheduled = self._schedule()
+        passes = [scheduled] if scheduled and self._backend.can_batch else [[entry] for entry in scheduled]
+        for (sequence, step_input), output in chain.from_iterable(map(self._forward, passes)):
+            self._postprocess(sequence, step_input, output)
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _drop_abandoned(self) -> None:
+        for request in [request for request in self._waiting if request.is_abandoned]:
+            self._waiting.remove(request)
+            self._finished.append((request, None))
+        for sequence in [sequence for sequence in self._running if sequence.request.is_abandoned]:
+            self._finish(sequence)
+
+    def _admit(self) -> None:
+        """Move requests from waiting to running, in order.
+
+        The first request that has no room, or that had better wait for a prefix, holds back those after it.
+        One that has no room although nothing else runs can never have it, so it fails.
+        """
+        while self._waiting and len(self._running) < self._max_running:
+            request = self._waiting[0]
+            # Logits come from a forward pass alone, so the tokens that need them are computed in any case.
+            prefix = request.ids[: len(request.ids) - request.num_logits]
+            if self._awaits_prefix(request, self._backend.num_cached_tokens(prefix)):
+                return
+            try:
+                slot = self._open_slot(request, prefix)
+            except BaseException as error:
+                if self._running:  # a running sequence will make room
+                    return
+                self._finished.append((request, error))
+            else:
+                has_drafts = self._verification_tokens > 0
+                drafter = PromptLookupDrafter(request.ids, self._ngrams) if has_drafts else None
+                num_cached = slot.num_cached_tokens
+                self._running.append(_Sequence(request, slot, num_cached, len(request.ids), drafter))
+            self._waiting.popleft()
+
+    def _open_slot(self, request: Request, prefix: Sequence[int]) -> S:
+        reserved = self._backend.reserved_tokens_with(request.max_tokens)
+        budget = self._backend.budget_tokens
+        if reserved > budget:
+            raise ModelFailure(
+                f"keys and values of {request.max_tokens:,} tokens do not fit into the memory for {budget:,} "
+                f"tokens (they would take the room of {reserved:,}): use fewer passages (--set passages=N), "
+                "fewer new tokens (--set max_tokens=N) or a smaller model, or free memory before the model "
+                "is loaded."
+            )
+        return self._backend.open(request.max_tokens, prefix, attention=request.wants_attention)
+
+    def _awaits_prefix(self, request: Request, num_cached: int) -> bool:
+        """Return whether a sequence in prefill will soon cache a longer prefix of this request."""
+        num_shared = num_cached + _MIN_SHARED_TOKENS
+        if not self._backend.can_batch or len(request.ids) < num_shared:
+            return False
+        prefix = request.ids[:num_shared]
+        prefilling = (sequence for sequence in self._running if sequence.is_prefilling)
+        return any(sequence.request.ids[:num_shared] == prefix for sequence in prefilling)
+
+    def _schedule(self) -> list[Scheduled[S]]:
+        """Choose the tokens that the next pass computes, at most `MAX_PREFILL_TOKENS` of them prefill."""
+        num_left, scheduled = MAX_PREFILL_TOKENS, []
+        max_draft = self._max_draft_tokens()
+        for sequence in self._running:
+            stop = self._stop(sequence, num_left)
+            if sequence.is_prefilling:
+                num_left -= stop - sequence.num_computed_tokens
+            if stop > sequence.num_computed_tokens:
+                scheduled.append((sequence, self._step_input(sequence, stop, max_draft)))
+        return scheduled
+
+    def _max_draft_tokens(self) -> int:
+        """Return how many draft tokens each decoding sequence may have in the next pass."""
+        num_decoding = sum(not sequence.is_prefilling for sequence in self._running)
+        return max(0, min(MAX_DRAFT_TOKENS, self._verification_tokens // max(1, num_decoding) - 1))
+
+    def _stop(self, sequence: _Sequence[S], num_left: int) -> int:
+        """Return the position before which the next pass stops.
+
+        Tokens whose logits are wanted are never divided between two passes.
+
+        Args:
+            num_left: The number of prefill tokens that the pass still has room for.
+        """
+        start, end = sequence.num_computed_tokens, len(sequence.request.ids)
+        undivided = sequence.num_prompt_tokens - sequence.request.num_logits
+        is_whole_pass = start >= undivided and num_left == MAX_PREFILL_TOKENS
+        if not sequence.is_prefilling or end - start <= num_left or is_whole_pass:
+            return end
+        return max(start, min(start + num_left, undivided))
+
+    def _step_input(self, sequence: _Sequence[S], stop: int, max_draft: int) -> StepInput[S]:
+        request, start = sequence.request, sequence.num_computed_tokens
+        if sequence.is_prefilling:
+            num_logits = request.num_logits if stop == sequence.num_prompt_tokens else 0
+            return StepInput(sequence.slot, start, request.ids[start:stop], num_logits, False)
+        # The last token that the sequence may have is never computed.
+        max_draft = min(max_draft, request.max_tokens - stop - 1)
+        draft = sequence.drafter.draft(max_draft) if sequence.drafter is not None else ()
+        ids = (*request.ids[start:stop], *draft)
+        return StepInput(sequence.slot, start, ids, len(ids), request.wants_attention)
+
+    def _forward(self, scheduled: Sequence[Scheduled[S]]) -> Iterable[tuple[Scheduled[S], StepOutput]]:
+        """Compute a pass or, if it fails, one for each sequence; a sequence that fails alone is finished."""
+        try:
+            outputs = self._backend.forward([step_input for _, step_input in scheduled])
+        except BaseException as error:  # a module may raise anything
+            if len(scheduled) == 1:
+                clear_frames(error.__traceback__)  # code that keeps the error must not keep tensors
+                self._finish(scheduled[0][0], error)
+                return
+            outputs = None
+        if outputs is None:
+            # Which sequence is at fault shows when each runs alone. This is not done in the handler: the
+            # error there keeps the tensors of the pass that ran out of memory.
+            for entry in scheduled:
+                yield from self._forward([entry])
+            return
+        for entry, output in zip(scheduled, outputs, strict=True):
+            self.num_computed_tokens += len(entry[1].ids)
+            yield entry, output
+
+    def _postprocess(self, sequence: _Sequence[S], step_input: StepInput[S], output: StepOutput) -> None:
+        """Give a sequence its output, and finish it if it is complete or raises an error."""
+        try:
+            is_unfinished = self._take(sequence, step_input, output)
+        except BaseException as error:  # the error of one request must not reach the others
+            self._finish(sequence, error)
+            return
+        if not is_unfinished:
+            self._finish(sequence)
+
+    def _take(self, sequence: _Sequence[S], step_input: StepInput[S], output: StepOutput) -> bool:
+        """Give a request its logits, token by token, as long as draft tokens are accepted.
+
+        A draft token is accepted if the request has chosen the same token from its own logits.
+
+        Returns:
+            Whether the sequence needs a further pass.
+        """
+        if sequence.num_computed_tokens + len(step_input.ids) < sequence.num_prompt_tokens:
+            sequence.num_computed_tokens += len(step_input.ids)
+            return True
+        request, num_cached, is_unfinished = sequence.request, sequence.slot.num_cached_tokens, True
+        if sequence.is_prefilling:
+            sequence.num_computed_tokens = sequence.num_prompt_tokens
+            self._backend.cache_prefix(sequence.slot, request.ids)
+            return request.take(output, num_cached)
+        for index, logits in enumerate(output.logits):
+            if not is_unfinished or step_input.ids[index] != request.ids[-1]:
+                self.num_rejected_tokens += len(step_input.ids) - index
+                break
+            sequence.num_computed_tokens += 1
+            one = StepOutput((logits,), output.attention[index : index + 1])
+            is_unfinished = request.take(one, num_cached)
+        if not is_unfinished and sequence.drafter is not None:
+            sequence.drafter.finish()
+        return is_unfinished
+
+    def _finish(self, sequence: _Sequence[S], error: BaseException | None = None) -> None:
+        self._running.remove(sequence)
+        if error is None:
+            self._backend.cache_prefix(sequence.slot, sequence.request.ids[: sequence.num_computed_tokens])
+        self._backend.close(sequence.slot)
+        self._finished.append((sequence.request, error))

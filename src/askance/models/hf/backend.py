@@ -1,0 +1,301 @@
+"""The backend for torch models: batched forward passes, the prefix cache, and the rows of logits."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, groupby, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from askance.core.errors import ModelSpecError
+from askance.core.types import Sampling
+from askance.inference.backend import StepInput, StepOutput
+from askance.inference.decoding import MIN_LOGPROB
+from askance.inference.prefix_cache import PrefixCache
+from askance.models.hf.attention import (
+    ATTENTION_NAME,
+    AttentionGroup,
+    ForwardContext,
+    KVCells,
+    KVPool,
+    TorchSlot,
+    forward_context,
+)
+
+_TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
+"""How far the logits of a batched pass may be from the module's own, as a share of the greatest logit. Both
+are more than rounding; the second is for precisions of 16 bits."""
+_LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
+"""The kinds of rotary embeddings that transformers computes anew when a text grows beyond a length."""
+_VERIFICATION_TOKENS = 16
+
+
+class TorchBackend:
+    """A causal language model of transformers, in evaluation mode, as the `Backend` of an `LLMEngine`.
+
+    The tokens of several sequences stand in one row, without padding, so that each layer computes them all
+    together. Only attention needs to know which token belongs to which sequence. Where a module gives other
+    numbers in such a row, it computes one sequence at a time with the KV cache of transformers, and there is
+    no prefix cache.
+
+    Args:
+        name: The model's name, for messages.
+        batched: Whether to try to compute several sequences in one pass.
+
+    Attributes:
+        attention_layer: The index of the last layer whose attention can be read, or None.
+        bytes_per_token: The bytes that the keys and values of one token take in all layers.
+        num_reserved: The number of tokens for which open slots have room.
+
+    Raises:
+        ModelSpecError: The model has no KV cache.
+    """
+
+    budget_tokens = 0
+
+    def __init__(self, module: Any, name: str, *, batched: bool = True) -> None:
+        self.module = module
+        self.device: torch.device = module.device
+        self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(module.forward).parameters
+        windows, self.bytes_per_token = self._probe(name)
+        self.attention_layer = max((layer for layer in windows if layer is not None), default=None)
+        self.num_reserved, self._pool, self._cache = 0, KVPool(self.device), PrefixCache[KVCells]()
+        self.can_batch = batched
+        self.can_batch = batched and self._supports_batching(windows)
+        self.verification_tokens = _VERIFICATION_TOKENS if self.can_batch else 0
+        # The pool of the trial is dropped: tensors made in inference mode can't be changed outside it.
+        self.num_reserved, self._pool = 0, KVPool(self.device)
+
+    def reserved_tokens_with(self, num_tokens: int) -> int:
+        return self.num_reserved + num_tokens
+
+    def num_cached_tokens(self, ids: Sequence[int]) -> int:
+        return self._cache.find(ids)[1] if self.can_batch else 0
+
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> TorchSlot:
+        slot = None
+        with suppress(RuntimeError, MemoryError):
+            slot = self._open(num_tokens, ids)
+        if slot is None:  # there is less memory than expected, so the prefix cache is cleared
+            self.clear_cache()
+            slot = self._open(num_tokens, ())
+        self.num_reserved += num_tokens
+        return slot
+
+    def _open(self, num_tokens: int, ids: Sequence[int]) -> TorchSlot:
+        if not self.can_batch:
+            return TorchSlot(num_tokens)
+        block, num_cached = self._cache.find(ids)
+        self._limit_cache(self.num_reserved + num_tokens)
+        cells = self._pool.allocate(num_tokens)
+        if block is not None:
+            cells = cells.with_prefix([(block, num_cached)])
+        return TorchSlot(num_tokens, num_cached, cells)
+
+    def _limit_cache(self, num_reserved: int) -> None:
+        self._cache.limit(max(0, self.budget_tokens - num_reserved))
+
+    def cache_prefix(self, slot: TorchSlot, ids: Sequence[int]) -> None:
+        if slot.cells is not None:
+            self._cache.add(tuple(ids), slot.cells.slice(0, len(ids)))
+
+    def close(self, slot: TorchSlot) -> None:
+        self.num_reserved -= slot.num_tokens
+        slot.cells = slot.cache = None
+        self._limit_cache(self.num_reserved)
+
+    def clear_cache(self) -> None:
+        self._cache.clear()
+        self._pool.free_memory()
+
+    @torch.inference_mode()
+    def forward(self, inputs: Sequence[StepInput[TorchSlot]]) -> list[StepOutput]:
+        return self._forward_batch(inputs) if self.can_batch else [self._forward_one(one) for one in inputs]
+
+    @torch.inference_mode()
+    def attention_map(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Return the last layer's attention weights over `ids` alone: shape [heads, queries, keys]."""
+        with forward_context(ForwardContext(self.attention_layer)) as context:
+            self.module(input_ids=self._row(ids), use_cache=False)
+        assert context.weights is not None
+        weights: NDArray[np.float32] = context.weights.cpu().numpy()
+        return weights
+
+    def _forward_batch(self, inputs: Sequence[StepInput[TorchSlot]]) -> list[StepOutput]:
+        """Compute all sequences in one pass. Attention computes those with equally many tokens together."""
+        ordered = sorted(inputs, key=lambda step_input: len(step_input.ids))
+        groups, first = list[AttentionGroup](), 0
+        for length, same_length in groupby(ordered, key=lambda step_input: len(step_input.ids)):
+            members = [*same_length]
+            groups.append(AttentionGroup(members, first, self._pool, self.device))
+            first += length * len(members)
+        ids, positions, kept = list[int](), list[int](), list[int]()
+        for step_input in ordered:
+            ids += step_input.ids
+            positions += range(step_input.start, step_input.start + len(step_input.ids))
+            kept += range(len(ids) - step_input.num_logits, len(ids))
+        with forward_context(ForwardContext(self.attention_layer, groups)):
+            output = self.module(
+                input_ids=self._row(ids),
+                position_ids=self._row(positions),
+                # With this mask transformers does not make its own; nothing reads it.
+                attention_mask=torch.ones((1, 1, 1, 1), dtype=torch.bool, device=self.device),
+                use_cache=False,  # the pool is the cache
+                logits_to_keep=self._row(kept)[0],
+            )
+        rows = iter(rows_of(output.logits[0]))
+        weights = chain.from_iterable(group.attention() for group in groups)
+        outputs = {
+            id(step_input): StepOutput([next(rows) for _ in range(step_input.num_logits)], attention)
+            for step_input, attention in zip(ordered, weights, strict=True)
+        }
+        return [outputs[id(step_input)] for step_input in inputs]
+
+    def _forward_one(self, step_input: StepInput[TorchSlot]) -> StepOutput:
+        """Compute one sequence with the KV cache of transformers."""
+        options = {"logits_to_keep": max(1, step_input.num_logits)} if self._takes_logits_to_keep else {}
+        slot, layer = step_input.slot, self.attention_layer if step_input.wants_attention else None
+        with forward_context(ForwardContext(layer)) as context:
+            output = self.module(
+                input_ids=self._row(step_input.ids), past_key_values=slot.cache, use_cache=True, **options
+            )
+        slot.cache = output.past_key_values
+        logits = output.logits[0]
+        rows = rows_of(logits[len(logits) - step_input.num_logits :])
+        if context.weights is None:
+            return StepOutput(rows)
+        # Tokens that a sliding window has dropped have the weight 0.
+        num_dropped = step_input.start + len(step_input.ids) - context.weights.shape[-1]
+        return StepOutput(rows, (np.pad(context.weights[:, -1].cpu().numpy(), ((0, 0), (num_dropped, 0))),))
+
+    def _row(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor([numbers], dtype=torch.long, device=self.device)
+
+    @torch.inference_mode()
+    def _probe(self, name: str) -> tuple[Mapping[int | None, int | None], int]:
+        """Compute two tokens to see which layers call the attention function.
+
+        Returns:
+            The sliding windows of those layers, and the bytes of one token in the KV cache.
+        """
+        module = self.module
+        if module._supports_sdpa or getattr(module.config.get_text_config(), "attn_logit_softcapping", None):
+            module.set_attn_implementation(ATTENTION_NAME)
+        with forward_context(ForwardContext()) as context:
+            cache = module(input_ids=self._row((0, 0)), use_cache=True).past_key_values
+        if cache is None:
+            raise ModelSpecError(
+                f"model {name!r} keeps no key-value cache, which askance decodes with: "
+                "use a transformer model, such as hf:Qwen/Qwen2.5-0.5B-Instruct, or this one as a GGUF "
+                "file (gguf:FILE)."
+            )
+        stores = [getattr(layer, kind, None) for layer in cache.layers for kind in ("keys", "values")]
+        return context.windows, max(1, sum(store.nbytes for store in stores if store is not None) // 2)
+
+    def _supports_batching(self, windows: Mapping[int | None, int | None]) -> bool:
+        """Return whether batched passes give each sequence the same numbers as passes over it alone.
+
+        Args:
+            windows: The sliding windows that layers gave to the attention function. A window that is only in
+                the mask, which batched passes do not have, would show late.
+        """
+        # Where the longest sequence of a pass changes positions, it would change the others.
+        rope_types = [str(getattr(part, "rope_type", "")) for part in self.module.modules()]
+        if windows != self._configured_windows():
+            return False
+        if any(kind in rope_type for rope_type in rope_types for kind in _LENGTH_DEPENDENT_ROPE):
+            return False
+        try:
+            return self._is_batching_exact()
+        except (torch.OutOfMemoryError, MemoryError):
+            raise
+        except Exception:  # a module that does not expect batched passes may raise anything
+            return False
+
+    def _configured_windows(self) -> dict[int | None, int | None]:
+        """Return the sliding window of each layer by the configuration: None for none, 0 if it is unclear."""
+        config = self.module.config.get_text_config()
+        size = getattr(config, "sliding_window", None) or None
+        by_type = {"full_attention": None, "sliding_attention": size}
+        default = "sliding_attention" if getattr(config, "use_sliding_window", True) else "full_attention"
+        num_layers = getattr(config, "num_hidden_layers", 0)
+        layer_types = getattr(config, "layer_types", None) or [default] * num_layers
+        return {layer: by_type.get(layer_type, 0) for layer, layer_type in enumerate(layer_types)}
+
+    @torch.inference_mode()
+    def _is_batching_exact(self) -> bool:
+        """Return whether two sequences, one of them in pieces, get the logits that each gets alone."""
+        texts = [[*range(10)], [*range(9, 2, -1)]]
+        slots = [self.open(len(text)) for text in texts]
+        for starts, stops in pairwise(((0, 0), (6, 5), (9, 6), (10, 7))):
+            inputs = [
+                StepInput(slot, start, text[start:stop], 1, False)
+                for slot, text, start, stop in zip(slots, texts, starts, stops, strict=True)
+            ]
+            outputs = self._forward_batch(inputs)
+        tolerance = _TOLERANCE if self.module.dtype.itemsize >= 4 else _COARSE_TOLERANCE
+        for output, text in zip(outputs, texts, strict=True):
+            alone = self.module(input_ids=self._row(text)).logits[0, -1]
+            if not (output.logits[-1].logits - alone).abs().max() <= tolerance * alone.abs().max():
+                return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TorchLogits:
+    """The `TokenLogits` of a torch model: the logits for the next token, before temperature and masks.
+
+    Attributes:
+        logits: A tensor of shape [vocabulary].
+        best: The greatest logit and its token id.
+        entropy: The entropy over the whole vocabulary (nats).
+        logsumexp: The logarithm of the sum of the exponentials of all logits.
+    """
+
+    logits: Tensor
+    best: tuple[float, int]
+    entropy: float
+    logsumexp: float
+
+    def logprob(self, id: int) -> float:
+        """Return the log-probability of one token (nats)."""
+        return self.logits[id].item() - self.logsumexp
+
+    def top(self, count: int) -> tuple[tuple[int, float], ...]:
+        """Return the `count` most probable token ids with their log-probabilities (nats), best first."""
+        values, ids = self.logits.topk(min(count, len(self.logits)))
+        return tuple(zip(ids.tolist(), (values.float() - self.logsumexp).tolist(), strict=True))
+
+    def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
+        """Return the probabilities after temperature, top-k and top-p, in this order: shape [vocabulary]."""
+        scaled = self.logits.double() / sampling.temperature
+        kept = torch.arange(len(scaled), device=scaled.device)
+        if 0 < sampling.top_k < len(scaled):
+            # Exactly `top_k` tokens are kept, even if more are equal: in a coarse precision many are.
+            kept = scaled.topk(sampling.top_k).indices.sort().values
+        probabilities = torch.zeros_like(scaled)
+        probabilities[kept] = torch.softmax(scaled[kept], dim=-1)
+        if sampling.top_p < 1:
+            # Mostly these are a few tokens; sorting the whole vocabulary would take most of the time.
+            ordered, order = probabilities[kept].sort(descending=True, stable=True)
+            # A token is kept while those before it have not reached top_p yet, so the first always is.
+            is_beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
+            probabilities[kept[order[is_beyond]]] = 0
+        on_cpu: NDArray[np.float64] = probabilities.cpu().numpy()
+        return on_cpu
+
+
+def rows_of(logits: Tensor) -> list[TorchLogits]:
+    """Return the rows of `logits`, shape [rows, vocabulary]; their sums are fetched for all rows at once."""
+    values, ids = logits.max(dim=-1)
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    # The logarithm of a probability of 0 is -inf, and the product of the two has to be 0.
+    entropies = -(logprobs.exp() * logprobs.clamp(min=MIN_LOGPROB)).sum(dim=-1)
+    totals = logits.float().logsumexp(dim=-1)
+    best = zip(values.tolist(), ids.tolist(), strict=True)
+    return list(map(TorchLogits, logits, best, entropies.tolist(), totals.tolist()))

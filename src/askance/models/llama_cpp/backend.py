@@ -1,0 +1,380 @@
+"""The backend for llama.cpp: continuous batching over the sequences of a context, and the prefix cache.
+
+Each text has a sequence (`seq_id`) with its own part of the KV cache. In a unified cache, every token would
+have to look through the cells of all texts. A free sequence still holds its last text, and the next text with
+the same prefix continues from it. When another text takes the sequence, the prompt of the last one goes into
+the prefix cache.
+
+Llama.cpp adds the numbers of one token in another order than those of several, and it computes in 8 bits,
+which amplifies the smallest difference. A text has to get the same numbers in any batch and with any part of
+it cached. So prompts are always computed by at least two tokens at a time, and tokens that were decoded one
+by one are not shared.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.types import TokenIds
+from askance.inference.backend import StepInput, StepOutput
+from askance.inference.prefix_cache import PrefixCache, num_shared
+from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, SavedState
+from askance.models.llama_cpp.signals import LlamaLogits
+from askance.models.llama_cpp.weights import Weights
+
+MAX_RUNNING = 8
+"""The most texts that run at a time: with more, a few cores hardly compute more tokens a second."""
+PREFIX_CACHE_TOKENS = 4096
+"""The size of the prefix cache, as long as the running texts need no more room."""
+_GROWTH_TOKENS = 2 * PADDING
+"""Sequences grow by a multiple of this, so that not every slightly longer text needs a new context."""
+_MIN_SAVED_TOKENS = 16
+"""Shorter parts of prompts are neither saved nor restored: computing them takes about the same time."""
+_MAX_BATCHED_TOKENS = 4
+"""The most tokens that each text may have in a pass over several texts."""
+_PREFILL_TOKENS = 128
+"""The prompt tokens of one pass where attention keeps its weights: those of more tokens do not fit into the
+processor's cache."""
+
+
+@dataclass(slots=True, eq=False)
+class SequenceSlot:
+    """A sequence of a llama.cpp context, as the KV slot of a text.
+
+    Attributes:
+        seq_id: The number of the sequence in llama.cpp.
+        ids: The token ids that it holds.
+        num_prefilled: The number of those tokens that were computed as a prompt.
+        num_prefix_tokens: The number of tokens of its text that are certainly prompt; decoding starts at or
+            after this position.
+        is_open: Whether a running text has it.
+        num_cached_tokens: The number of tokens of that text that it held when it was opened.
+        closed_at: The time when it was closed, as a number that grows with each close.
+    """
+
+    seq_id: int
+    ids: list[int] = field(default_factory=list)
+    num_prefilled: int = 0
+    num_prefix_tokens: int = 0
+    is_open: bool = False
+    num_cached_tokens: int = 0
+    closed_at: int = 0
+
+
+LlamaInput = StepInput[SequenceSlot]
+SavedPrompt = tuple[TokenIds, SavedState]
+"""A prompt with its keys and values."""
+
+
+class LlamaBackend:
+    """The `Backend` over a llama.cpp context, with as many and as long sequences as texts have needed.
+
+    The context is made when the first text comes. Where more or longer sequences are needed, a new context
+    takes over the running texts; for that moment both are in memory. Where llama.cpp does not save all keys
+    and values (`Weights.can_be_saved`), they can't be moved: there a new text waits for the running ones, and
+    there is no prefix cache.
+
+    Args:
+        budget_tokens: The room in all sequences and the prefix cache together, in tokens.
+        max_sequence_tokens: The length of the longest text in tokens.
+        flash_attention: Whether to use flash attention, which keeps no attention weights.
+    """
+
+    # Llama.cpp computes several tokens a little differently from one: draft tokens would change the numbers.
+    verification_tokens = 0
+
+    def __init__(
+        self, weights: Weights, budget_tokens: int, max_sequence_tokens: int, *, flash_attention: bool = False
+    ) -> None:
+        self._weights, self.budget_tokens, self._flash_attention = weights, budget_tokens, flash_attention
+        self._max_sequence_tokens, self._reads_attention = _padded(max_sequence_tokens), False
+        # Where no token can be removed, a pass that failed can't be tried again text by text.
+        self.can_batch = weights.can_truncate
+        self._sequence_tokens, self._slots, self._clock = 0, list[SequenceSlot](), count(1)
+        self._context: Context | None = None
+        self._can_save = self._can_move = weights.can_be_saved
+        self._has_delayed_text = False
+        self._cache: PrefixCache[SavedPrompt] = PrefixCache()
+
+    def reserved_tokens_with(self, num_tokens: int) -> int:
+        num_open = sum(slot.is_open for slot in self._slots)
+        return (num_open + 1) * self._sequence_tokens_for(num_tokens)
+
+    def num_cached_tokens(self, ids: Sequence[int]) -> int:
+        held, _, num_saved = self._cached_prefix(ids)
+        return max((num_saved, *held))
+
+    def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> SequenceSlot:
+        self._reads_attention |= attention
+        size, num_open = self._sequence_tokens_for(num_tokens), sum(slot.is_open for slot in self._slots)
+        # Where nothing can be moved, sequences for all texts have to be made while no text runs.
+        num_needed = MAX_RUNNING if self._has_delayed_text and not num_open else num_open + 1
+        is_larger = size > self._sequence_tokens or num_needed > len(self._slots)
+        if is_larger or self._reads_attention > self._current_context.reads_attention:
+            self._make_context(size, num_needed)
+        slot = self._take_slot(ids)
+        slot.is_open, slot.num_cached_tokens, slot.num_prefix_tokens = True, len(slot.ids), len(ids)
+        return slot
+
+    def cache_prefix(self, slot: SequenceSlot, ids: Sequence[int]) -> None:
+        """Do nothing: a sequence holds its text until another text takes it."""
+
+    def close(self, slot: SequenceSlot) -> None:
+        slot.is_open, slot.closed_at = False, next(self._clock)
+
+    def clear_cache(self) -> None:
+        self._cache.clear()
+        for slot in self._slots:
+            if not slot.is_open:
+                self._truncate(slot, 0)
+
+    def forward(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
+        if self.can_batch:
+            inputs = [_of_two_tokens(one) if _is_prefill(one) else one for one in inputs]
+        outputs = dict[int, StepOutput]()
+        for group in _groups(inputs):
+            for step_input, output in zip(group, self._forward_group(group), strict=True):
+                outputs[step_input.slot.seq_id] = output
+        return [outputs[step_input.slot.seq_id] for step_input in inputs]
+
+    def _forward_group(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
+        """Compute inputs of equal length in neighbouring sequences; one long input takes several passes."""
+        if len(inputs) > 1:
+            return self._forward_pass(inputs)
+        (whole,) = inputs
+        rows, output = list[LlamaLogits](), StepOutput(())
+        for first, stop in pairwise(self._chunk_bounds(len(whole.ids))):
+            ids, num_after = whole.ids[first:stop], len(whole.ids) - stop
+            num_logits = min(len(ids), max(0, whole.num_logits - num_after))
+            chunk = StepInput(whole.slot, whole.start + first, ids, num_logits, whole.wants_attention)
+            (output,) = self._forward_pass([chunk])
+            rows += output.logits
+        return [StepOutput(rows, output.attention)]
+
+    def _chunk_bounds(self, num_tokens: int) -> Sequence[int]:
+        """Return the bounds of an input's chunks; none has a single token, unless the input has only one."""
+        chunk_tokens = PASS_TOKENS if self._flash_attention else _PREFILL_TOKENS
+        bounds = [*range(0, num_tokens, chunk_tokens), num_tokens]
+        if len(bounds) > 2 and bounds[-1] - bounds[-2] == 1:
+            bounds[-2] -= 1
+        return bounds
+
+    def _forward_pass(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
+        for step_input in inputs:
+            self._truncate(step_input.slot, step_input.start)
+        seq_ids = [step_input.slot.seq_id for step_input in inputs]
+        starts, ids = [step_input.start for step_input in inputs], [step_input.ids for step_input in inputs]
+        num_logits = [step_input.num_logits for step_input in inputs]
+        context = self._current_context
+        weights: NDArray[np.float32] | None = None
+        try:
+            if any(step_input.wants_attention for step_input in inputs):
+                logits, weights = context.forward_with_attention(seq_ids, starts, ids, num_logits)
+            else:
+                logits = context.forward(seq_ids, starts, ids, num_logits)
+        except BaseException:
+            for step_input in inputs:  # tokens of this pass would be in the way when it is tried again
+                context.truncate(step_input.slot.seq_id, step_input.start)
+            raise
+        for step_input in inputs:
+            step_input.slot.ids += step_input.ids
+            if _is_prefill(step_input):
+                step_input.slot.num_prefilled = len(step_input.slot.ids)
+        attention = [None] * len(inputs) if weights is None else weights
+        return [
+            StepOutput(list(map(LlamaLogits, rows)), _attention(step_input, sequence_weights))
+            for step_input, rows, sequence_weights in zip(inputs, logits, attention, strict=True)
+        ]
+
+    def _truncate(self, slot: SequenceSlot, num_tokens: int) -> None:
+        """Keep only the first `num_tokens` tokens of a sequence."""
+        assert num_tokens <= len(slot.ids), "a gap"
+        if num_tokens < len(slot.ids) or not num_tokens:
+            self._current_context.truncate(slot.seq_id, num_tokens)
+            del slot.ids[num_tokens:]
+            slot.num_prefilled = min(slot.num_prefilled, num_tokens)
+
+    @property
+    def _current_context(self) -> Context:
+        assert self._context is not None
+        return self._context
+
+    def _sequence_tokens_for(self, num_tokens: int) -> int:
+        """Return the room in tokens that each sequence needs if a text of `num_tokens` is to have one."""
+        if num_tokens <= self._sequence_tokens:
+            return self._sequence_tokens
+        largest = min(self._max_sequence_tokens, self.budget_tokens // PADDING * PADDING)
+        return max(_padded(num_tokens), min(-(-num_tokens // _GROWTH_TOKENS) * _GROWTH_TOKENS, largest))
+
+    def _make_context(self, size: int, num_needed: int) -> None:
+        """Replace the context by one with room for more; finished texts go into the prefix cache.
+
+        The old context is freed once the new one is there, so that nothing is lost if memory runs out.
+
+        Args:
+            size: The room of each sequence in tokens.
+            num_needed: The least number of sequences.
+
+        Raises:
+            RuntimeError: There is not enough memory, or the running texts can't be moved.
+        """
+        open_slots = [slot for slot in self._slots if slot.is_open]
+        if not self._can_move and any(slot.ids for slot in open_slots):
+            self._has_delayed_text = self.can_batch  # other models compute texts one by one in any case
+            raise RuntimeError("texts that run can't be moved: the new one waits for them to end")
+        num_sequences = num_needed
+        if num_needed > len(self._slots) > 0:
+            num_sequences = max(num_needed, min(2 * len(self._slots), MAX_RUNNING))
+        num_sequences = min(num_sequences, self.budget_tokens // size)
+        options = {"reads_attention": self._reads_attention, "flash_attention": self._flash_attention}
+        context = Context(self._weights, num_sequences, size, **options)
+        self._move(open_slots, context)
+        self._cache.limit(min(PREFIX_CACHE_TOKENS, self.budget_tokens - context.num_sequences * size))
+        for slot in sorted(self._slots, key=lambda slot: slot.closed_at):
+            if not slot.is_open:
+                self._cache_prompt(slot, 0)
+        # The open sequences keep their order, so that neighbours stay neighbours.
+        for seq_id, slot in enumerate(open_slots):
+            slot.seq_id = seq_id
+        new_slots = [SequenceSlot(seq_id) for seq_id in range(len(open_slots), context.num_sequences)]
+        self._context, self._slots, self._sequence_tokens = context, [*open_slots, *new_slots], size
+        self._has_delayed_text = False
+
+    def _move(self, slots: Sequence[SequenceSlot], target: Context) -> None:
+        """Copy the keys and values of `slots` into the first sequences of a new context."""
+        try:
+            for seq_id, slot in enumerate(slots):
+                if slot.ids:
+                    target.restore(seq_id, self._current_context.save(slot.seq_id))
+        except RuntimeError:
+            self._can_move = False
+            self._cache.clear()
+            raise
+
+    def _take_slot(self, ids: Sequence[int]) -> SequenceSlot:
+        """Choose a free sequence for a text, and fill it with the longest cached prefix of `ids`.
+
+        Texts are computed in one pass if their sequences are neighbours. So a neighbour of an open sequence
+        is chosen: the one that holds most of the prefix, then the least recently used one.
+        """
+        open_ids = [slot.seq_id for slot in self._slots if slot.is_open]
+
+        def distance(slot: SequenceSlot) -> int:
+            return min((abs(slot.seq_id - seq_id) for seq_id in open_ids), default=0)
+
+        free = [slot for slot in self._slots if not slot.is_open]
+        least_distance = min(map(distance, free))
+        nearest = [slot for slot in free if distance(slot) == least_distance]
+        held, saved, num_saved = self._cached_prefix(ids)
+        target = max(nearest, key=lambda slot: (held[slot.seq_id], -slot.closed_at))
+        source = max(self._slots, key=lambda slot: held[slot.seq_id])
+        num_held = held[target.seq_id]
+        min_worth_copying = num_held + _MIN_SAVED_TOKENS
+        if held[source.seq_id] > num_saved:
+            num_saved = held[source.seq_id]
+            saved = self._save(source) if num_saved >= min_worth_copying else None
+        if saved is None or num_saved < min_worth_copying:
+            self._cache_prompt(target, num_held)
+        else:
+            self._cache_prompt(target, 0)
+            num_held = num_saved if self._restore(*saved, target) else 0
+        self._truncate(target, num_held)
+        return target
+
+    def _cached_prefix(self, ids: Sequence[int]) -> tuple[list[int], SavedPrompt | None, int]:
+        """Find a prefix in all sequences and in the prefix cache. Only tokens of prompts are shared.
+
+        One token is left out, which will be computed together with the last one.
+
+        Returns:
+            The number of tokens that each sequence holds, the best entry of the prefix cache, and the number
+            of tokens that it has.
+        """
+        if not self.can_batch:
+            return [0] * len(self._slots), None, 0
+        prefix = ids[: max(0, len(ids) - 1)]
+        held = [num_shared(slot.ids[: slot.num_prefilled], prefix) for slot in self._slots]
+        return held, *self._cache.find(prefix)
+
+    def _cache_prompt(self, slot: SequenceSlot, num_staying: int) -> None:
+        """Put the prompt of a finished text into the prefix cache.
+
+        It is not worth it where hardly more would be lost than stays in the sequence or is cached already.
+
+        Args:
+            num_staying: The number of tokens that stay in the sequence.
+        """
+        num_prefilled = slot.num_prefilled
+        if not (
+            self._can_save and num_staying + _MIN_SAVED_TOKENS <= num_prefilled <= self._cache.max_tokens
+        ):
+            return
+        if num_prefilled >= self._cache.find(slot.ids[:num_prefilled])[1] + _MIN_SAVED_TOKENS:
+            self._truncate(slot, num_prefilled)
+            saved = self._save(slot)
+            if saved is not None:
+                self._cache.add(saved[0], saved)
+
+    def _save(self, slot: SequenceSlot) -> SavedPrompt | None:
+        """Copy what a sequence holds; return None if that fails, so that it has to be computed again."""
+        if not self._can_save:
+            return None
+        try:
+            return (*slot.ids,), self._current_context.save(slot.seq_id)
+        except (RuntimeError, MemoryError):
+            return None
+
+    def _restore(self, ids: TokenIds, state: SavedState, target: SequenceSlot) -> bool:
+        """Copy a saved prompt into a sequence; return False, and leave it empty, if that fails."""
+        self._truncate(target, 0)
+        try:
+            self._current_context.restore(target.seq_id, state)
+        except (RuntimeError, MemoryError):  # it is from another number of sequences, and can't be moved
+            self._cache.drop(ids)
+            self._current_context.truncate(target.seq_id, 0)
+            return False
+        target.ids, target.num_prefilled = [*ids], len(ids)
+        return True
+
+
+def _groups(inputs: Sequence[LlamaInput]) -> Iterator[list[LlamaInput]]:
+    """Yield groups of inputs, one for each pass: few tokens, equally many, in neighbouring sequences."""
+    group = list[LlamaInput]()
+    for step_input in sorted(inputs, key=lambda step_input: (len(step_input.ids), step_input.slot.seq_id)):
+        if group and not _can_join(group[-1], step_input):
+            yield group
+            group = []
+        group.append(step_input)
+    yield group
+
+
+def _can_join(last: LlamaInput, following: LlamaInput) -> bool:
+    is_neighbour = following.slot.seq_id == last.slot.seq_id + 1
+    return is_neighbour and len(following.ids) == len(last.ids) <= _MAX_BATCHED_TOKENS
+
+
+def _is_prefill(step_input: LlamaInput) -> bool:
+    """Return whether an input is part of a prompt; its last part starts no later than the first logits."""
+    return step_input.start <= step_input.slot.num_prefix_tokens
+
+
+def _of_two_tokens(step_input: LlamaInput) -> LlamaInput:
+    """Prepend the previous token to an input that has only one."""
+    if len(step_input.ids) > 1 or not step_input.start:
+        return step_input
+    slot, start = step_input.slot, step_input.start - 1
+    return replace(step_input, start=start, ids=(slot.ids[start], *step_input.ids))
+
+
+def _attention(step_input: LlamaInput, weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
+    """Return the weights of each token, shape [heads, tokens]; the cells of a sequence are in token order."""
+    if weights is None or not step_input.wants_attention:
+        return []
+    return [weights[:, index, : step_input.start + index + 1] for index in range(len(step_input.ids))]
+
+
+def _padded(num_tokens: int) -> int:
+    return -(-num_tokens // PADDING) * PADDING
