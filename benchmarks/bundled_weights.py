@@ -132,7 +132,9 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
         searched = index if spec in options.searched else None
         found.append(
             [
-                Task(f"{name}/{each.question.id}", name, each, searched or GoldRetriever(each.grounds))
+                Task(
+                    f"{name}/{each.question.id}", name, each, searched or GoldRetriever(each.supporting_facts)
+                )
                 for each in examples[: options.limit]
             ]
         )

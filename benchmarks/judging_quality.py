@@ -89,7 +89,7 @@ def of_articles(examples: Sequence[Example], titles: Sequence[str]) -> Sequence[
 
 async def ask(model: Model, example: Example) -> Row:
     """One question over its own paragraph."""
-    (paragraph,) = example.grounds.paragraphs
+    (paragraph,) = example.supporting_facts.paragraphs
     hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
     prompt = Prompts(model, example.question).ra(hits, example.question.text)
     (reply,) = await model.generate(
@@ -103,7 +103,7 @@ async def ask(model: Model, example: Example) -> Row:
 async def compare(model: Model, example: Example) -> Row:
     """The scores of all paragraphs of one question: supporting ones, and distractors."""
     scores: dict[bool, list[float]] = {True: [], False: []}
-    for paragraph in example.grounds.paragraphs:
+    for paragraph in example.supporting_facts.paragraphs:
         passage = Passage("", paragraph.title, paragraph.text)
         prompt = judgement_prompt(model, example.question, "relevance", [passage])
         options = label_options(prompt, LABELS["relevance"].values())

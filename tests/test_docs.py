@@ -261,7 +261,7 @@ def test_the_question_on_the_page_on_readers_is_one_on_a_line_of_a_file(tmp_path
     path = tmp_path / "my-questions.jsonl"
     path.write_text(" ".join(block.split("\n")), encoding="utf-8")
     (example,) = read_dataset(f"jsonl:{path}")
-    assert [paragraph.is_supporting for paragraph in example.grounds.paragraphs] == [True, False]
+    assert [paragraph.is_supporting for paragraph in example.supporting_facts.paragraphs] == [True, False]
 
 
 def test_the_page_on_readers_names_every_setting_and_task():

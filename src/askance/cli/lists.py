@@ -326,7 +326,9 @@ def _dataset_row(dataset: Dataset) -> Row:
 
 def _show_examples(spec: str, examples: Sequence[Example]) -> None:
     supported = sum(bool(example.supporting_titles) for example in examples)
-    grounded = sum(bool(example.grounds.supporting or example.grounds.facts) for example in examples)
+    grounded = sum(
+        bool(example.supporting_facts.supporting or example.supporting_facts.facts) for example in examples
+    )
     told = f"{supported:,} with supporting titles, {grounded:,} with supporting texts or facts"
     tell(out, f"{spec}: {len(examples):,} questions, {told}")
     out.print(_counts("kind", (example.kind or "(none)" for example in examples)))

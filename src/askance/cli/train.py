@@ -47,7 +47,7 @@ train = typer.Typer(no_args_is_help=True)
 
 @train.callback()
 def _train() -> None:
-    """Train models on questions with known grounds.
+    """Train models on questions with known supporting facts.
 
     Examples:
         askance train reader --dataset jsonl:mine.jsonl --out my-reader --dry-run

@@ -17,8 +17,8 @@ from askance.core.errors import DatasetError, InputError, UnknownName
 from askance.core.extensions import find_with_place, known_names
 from askance.core.records import read_records, rows, rows_or_table, table_rows
 from askance.evaluation.datasets import choices, long_form, multi_hop, own, single_hop
+from askance.evaluation.datasets.example import Example as Example
 from askance.evaluation.datasets.flashrag import read_either
-from askance.evaluation.datasets.grounds import Example as Example
 
 Read = Callable[..., Iterator[Example]]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from askance.core.records import Field, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.grounds import Example, Paragraph, SupportingFacts, whole
+from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
 
 _LETTERS = dict(zip("12345", "ABCDE", strict=True))
 _VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "false"}
@@ -86,8 +86,8 @@ def pubhealth(record: Field, number: int) -> Iterator[Example]:
         question = Question(
             id.id() if id.is_given else str(number), claim, task="choice", options=("true", "false")
         )
-        grounds = SupportingFacts((Paragraph("", text, whole(text)),) if text.strip() else ())
-        yield Example(question, (_VERDICTS[label],), grounds=grounds)
+        supporting_facts = SupportingFacts((Paragraph("", text, whole(text)),) if text.strip() else ())
+        yield Example(question, (_VERDICTS[label],), supporting_facts=supporting_facts)
 
 
 def _label(given: Field) -> str:

@@ -7,10 +7,10 @@ known to be of it by its `golden_answers`:
      "metadata": {"type": "bridge", "supporting_facts": {"title": ["Lübeck"], "sent_id": [1]},
                   "context": {"title": ["Lübeck"], "sentences": [["A city.", "It lies on the Trave."]]}}}
 
-From `metadata` come the kind (`type`; `prop` of PopQA), the supporting titles, the hops and the grounds:
-`supporting_facts` and `context` of HotpotQA and 2WikiMultihopQA (which says "content" for "sentences", and
-has `evidences`, too), `question_decomposition` of MuSiQue, with the supporting paragraphs alone. What it may
-hold of the other datasets' grounds is not read.
+`metadata` gives the kind (`type`; `prop` of PopQA), the supporting titles, the hops and the supporting facts.
+The supporting facts come from `supporting_facts` and `context` of HotpotQA and 2WikiMultihopQA (which says
+"content" for "sentences", and also has `evidences`), and from `question_decomposition` of MuSiQue, which
+holds the supporting paragraphs alone. Supporting facts of other datasets are not read.
 
 A question of StrategyQA is answered by yes or no, however its answer is written: true, "Yes", "False".
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 from askance.core.errors import DatasetError
 from askance.core.records import Convert, Field, RowsOf, converted, rows, unique
 from askance.core.types import Task
-from askance.evaluation.datasets.grounds import (
+from askance.evaluation.datasets.example import (
     Example,
     Paragraph,
     SupportingFacts,
@@ -94,11 +94,11 @@ def flashrag(record: Field, number: int, task: Task | None = None) -> Iterator[E
         supporting_titles=example.supporting_titles or titles,
         kind=example.kind or kind,
         hops=example.hops or len(hops or titles) or None,
-        grounds=_grounds(more, facts, numbers),
+        supporting_facts=_supporting_facts(more, facts, numbers),
     )
 
 
-def _grounds(more: Field, facts: list[Field], numbers: list[Field]) -> SupportingFacts:
+def _supporting_facts(more: Field, facts: list[Field], numbers: list[Field]) -> SupportingFacts:
     """The texts and the way to the answer. Without supporting facts, a context is another dataset's."""
     hops, rows, paragraphs = more.get("question_decomposition", []).each(), [], list[Paragraph]()
     if facts and more["evidences"].is_given:

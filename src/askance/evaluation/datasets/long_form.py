@@ -11,7 +11,7 @@ from pathlib import Path
 from askance.core.errors import DatasetError
 from askance.core.records import Field, Rows, document, lines, read_records, rows, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.grounds import Example, Paragraph, SupportingFacts, whole
+from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
 
 _NO_CONTEXT = "No context provided"
 """What stands in place of a context that nobody found."""
@@ -80,7 +80,7 @@ def _asqa(record: Field, number: int) -> Iterator[Example]:
         Question(record["sample_id"].id(), question, genre="ambiguous"),
         unique(long_answers or chain(*groups)),
         unique(title for title, _ in told if title),
-        grounds=SupportingFacts(tuple(Paragraph(title, text, whole(text)) for title, text in told)),
+        supporting_facts=SupportingFacts(tuple(Paragraph(title, text, whole(text)) for title, text in told)),
         answer_groups=tuple(groups),
     )
 

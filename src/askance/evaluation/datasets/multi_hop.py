@@ -10,8 +10,7 @@ from pathlib import Path
 
 from askance.core.records import Field, read_records, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.flashrag import question_and_answer, read_either
-from askance.evaluation.datasets.grounds import (
+from askance.evaluation.datasets.example import (
     Example,
     Paragraph,
     SupportingFacts,
@@ -21,6 +20,7 @@ from askance.evaluation.datasets.grounds import (
     triples_of,
     whole,
 )
+from askance.evaluation.datasets.flashrag import question_and_answer, read_either
 
 _ALIASES_NAME = "id_aliases.json"
 _ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "demonyms": ["…"]}.'
@@ -87,7 +87,7 @@ def _two_wiki(record: Field, number: int, names: Mapping[str, list[str]]) -> Ite
         yield dataclasses.replace(
             example,
             golds=unique((*example.golds, *names.get(id, ()))),
-            grounds=dataclasses.replace(example.grounds, triples=triples),
+            supporting_facts=dataclasses.replace(example.supporting_facts, triples=triples),
         )
 
 
@@ -170,10 +170,10 @@ def iirc(record: Field, number: int) -> Iterator[Example]:
         linked = dict.fromkeys((passage, piece.strip()) for passage, piece in pieces if passage != "main")
         texts = (Paragraph(title, text, evidence), *(Paragraph(*each, whole(each[1])) for each in linked))
         titles = unique(title if passage == "main" else passage for passage, _ in pieces)
-        grounds = SupportingFacts(tuple(each for each in texts if each.text.strip()))
+        supporting_facts = SupportingFacts(tuple(each for each in texts if each.text.strip()))
         if golds:
             kind = asked["answer"]["type"].text()
-            yield Example(question, golds, titles, kind, len(titles) or None, grounds)
+            yield Example(question, golds, titles, kind, len(titles) or None, supporting_facts)
 
 
 def _iirc_golds(answer: Field) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ def strategyqa(record: Field, number: int) -> Iterator[Example]:
     yield Example(
         Question(record["qid"].id(), record["question"].text(), task="yes_no"),
         ("yes" if record["answer"].truth() else "no",),
-        grounds=SupportingFacts(
+        supporting_facts=SupportingFacts(
             facts=tuple(" ".join(fact.split()) for fact in facts if fact.strip()),
             steps=steps_of((question, "") for question in questions),
         ),

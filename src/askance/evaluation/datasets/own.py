@@ -31,7 +31,7 @@ from typing import Any
 
 from askance.core.records import Field, read_records, unique
 from askance.core.types import Question, Task
-from askance.evaluation.datasets.grounds import (
+from askance.evaluation.datasets.example import (
     Example,
     Paragraph,
     ReasoningStep,
@@ -44,7 +44,7 @@ from askance.sample import CORPUS, QUESTIONS
 
 _LISTS = ("answers", "options", "supporting")
 _QUESTION = ("question", "answers", "id", "task", "options", "supporting", "type", "hops")
-_GROUNDS = ("paragraphs", "facts", "steps", "triples")
+_SUPPORTING_FACTS = ("paragraphs", "facts", "steps", "triples")
 _TASKS: tuple[Task, ...] = ("open", "yes_no", "choice")
 _LOOKS_LIKE = 0.75
 """Similarity, by difflib: 0.92 of "answer" and "answers", 0.73 of "task_id" and "task"."""
@@ -65,8 +65,8 @@ def jsonl(record: Field, number: int) -> Iterator[Example]:
 
     it has a paragraph whose second sentence is evidence. FlashRAG's files of any dataset can be read, too.
     """
-    _check_spelling(record, (*_QUESTION, *_GROUNDS))
-    grounds = SupportingFacts(
+    _check_spelling(record, (*_QUESTION, *_SUPPORTING_FACTS))
+    supporting_facts = SupportingFacts(
         tuple(_paragraph(each) for each in record.get("paragraphs", []).each()),
         tuple(
             Triple(row[0].text(), row[1].text(), row[2].text()) for row in record.get("triples", []).each()
@@ -74,7 +74,7 @@ def jsonl(record: Field, number: int) -> Iterator[Example]:
         tuple(_step(each) for each in record.get("steps", []).each()),
         tuple(record.get("facts", []).texts()),
     )
-    yield dataclasses.replace(asked(record, number, "answers"), grounds=grounds)
+    yield dataclasses.replace(asked(record, number, "answers"), supporting_facts=supporting_facts)
 
 
 def csv(record: Field, number: int) -> Iterator[Example]:

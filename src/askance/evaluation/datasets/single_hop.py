@@ -10,8 +10,8 @@ from pathlib import Path
 from askance.core.errors import UnknownName
 from askance.core.records import Field, rows, unique
 from askance.core.types import Question
+from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
 from askance.evaluation.datasets.flashrag import read_either
-from askance.evaluation.datasets.grounds import Example, Paragraph, SupportingFacts, whole
 from askance.text.answers import sentence_spans
 
 NO_ANSWER = "noanswer"
@@ -128,7 +128,7 @@ def _on_paragraph(asked: Field, title: str, context: str) -> Example:
         (title,),
         UNANSWERABLE if is_impossible else "answerable",
         hops=1,
-        grounds=SupportingFacts((Paragraph(title, context, evidence),) if context.strip() else ()),
+        supporting_facts=SupportingFacts((Paragraph(title, context, evidence),) if context.strip() else ()),
     )
 
 

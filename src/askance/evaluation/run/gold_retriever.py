@@ -10,7 +10,7 @@ from hashlib import sha256
 from askance.core.errors import DatasetError
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import SupportingFacts
+from askance.evaluation.datasets.example import SupportingFacts
 from askance.retrieval.scripted import ScriptedRetriever
 
 GOLD = "@gold"
@@ -24,9 +24,9 @@ class GoldRetriever(ScriptedRetriever):
     title. Scores are 1, 1/2, 1/3 and so on.
     """
 
-    def __init__(self, grounds: SupportingFacts) -> None:
-        paragraphs = [(each.title, each.text) for each in grounds.supporting]
-        texts = paragraphs or [("", fact) for fact in grounds.facts]
+    def __init__(self, supporting_facts: SupportingFacts) -> None:
+        paragraphs = [(each.title, each.text) for each in supporting_facts.supporting]
+        texts = paragraphs or [("", fact) for fact in supporting_facts.facts]
         passages = [
             Passage(f"gold-{number}", title, text, source=GOLD, end=len(text))
             for number, (title, text) in enumerate(texts, start=1)
@@ -38,21 +38,21 @@ class GoldRetrievers(GoldRetriever):
     """What stands for all of them before it is known which question is asked."""
 
     def __init__(self, examples: Sequence[Example]) -> None:
-        """Checks that all questions have grounds.
+        """Checks that all questions have supporting facts.
 
         Raises:
             DatasetError: one has none; names it.
         """
         super().__init__(SupportingFacts())
         for example in examples:
-            if not example.grounds.supporting and not example.grounds.facts:
+            if not example.supporting_facts.supporting and not example.supporting_facts.facts:
                 raise DatasetError(
                     f"question {example.question.id!r} has no supporting paragraphs or facts in its dataset, "
                     f"which --index {GOLD} shows: name an index folder, or a file with its contexts."
                 )
-        content = repr([example.grounds for example in examples])
+        content = repr([example.supporting_facts for example in examples])
         self.fingerprint = f"{GOLD} {sha256(content.encode()).hexdigest()}"
 
     def of(self, example: Example) -> GoldRetriever:
         """The one for a question."""
-        return GoldRetriever(example.grounds)
+        return GoldRetriever(example.supporting_facts)

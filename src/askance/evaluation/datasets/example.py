@@ -81,7 +81,7 @@ class Example:
             the dataset does not say.
         kind: the dataset's type of question, such as "bridge" or "comparison"; empty where it has none.
         hops: reasoning steps that the question takes, by what the dataset says of it.
-        grounds: why the answer is right, as far as the dataset tells.
+        supporting_facts: why the answer is right, as far as the dataset tells.
         answer_groups: what a whole answer has to tell, each as the short answers that will do for it; empty
             where one answer is all there is.
     """
@@ -91,7 +91,7 @@ class Example:
     supporting_titles: tuple[str, ...] = ()
     kind: str = ""
     hops: int | None = None
-    grounds: SupportingFacts = field(default=SupportingFacts(), repr=False)
+    supporting_facts: SupportingFacts = field(default=SupportingFacts(), repr=False)
     answer_groups: tuple[tuple[str, ...], ...] = ()
 
 

@@ -1,4 +1,4 @@
-from askance.evaluation.datasets.grounds import (
+from askance.evaluation.datasets.example import (
     Paragraph,
     ReasoningStep,
     SupportingFacts,
