@@ -13,9 +13,9 @@ from askance.core.errors import AskanceError, InputError
 from askance.core.ports import Model
 from askance.core.types import Role
 from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Experiment
-from askance.evaluation.run.grid import Grid, Table, look_up_all, run_grid
+from askance.evaluation.run.grid import Grid, Table, prepare_experiments, run_grid
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import Terms
+from askance.evaluation.run.runner import RunOptions
 from askance.registry import DEFAULT_MODEL, load_models
 from askance.terminal.console import err
 from askance.terminal.progress import EvaluationProgress
@@ -79,29 +79,31 @@ def folder_name(text: str) -> str:
 
 
 def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
-    """Run what is not done yet in OUT/runs, print tables of all cells, and write OUT/report.html.
+    """Run what is not done yet in OUT/runs, print tables of all experiments, and write OUT/report.html.
 
     Args:
         base: the method that the others are held against, if it is in the grid; otherwise the first.
 
     Raises:
-        SystemExit: with code 1, in the end, if a cell was given up; it is in no table.
+        SystemExit: with code 1, in the end, if an experiment was given up; it is in no table.
     """
-    found, stopped = run_cells(grid.cells(), out)
+    found, stopped = run_experiments(grid.experiments(), out)
     _show(found, grid.datasets, out, base)
     if stopped:
         raise SystemExit(1)
 
 
-def run_cells(
-    cells: Mapping[str, Experiment], out: Path, cache: Path | None = None
+def run_experiments(
+    experiments: Mapping[str, Experiment], out: Path, cache: Path | None = None
 ) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
-    """Run what is not done yet in OUT/runs: the runs by the names of their cells, DATASET/MODEL/METHOD.
+    """Run what is not done yet in OUT/runs: the runs by the names of their experiments, DATASET/MODEL/METHOD.
 
     Cells that were given up are told on standard error, and their names stand apart.
     """
-    ready = look_up_all({name: replace(cell, cache=cache) for name, cell in cells.items()})
-    terms = Terms(max_failures=MAX_FAILURES)
+    ready = prepare_experiments(
+        {name: replace(experiment, cache=cache) for name, experiment in experiments.items()}
+    )
+    terms = RunOptions(max_failures=MAX_FAILURES)
     work = run_grid(ready, out / "runs", load_models, terms, lambda name: EvaluationProgress(err, name))
     found: dict[str, RecordedRun] = {}
     stopped = []
@@ -128,5 +130,5 @@ def _show(names: Iterable[str], datasets: Iterable[str], out: Path, base: str) -
 
 
 def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the cells are text already."""
+    """A table; the experiments are text already."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (titles, ["---"] * len(titles), *rows))

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from askance.core.types import GenerateRequest, Generation
 from askance.core.version import VERSION
-from askance.evaluation.run.experiment import Experiment, look_up
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.runner import RunStatus, evaluate
 from askance.models.scripted import ScriptedModel
 from askance.registry import Engine
@@ -114,8 +114,8 @@ def fsync_seconds(path: Path, times: int = 50) -> float:
 def measure(place: Path, method: str, questions: int, repeats: int) -> Iterator[Figure]:
     """All figures of one method."""
     bare = [_apart(ask_bare, place, method) for _ in range(repeats)]
-    runs = [_apart(run_cell, place, method, f"{method}-{number}") for number in range(repeats)]
-    resumed = [_apart(run_cell, place, method, f"{method}-0") for _ in range(repeats)]
+    runs = [_apart(run_experiment, place, method, f"{method}-{number}") for number in range(repeats)]
+    resumed = [_apart(run_experiment, place, method, f"{method}-0") for _ in range(repeats)]
     per_question = 1000 / questions
     whole, alone = (_median(spent, "seconds") * per_question for spent in (runs, bare))
     whole_cpu, alone_cpu = (_median(spent, "cpu_seconds") * per_question for spent in (runs, bare))
@@ -140,7 +140,7 @@ def _apart(work: Callable[..., Spent], *given: object) -> Spent:
         return processes.submit(work, *given).result()
 
 
-def _cell(place: Path, method: str) -> Experiment:
+def _experiment(place: Path, method: str) -> Experiment:
     return Experiment(
         dataset=f"jsonl:{place / 'questions.jsonl'}",
         method=method,
@@ -151,7 +151,7 @@ def _cell(place: Path, method: str) -> Experiment:
 
 def ask_bare(place: Path, method: str) -> Spent:
     """The same questions, as many at a time, and nothing kept."""
-    ready = look_up(_cell(place, method))
+    ready = prepare_experiment(_experiment(place, method))
     engine = Engine(ready.method, {"answer": Forgetful()}, ready.retriever)
     asked = [example.question for example in ready.questions.values()]
 
@@ -164,17 +164,17 @@ def ask_bare(place: Path, method: str) -> Spent:
     return Spent(time.perf_counter() - began, time.process_time() - cpu_began)
 
 
-def run_cell(place: Path, method: str, name: str) -> Spent:
+def run_experiment(place: Path, method: str, name: str) -> Spent:
     """A run, looked up and evaluated; going on with it if it is there."""
     resident_mb: list[float] = []
 
-    def watch(standing: RunStatus) -> None:
-        if standing.num_finished >= (standing.num_questions if resident_mb else WARM_AFTER):
+    def watch(status: RunStatus) -> None:
+        if status.num_finished >= (status.num_questions if resident_mb else WARM_AFTER):
             gc.collect()
             resident_mb.append(_resident_mb())
 
     began, cpu_began = time.perf_counter(), time.process_time()
-    ready = look_up(_cell(place, method))
+    ready = prepare_experiment(_experiment(place, method))
     asyncio.run(evaluate(ready, place / name, lambda specs: {"answer": Forgetful()}, progress=watch))
     spent = time.perf_counter() - began, time.process_time() - cpu_began
     return Spent(*spent, resident_mb[-1] - resident_mb[0])
@@ -186,8 +186,17 @@ def _resident_mb() -> float:
 
 
 def _command_seconds(place: Path, method: str, name: str) -> float:
-    cell = _cell(place, method)
-    words = ["--dataset", cell.dataset, "--method", method, "--model", "scripted", "--index", str(cell.index)]
+    experiment = _experiment(place, method)
+    words = [
+        "--dataset",
+        experiment.dataset,
+        "--method",
+        method,
+        "--model",
+        "scripted",
+        "--index",
+        str(experiment.index),
+    ]
     command = [sys.executable, "-m", "askance.cli.main", "eval", *words, "--out", str(place / name)]
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)

@@ -25,7 +25,7 @@ from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import folder_name, run_cells
+from benchmarks.grids import folder_name, run_experiments
 
 SEARCHED = {
     "closed_book": {},
@@ -63,9 +63,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    cells = {name: cell for grid in grids(options) for name, cell in grid.cells().items()}
-    by_model = dict(sorted(cells.items(), key=lambda entry: entry[0].split("/")[1]))
-    found, _ = run_cells(by_model, options.out)
+    experiments = {
+        name: experiment for grid in grids(options) for name, experiment in grid.experiments().items()
+    }
+    by_model = dict(sorted(experiments.items(), key=lambda entry: entry[0].split("/")[1]))
+    found, _ = run_experiments(by_model, options.out)
     lines = list(table(found))
     write_atomically(options.out / "reading.json", json.dumps([asdict(line) for line in lines], indent=1))
     print("| dataset | model | what | mean (95 %) | questions |\n|---|---|---|---|---|")
@@ -91,7 +93,7 @@ def grids(options: argparse.Namespace) -> Iterator[Grid]:
 
 
 def table(runs: Mapping[str, RecordedRun]) -> Iterator[Line]:
-    """Each cell's means, and the paired differences that searching must be worth."""
+    """Each experiment's means, and the paired differences that searching must be worth."""
     for name, run in runs.items():
         dataset, model, method = name.split("/")
         metric = "accuracy" if dataset == "strategyqa" else "f1"

@@ -32,7 +32,7 @@ from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.summaries import main_metrics, scores_of
 from askance.methods.selfrag.tokens import GROUPS, Distribution, search_share, wants_search
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
+from benchmarks.grids import Setting, add_cache, grid_options, make_grid, markdown, run_experiments
 from benchmarks.threshold_picture import Curve, picture
 
 THRESHOLDS = tuple(number / 10 for number in range(11))
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _measure(options: argparse.Namespace) -> None:
     grid = make_grid(options, options.dataset, methods_of(options.set))
-    found, stopped = run_cells(grid.cells(), options.out, options.cache)
+    found, stopped = run_experiments(grid.experiments(), options.out, options.cache)
     thresholds = [*sorted({*options.thresholds, DEFAULT_THRESHOLD}), None]
     told = []
     for dataset, always, never in _pairs(found):

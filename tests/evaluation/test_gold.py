@@ -11,7 +11,7 @@ from askance.core.errors import DatasetError, InputError
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
-from askance.evaluation.run.experiment import Experiment, look_up
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.gold_retriever import GoldRetriever, GoldRetrievers
 from askance.evaluation.run.runner import evaluate
 from askance.registry import load_models
@@ -70,14 +70,14 @@ def test_an_evaluation_shows_each_question_its_own_gold_and_knows_its_content(tm
     ]
     file = tmp_path / "dev.json"
     file.write_text(json.dumps(rows))
-    cell = Experiment(
+    experiment = Experiment(
         dataset=f"hotpotqa:{file}", method="single", index=Path("@gold"), models={"answer": "scripted"}
     )
-    run = asyncio.run(evaluate(look_up(cell), tmp_path / "run", load_models))
+    run = asyncio.run(evaluate(prepare_experiment(experiment), tmp_path / "run", load_models))
     assert [record.scores["supporting_recall"] for record in run.records] == [1, 1]
     assert run.settings.index_content.startswith("@gold ")
     rows[0]["context"][0][1] = ["Pisa lies on the river Arno."]  # type: ignore[index]
     file.write_text(json.dumps(rows))
-    other = asyncio.run(evaluate(look_up(replace(cell)), tmp_path / "other", load_models))
+    other = asyncio.run(evaluate(prepare_experiment(replace(experiment)), tmp_path / "other", load_models))
     assert other.settings.index_content != run.settings.index_content
     assert other.settings.questions_sha256 == run.settings.questions_sha256

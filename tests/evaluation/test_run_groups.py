@@ -5,7 +5,7 @@ import pytest
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.parameters import titled
-from askance.evaluation.statistics.run_groups import group_runs, names_of, places_of
+from askance.evaluation.statistics.run_groups import base_indices, group_runs, names_of
 from tests.evaluation.hand_made import record, run_of
 
 
@@ -137,10 +137,10 @@ def test_every_name_tells_whose_reading_ran():
 def test_a_base_may_be_named_by_its_method_where_one_run_is_of_it():
     runs = [run_of(three(), "a"), dragin("b"), dragin("c", profile="paper")]
     groups = group_runs(runs)
-    assert places_of("single", groups) == [0]
-    assert places_of("dragin (paper)", groups) == [2]
+    assert base_indices("single", groups) == [0]
+    assert base_indices("dragin (paper)", groups) == [2]
     with pytest.raises(UnknownName, match=r"dragin \(default\)"):
-        places_of("dragin", groups)
+        base_indices("dragin", groups)
 
 
 def test_settings_that_differ():

@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.errors import DatasetError, InputError
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.run.experiment import Experiment, chosen, stratified
+from askance.evaluation.run.experiment import Experiment, select_examples, stratified
 
 KINDS = ["bridge"] * 12 + ["comparison"] * 6 + ["inference"] * 2
 
@@ -29,7 +29,7 @@ def ids(path, *lines):
 
 
 def choose(dataset, *, limit=None, **which):
-    return chosen(dataset, read_dataset(dataset, limit), **which)
+    return select_examples(dataset, read_dataset(dataset, limit), **which)
 
 
 def test_all_or_the_first(dataset):

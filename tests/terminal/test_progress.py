@@ -17,13 +17,13 @@ from askance.terminal.progress import (
     IndexProgress,
     JudgingProgress,
     TrainingProgress,
-    standing_lines,
+    status_lines,
     training_line,
 )
 from tests.evaluation.hand_made import record
 
 
-def standing(*scores, metrics=("exact_match", "f1", "yes_no_accuracy"), **fields):
+def status(*scores, metrics=("exact_match", "f1", "yes_no_accuracy"), **fields):
     made = RunStatus.of(40, metrics, [])
     for number, score in enumerate(scores, start=1):
         made.add(record(number, score, **fields))
@@ -36,36 +36,36 @@ WRONG = {"exact_match": 0.0, "f1": 0.5, "yes_no_accuracy": None}
 
 
 def test_before_the_first_question():
-    assert standing_lines(standing()) == ("0/40", "0.0 searches · 0 tokens/s")
+    assert status_lines(status()) == ("0/40", "0.0 searches · 0 tokens/s")
 
 
 def test_running_means_with_their_intervals():
-    progress, numbers = standing_lines(standing(RIGHT, WRONG))
+    progress, numbers = status_lines(status(RIGHT, WRONG))
     assert progress == "2/40 · 0:19:00 left"
     assert numbers == "EM 0.50 ± 0.98 · F1 0.75 ± 0.49 · 1.0 searches · 4 tokens/s"
 
 
 def test_yes_or_no_questions_have_accuracy_alone():
     yes = {"exact_match": 1.0, "f1": 1.0, "yes_no_accuracy": 1.0}
-    assert standing_lines(standing(yes))[1].startswith("accuracy 1.00 · 1.0 searches")
+    assert status_lines(status(yes))[1].startswith("accuracy 1.00 · 1.0 searches")
 
 
 def test_failures_are_told():
-    assert standing_lines(standing(WRONG, error="ModelFailure: x"))[0] == "1/40 · 1 failed · 0:39:00 left"
+    assert status_lines(status(WRONG, error="ModelFailure: x"))[0] == "1/40 · 1 failed · 0:39:00 left"
 
 
 def test_without_a_terminal_a_line_now_and_then():
     stream = io.StringIO()
     with EvaluationProgress(Console(file=stream, width=80), "musique/single", every_seconds=0) as progress:
-        progress(standing(RIGHT))
+        progress(status(RIGHT))
     assert stream.getvalue() == (
         "musique/single: asking 39 questions, 1 done before\n"
         "musique/single · 1/40 · 0:39:00 left · EM 1.00 · F1 1.00 · 1.0 searches · 2 tokens/s\n"
     )
     stream = io.StringIO()
     with EvaluationProgress(Console(file=stream, width=80), every_seconds=math.inf) as progress:
-        progress(standing())
-        progress(standing(RIGHT))
+        progress(status())
+        progress(status(RIGHT))
     assert stream.getvalue() == "asking 40 questions\n"
 
 
@@ -73,7 +73,7 @@ def test_on_a_terminal_it_fits_80_columns():
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, color_system=None)
     with EvaluationProgress(console) as progress:
-        progress(standing(RIGHT, WRONG))
+        progress(status(RIGHT, WRONG))
         progress._bar.refresh()
     assert "F1 0.75 ± 0.49 · 1.0 searches · 4 tokens/s" in stream.getvalue()
 
@@ -83,7 +83,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on():
 
     def interrupted():
         with EvaluationProgress(Console(file=stream, width=80), every_seconds=60) as progress:
-            progress(standing(RIGHT, WRONG, error="ModelFailure: x"))
+            progress(status(RIGHT, WRONG, error="ModelFailure: x"))
             assert stream.getvalue() == "asking 38 questions, 2 done before\n"
             stream.truncate(0)
             stream.seek(0)
@@ -163,7 +163,7 @@ def test_judging_says_how_many_answers_are_judged():
 def test_the_metric_made_for_the_questions_is_shown(metric, title):
     metrics = ("exact_match", "f1", "yes_no_accuracy", "choice_accuracy", "str_em")
     scores = dict.fromkeys(metrics) | {"exact_match": 0.0, "f1": 0.0, metric: 1.0}
-    _, told = standing_lines(standing(scores, metrics=metrics))
+    _, told = status_lines(status(scores, metrics=metrics))
     assert told.startswith(f"{title} 1.00 · ")
 
 
@@ -190,7 +190,7 @@ def test_a_bar_makes_way_until_something_is_told():
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with EvaluationProgress(console) as progress:
         assert console.file.getvalue() == ""
-        progress(standing(RIGHT))
+        progress(status(RIGHT))
         assert "1/40" in console.file.getvalue()
 
 

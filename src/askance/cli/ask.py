@@ -24,7 +24,7 @@ from askance.core.trace import AnyEvent, Noted, Trace
 from askance.loaders import check_has_index, check_is_used, encoder_to_build_with
 from askance.sample import CORPUS, SAMPLE
 from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
-from askance.terminal.console import err, out, plain_table, tell
+from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
 from askance.terminal.progress import IndexProgress
 from askance.terminal.trace_view import print_trace
@@ -65,7 +65,7 @@ def ask(
     with shown_by(None), view, _kept(Trace(view), trace) as events:
         asyncio.run(engine.answer(question, trace=events))
     if trace is not None:
-        tell(out, f"trace: {trace}", "dim")
+        print_plain(out, f"trace: {trace}", "dim")
 
 
 def _question_from_input() -> str:
@@ -162,8 +162,8 @@ def index(
     with IndexProgress(err) as progress:
         report = build_index(sources, folder, encoder=encodes, follow_links=follow_links, progress=progress)
     for skipped in report.skipped:
-        tell(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
-    tell(out, report)
+        print_plain(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
+    print_plain(out, report)
 
 
 @with_settings("index", "retriever", "encoder")

@@ -18,16 +18,16 @@ from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
 from askance.evaluation.metrics import DEFAULT_METRICS
-from askance.evaluation.run.experiment import Experiment, look_up
-from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
+from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
 from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
-from askance.evaluation.run.runner import Terms
-from askance.evaluation.run.runner import evaluate as run_cell
-from askance.evaluation.statistics.summaries import Costs, reading_told, summarise
+from askance.evaluation.run.runner import RunOptions
+from askance.evaluation.run.runner import evaluate as run_experiment
+from askance.evaluation.statistics.summaries import Costs, reading_note, summarise
 from askance.loaders import load_models
 from askance.models.registry import load_entailment, suits_in_flight
-from askance.terminal.console import err, out, plain_table, tell
+from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table
 from askance.text.printable import printable, printable_record
@@ -73,10 +73,10 @@ def evaluate(
     """
     asked: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
     settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
-    ready = look_up(Experiment(**settings, dataset=dataset, metrics=metrics, **asked))
-    terms = Terms(max_failures, retry_failures)
+    ready = prepare_experiment(Experiment(**settings, dataset=dataset, metrics=metrics, **asked))
+    terms = RunOptions(max_failures, retry_failures)
     with EvaluationProgress(err) as progress:
-        run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))
+        run = asyncio.run(run_experiment(ready, folder, load_models, terms, progress))
     if as_json:
         failures = {record.id: record.error for record in run.records if record.is_failure}
         print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
@@ -108,16 +108,16 @@ def grid(
     """
     *base, flags = sourced.layers
     read = read_grid(file)
-    cells = look_up_all(read.cells(base, flags), place_of=read.place_of)
-    terms = Terms(max_failures, retry_failures)
-    work = run_grid(cells, folder, load_models, terms, lambda name: EvaluationProgress(err, name))
+    experiments = prepare_experiments(read.experiments(base, flags), place_of=read.place_of)
+    terms = RunOptions(max_failures, retry_failures)
+    work = run_grid(experiments, folder, load_models, terms, lambda name: EvaluationProgress(err, name))
     found = asyncio.run(work)
     runs = {name: run for name, run in found.items() if not isinstance(run, AskanceError)}
     stopped = {name: error for name, error in found.items() if isinstance(error, AskanceError)}
     if runs:
         _show_grid(runs)
     for name, error in stopped.items():
-        tell(err, f"stopped: {name}: {error}", "red")
+        print_plain(err, f"stopped: {name}: {error}", "red")
     codes = [error.exit_code for error in stopped.values()] + [1 for run in runs.values() if _has_failed(run)]
     if codes:
         raise typer.Exit(max(codes))
@@ -151,17 +151,17 @@ def _show_grid(runs: dict[str, RecordedRun]) -> None:
 def _show(run: RecordedRun) -> None:
     for record in run.records:
         if record.is_failure:
-            tell(err, f"failed: {record.id}: {record.error}", "yellow")
+            print_plain(err, f"failed: {record.id}: {record.error}", "yellow")
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
     models = printable(models_told(run.settings.models, run.settings.precisions))
-    told = f"  {models}, {asked}{reading_told(summary.reading)}"
+    told = f"  {models}, {asked}{reading_note(summary.reading)}"
     out.print(Text(summary.title, style="bold").append(told, style="not bold dim"), soft_wrap=True)
     out.print(interval_table(summary.metrics))
     out.print(_cost_line(summary.costs), soft_wrap=True)
     if summary.failures:
-        tell(out, f"{summary.failures} of {asked} failed, and count as answered wrongly", "yellow")
-    tell(out, f"run: {run.folder}", "dim")
+        print_plain(out, f"{summary.failures} of {asked} failed, and count as answered wrongly", "yellow")
+    print_plain(out, f"run: {run.folder}", "dim")
 
 
 def _cost_line(costs: Costs) -> str:
@@ -245,6 +245,8 @@ def _show_judged(run: RecordedRun, judged: list[JudgedAnswer]) -> None:
         head = Text(printable(run.settings.title), style="bold").append(printable(told), style="not bold dim")
         out.print(head, soft_wrap=True)
         out.print(interval_table(printable_record(each.scores)))
-        tell(out, f"judged: {each.file}", "dim")
+        print_plain(out, f"judged: {each.file}", "dim")
     if not run.is_complete:
-        tell(out, f"unfinished: {len(run.records)} of {run.settings.num_questions} questions", "yellow")
+        print_plain(
+            out, f"unfinished: {len(run.records)} of {run.settings.num_questions} questions", "yellow"
+        )

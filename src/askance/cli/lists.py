@@ -25,7 +25,7 @@ from askance.models.registry import MODEL_KINDS
 from askance.presets import shipped
 from askance.prompts import AIRRAG_WORDINGS, WORDINGS, open_airrag_wording, open_wording, shown_prompts
 from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method
-from askance.terminal.console import Row, err, out, plain_table, tell
+from askance.terminal.console import Row, err, out, plain_table, print_plain
 from askance.text.printable import printable, printable_record
 
 CONTINUES, ATTENTION = "continuation", "attention"
@@ -49,7 +49,7 @@ def _list(kind: str, headings: Sequence[str], rows: Iterable[Row], own: Collecti
     listed += [(name, *blanks, package) for name, package in offered.items() if name not in named]
     out.print(plain_table(headings, listed))
     for told in passed_over(kind, own):
-        tell(err, told, "yellow")
+        print_plain(err, told, "yellow")
 
 
 def methods(
@@ -84,9 +84,11 @@ def _list_methods(known_methods: Iterable[str]) -> None:
         try:
             method = plain_method(known)
         except InputError as error:  # a plug-in's, which does not keep the others from being listed
-            tell(err, f"{known}: {error}", "yellow")
+            print_plain(err, f"{known}: {error}", "yellow")
             continue
-        rows.append((shown, told_of(method, "searches"), ", ".join(_needs(method.needs)) or "any model"))
+        rows.append(
+            (shown, method_attribute(method, "searches"), ", ".join(_needs(method.needs)) or "any model")
+        )
     _list("methods", ("method", "searches", "needs of its model"), rows, METHODS | READINGS)
     bare = [known for known in METHODS if not plain_method(known).needs.retriever]
     told = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
@@ -104,9 +106,9 @@ def _show_method(name: str) -> None:
     wanted = [f"{need} ({NEEDS[need]})" if need in NEEDS else need for need in _needs(method.needs)]
     wanted += ["an index"] * method.needs.retriever
     rows = {
-        "searches": told_of(method, "searches"),
+        "searches": method_attribute(method, "searches"),
         "needs": "; ".join(wanted) or "any model",
-        "paper": told_of(method, "paper"),
+        "paper": method_attribute(method, "paper"),
         "page": f"docs/methods/{name_of(type(method))}.md" if name in METHODS | READINGS else "",
     }
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
@@ -116,7 +118,7 @@ def _show_method(name: str) -> None:
     out.print(plain_table(headings, _parameter_rows(type(method)), style="dim"))
 
 
-def told_of(method: object, name: str) -> str:
+def method_attribute(method: object, name: str) -> str:
     """What a method says of itself under a name; a method of somebody's own need not."""
     return str(getattr(method, name, ""))
 
@@ -201,7 +203,7 @@ def presets() -> None:
         out.print(Text(name, style="bold").append(f"  {preset.about}", style="not bold dim"), soft_wrap=True)
         for (method, profile), parameters in preset.entries.items():
             told = ", ".join(f"{parameter}={value}" for parameter, value in parameters.items())
-            tell(out, f"  {f'{method} {profile}'.strip():<18} {told}")
+            print_plain(out, f"  {f'{method} {profile}'.strip():<18} {told}")
 
 
 def retrievers() -> None:
@@ -271,7 +273,7 @@ def models(
         _list("models", ("spec", "what it is", "here"), listed, MODEL_KINDS)
         for name, kind in MODEL_KINDS.items():
             if kind.missing:
-                tell(out, f"{name} needs: {kind.install()}")
+                print_plain(out, f"{name} needs: {kind.install()}")
 
 
 def _check_model(spec: str, as_json: bool) -> None:
@@ -285,7 +287,7 @@ def _check_model(spec: str, as_json: bool) -> None:
 
 
 def _show_report(report: Report) -> None:
-    tell(out, f"{report.model}, window of {report.context_tokens:,} tokens", "bold")
+    print_plain(out, f"{report.model}, window of {report.context_tokens:,} tokens", "bold")
     table = plain_table(("what", "declared", "works", ""), (), style="dim")
     for finding in report.findings:
         declared = {True: "yes", False: "no", None: "always"}[finding.is_declared]
@@ -330,7 +332,7 @@ def _show_examples(spec: str, examples: Sequence[Example]) -> None:
         bool(example.supporting_facts.supporting or example.supporting_facts.facts) for example in examples
     )
     told = f"{supported:,} with supporting titles, {grounded:,} with supporting texts or facts"
-    tell(out, f"{spec}: {len(examples):,} questions, {told}")
+    print_plain(out, f"{spec}: {len(examples):,} questions, {told}")
     out.print(_counts("kind", (example.kind or "(none)" for example in examples)))
     out.print(_counts("hops", (str(example.hops or "(not known)") for example in examples)))
     out.print("first", style="bold")

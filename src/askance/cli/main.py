@@ -20,7 +20,7 @@ from askance.core.notes import noted, shown_by
 from askance.core.parameters import described
 from askance.core.strict_json import json_line
 from askance.core.version import VERSION
-from askance.terminal.console import err, out, tell
+from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import Activities
 
 COMMANDS = {
@@ -89,7 +89,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
-        tells_once = cache(lambda name, text: tell(err, text, "yellow"))  # why one waits, for example
+        tells_once = cache(lambda name, text: print_plain(err, text, "yellow"))  # why one waits, for example
         with exit_codes(as_json="--json" in ctx.args), noted(tells_once), shown_by(Activities(err)):
             return super().invoke(ctx)
 
@@ -137,7 +137,7 @@ def exit_codes(*, as_json: bool = False) -> Iterator[None]:
         with suppress(OSError):
             _print_error_object(told, str(told), told.exit_code, wanted=as_json)
         with suppress(OSError):
-            tell(err, f"error: {told}", "red")
+            print_plain(err, f"error: {told}", "red")
         if isinstance(told, MachineFailure):
             _leave_unwritten()
         raise SystemExit(told.exit_code) from error

@@ -14,7 +14,7 @@ from askance.config_sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
 from askance.core.parameters import described
 from askance.storage.durable_files import write_atomically
-from askance.terminal.console import out, tell
+from askance.terminal.console import out, print_plain
 
 _JSON_HELP = "Print one JSON object and nothing else; of an error, one with the key 'error'."
 _CONFIG_HELP = (
@@ -122,4 +122,4 @@ def write_out(file: Path, text: str, told: str = "") -> None:
     except OSError as error:
         raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error
     if told:
-        tell(out, told)
+        print_plain(out, told)

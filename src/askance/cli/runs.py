@@ -19,7 +19,7 @@ from askance.evaluation.report.page import Reported, report_page
 from askance.evaluation.report.tables import counted, markdown, remarks_of, setting_lines, tables_of
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.statistics.paired_runs import Comparisons, compare_group
-from askance.evaluation.statistics.run_groups import group_runs, places_of
+from askance.evaluation.statistics.run_groups import base_indices, group_runs
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import out
 from askance.terminal.tables import print_tables
@@ -115,7 +115,7 @@ def _reported(
     compared = partial(
         compare_group, metrics=metrics or (), all_pairs=all_pairs, num_questions=num_questions, prices=read
     )
-    bases = zip(groups, places_of(base, groups), strict=True)
+    bases = zip(groups, base_indices(base, groups), strict=True)
     return [Reported(group, compared(group, base=place)) for group, place in bases]
 
 

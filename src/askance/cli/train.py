@@ -29,7 +29,7 @@ from askance.evaluation.datasets import Example, read_dataset
 from askance.presets import preset_text
 from askance.registry import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
 from askance.storage.trace_file import check_writable
-from askance.terminal.console import err, out, plain_table, tell
+from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import CalibrationProgress, TrainingProgress
 from askance.training.calibration.calibrate import Calibration, chosen_parameter
 from askance.training.calibration.calibrate import calibrate as find_threshold
@@ -128,7 +128,7 @@ def train_shown(
     """Train a reader, and show on the terminal how far it is."""
     from askance.training.reader.train_reader import load_base, train_reader
 
-    base, told = load_base(model), partial(tell_account, console=out if is_dry else err)
+    base, told = load_base(model), partial(print_training_report, console=out if is_dry else err)
     with TrainingProgress(err) as progress:
         return train_reader(examples, base, settings, folder, progress, told, builder=builder, is_dry=is_dry)
 
@@ -152,31 +152,31 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
     return found
 
 
-def tell_account(account: "TrainingReport", console: Console) -> None:
+def print_training_report(account: "TrainingReport", console: Console) -> None:
     """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
     console.print(plain_table(("dataset", "questions", "lessons", "of which"), account.mixture.told))
     for what in account.mixture.told_left_out:
-        tell(console, f"left out: {what}", "yellow")
+        print_plain(console, f"left out: {what}", "yellow")
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
     for task, count in account.too_long.items():
-        tell(console, f"left out: {count:,} lessons in {task}: longer than {window}", "yellow")
-    tell(console, f"computed in {account.settings.precision}")
+        print_plain(console, f"left out: {count:,} lessons in {task}: longer than {window}", "yellow")
+    print_plain(console, f"computed in {account.settings.precision}")
     course = account.course
     if course.is_packed:
         share = course.num_tokens / max(1, course.num_lesson_tokens)
         tokens = f"{course.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons"
-        tell(console, f"{len(course.steps):,} steps; {tokens}: what they share is computed once")
+        print_plain(console, f"{len(course.steps):,} steps; {tokens}: what they share is computed once")
     else:
         told = "lessons are computed one by one: this model's losses change when they stand side by side"
-        tell(console, told, "yellow")
+        print_plain(console, told, "yellow")
 
 
 def _show(account: "TrainingReport", folder: Path) -> None:
     last = account.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}"
-    tell(out, f"{steps}; the reader is in {folder}, its card in {folder / 'README.md'}")
-    tell(out, f"use it: --model hf:{folder}")
+    print_plain(out, f"{steps}; the reader is in {folder}, its card in {folder / 'README.md'}")
+    print_plain(out, f"use it: --model hf:{folder}")
 
 
 @with_settings()
@@ -233,7 +233,7 @@ def calibrate(
 def _show_calibration(found: Calibration, file: Path | None) -> None:
     for failure in found.failures:
         place = f"question {failure.question_id} at {found.parameter}={failure.value:g}"
-        tell(err, f"failed: {place}: {failure.error}", "yellow")
+        print_plain(err, f"failed: {place}: {failure.error}", "yellow")
     table = plain_table((found.parameter, "searches a question", "95 % interval", "tokens"), (), num_words=0)
     for row in found.table:
         low, high = row.searches_interval
@@ -244,23 +244,25 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
     left_out = found.num_questions - found.num_counted
     if left_out:
         told = f"{left_out} of {found.num_questions} questions failed at least once and count nowhere above."
-        tell(out, told, "yellow")
+        print_plain(out, told, "yellow")
     if found.value is None or found.interval is None:
-        tell(out, found.remark, "red")
+        print_plain(out, found.remark, "red")
         return
     low, high = found.interval
     leads = "should give" if found.remark else "gives"
     told = (
         f"{found.parameter}={found.value:g} {leads} {found.wanted:g} searches a question with {found.title} "
     )
-    tell(out, f"{told}on {found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)")
+    print_plain(
+        out, f"{told}on {found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)"
+    )
     if found.remark:
-        tell(out, found.remark, "yellow")
+        print_plain(out, found.remark, "yellow")
     if found.is_interval_cut:
         told = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
-        tell(out, told, "yellow")
+        print_plain(out, told, "yellow")
     use = "" if file is None else f", or --preset {file}"
-    tell(out, f"use it: --set {found.parameter}={found.value:g}{use}")
+    print_plain(out, f"use it: --set {found.parameter}={found.value:g}{use}")
 
 
 def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> str:

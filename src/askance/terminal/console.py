@@ -47,7 +47,7 @@ class PlainConsole(Console):
         self.file.write(re.sub(r" +$", "", printed.get(), flags=re.MULTILINE))
 
 
-def tell(console: Console, text: object, style: str = "") -> None:
+def print_plain(console: Console, text: object, style: str = "") -> None:
     """Print a text from anywhere as it is: nothing in it commands the terminal, and no line is wrapped."""
     console.print(printable(str(text)), style=style, markup=False, soft_wrap=True)
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, 
 from rich.text import Text
 
 from askance.core.notes import Advance
-from askance.terminal.console import tell
+from askance.terminal.console import print_plain
 from askance.text.printable import printable
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Activities:
         """Show `what` while the work inside goes on; within other work, the innermost comes last."""
         what = printable(what)
         if not self._console.is_interactive:
-            tell(self._console, what, "dim")
+            print_plain(self._console, what, "dim")
             yield lambda amount: None
             return
         lines, is_outermost = self._lines, not self._lines.tasks
@@ -110,7 +110,7 @@ class _Bar:
 
     def _print(self, line: str, style: str = "") -> None:
         self._shown_at = time.monotonic()
-        tell(self._console, line, style)
+        print_plain(self._console, line, style)
 
     def _is_due(self) -> bool:
         """Whether the next line is to be written."""
@@ -163,16 +163,16 @@ class JudgingProgress(_Bar):
 class EvaluationProgress(_Bar):
     """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then."""
 
-    def __call__(self, standing: "RunStatus") -> None:
-        """Show a standing."""
-        done, total = standing.num_finished, standing.num_questions
+    def __call__(self, status: "RunStatus") -> None:
+        """Show a status."""
+        done, total = status.num_finished, status.num_questions
         stage = ""
         if not self._done and done < total:
             before = f", {done:,} done before" if done else ""
             name = f"{self._name}: " if self._name else ""
             stage = f"{name}asking {total - done:,} questions{before}"
-        self._done = _done(standing)
-        lines = standing_lines(standing)
+        self._done = _done(status)
+        lines = status_lines(status)
         self._show(done, total, "\n".join(lines), stage=stage)
         if self._is_due():
             self._print(" · ".join(filter(None, (self._name, *lines))))
@@ -187,49 +187,49 @@ class TrainingProgress(_Bar):
     def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
         super().__init__(console, "training", every_seconds)
 
-    def __call__(self, standing: "TrainingStatus") -> None:
+    def __call__(self, status: "TrainingStatus") -> None:
         """Take one step."""
         if not self._done:
-            is_new = standing.step == 1
-            told = "training, steps to take: " if is_new else f"going on after step {standing.step - 1:,}/"
-            self._print(f"{told}{standing.num_steps:,}")
-        self._done = f"step {standing.step:,}/{standing.num_steps:,}"
+            is_new = status.step == 1
+            told = "training, steps to take: " if is_new else f"going on after step {status.step - 1:,}/"
+            self._print(f"{told}{status.num_steps:,}")
+        self._done = f"step {status.step:,}/{status.num_steps:,}"
         # Steps differ in what they learn: a mean over the last ones says more than the last one.
-        self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
-        told = training_line(standing, self._loss)
-        self._show(standing.step, standing.num_steps, told)
-        if standing.held_out is not None or self._is_due():
+        self._loss = status.loss if self._loss is None else 0.95 * self._loss + 0.05 * status.loss
+        told = training_line(status, self._loss)
+        self._show(status.step, status.num_steps, told)
+        if status.held_out is not None or self._is_due():
             self._print(told)
 
 
-def training_line(standing: "TrainingStatus", loss: float) -> str:
+def training_line(status: "TrainingStatus", loss: float) -> str:
     """Steps, loss, speed and the time left."""
-    held_out = "" if standing.held_out is None else f"held out {standing.held_out:.3f}"
-    left = timedelta(seconds=round(standing.seconds_left))
-    speed = f"{standing.tokens_per_second:,.0f} tokens/s"
-    parts = (f"step {standing.step:,}/{standing.num_steps:,}", f"loss {loss:.3f}", held_out, speed)
+    held_out = "" if status.held_out is None else f"held out {status.held_out:.3f}"
+    left = timedelta(seconds=round(status.seconds_left))
+    speed = f"{status.tokens_per_second:,.0f} tokens/s"
+    parts = (f"step {status.step:,}/{status.num_steps:,}", f"loss {loss:.3f}", held_out, speed)
     return " · ".join(filter(None, (*parts, f"{left} left")))
 
 
-def standing_lines(standing: "RunStatus") -> tuple[str, str]:
+def status_lines(status: "RunStatus") -> tuple[str, str]:
     """First how many are done and how long the others will take, then means with 95 % intervals and speed."""
-    left = standing.seconds_left
-    progress = [_done(standing), "" if left is None else f"{timedelta(seconds=round(left))} left"]
+    left = status.seconds_left
+    progress = [_done(status), "" if left is None else f"{timedelta(seconds=round(left))} left"]
     titles = {
         name: title
         for name, title in SPECIAL_METRICS.items()
-        if name in standing.metrics and standing.metrics[name].count == standing.num_finished
+        if name in status.metrics and status.metrics[name].count == status.num_finished
     }
     titles = titles if len(titles) == 1 else OPEN_METRICS
-    numbers = [_running(title, standing.metrics.get(name)) for name, title in titles.items()]
-    numbers += [f"{standing.searches.mean:.1f} searches", f"{standing.tokens_per_second:,.0f} tokens/s"]
+    numbers = [_running(title, status.metrics.get(name)) for name, title in titles.items()]
+    numbers += [f"{status.searches.mean:.1f} searches", f"{status.tokens_per_second:,.0f} tokens/s"]
     return " · ".join(filter(None, progress)), " · ".join(filter(None, numbers))
 
 
-def _done(standing: "RunStatus") -> str:
-    failed = f" · {standing.num_failures:,} failed" if standing.num_failures else ""
-    retries = f" · {standing.num_retries:,} calls tried again" if standing.num_retries else ""
-    return f"{standing.num_finished:,}/{standing.num_questions:,}{failed}{retries}"
+def _done(status: "RunStatus") -> str:
+    failed = f" · {status.num_failures:,} failed" if status.num_failures else ""
+    retries = f" · {status.num_retries:,} calls tried again" if status.num_retries else ""
+    return f"{status.num_finished:,}/{status.num_questions:,}{failed}{retries}"
 
 
 def _running(title: str, mean: "RunningMean | None") -> str:

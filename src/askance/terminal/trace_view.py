@@ -216,7 +216,7 @@ class SearchTree:
 
     Attributes:
         steps: in the order of the trace; no two have the same place.
-        chosen: the place where the answer that was taken ends; empty where the trace does not tell.
+        chosen: the place where the answer that was taken ends; empty where the trace does not say.
     """
 
     steps: tuple[trace.Expanded, ...]

@@ -1,4 +1,4 @@
-"""What every dataset is read into: a question with its answers, and why they are right."""
+"""Examples: questions with their gold answers and supporting facts, in one form for all datasets."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -9,11 +9,11 @@ from askance.core.types import Question
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A text that came with a question.
+    """A paragraph that the dataset gives with a question.
 
     Attributes:
-        evidence: the parts of `text` that the answer follows from, as offsets (start, end), in order; all
-            of it where the dataset says no more than that it supports the answer. Empty for a distractor.
+        evidence: The parts of `text` that the answer follows from, as offsets (start, end), in order. It is
+            the whole text if the dataset does not say which part, and empty for a distractor.
     """
 
     title: str
@@ -22,18 +22,18 @@ class Paragraph:
 
     @property
     def is_supporting(self) -> bool:
-        """Whether the answer needs it."""
+        """Return whether the answer needs this paragraph."""
         return bool(self.evidence)
 
     @property
     def evidence_texts(self) -> tuple[str, ...]:
-        """The parts themselves, without the white space around them."""
+        """The texts of the evidence, without surrounding white space."""
         return tuple(self.text[start:end].strip() for start, end in self.evidence)
 
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """One fact of a knowledge base, such as ("Carmen", "composer", "Georges Bizet")."""
+    """A fact of a knowledge base, such as ("Carmen", "composer", "Georges Bizet")."""
 
     subject: str
     relation: str
@@ -42,7 +42,12 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningStep:
-    """A question on the way; "#1" in it stands for the answer of the first step. Empty answer: not told."""
+    """A step of a question's decomposition.
+
+    Attributes:
+        question: The question of this step; "#1" in it stands for the answer of the first step.
+        answer: The answer of this step; empty if the dataset does not give it.
+    """
 
     question: str
     answer: str = ""
@@ -50,13 +55,13 @@ class ReasoningStep:
 
 @dataclass(frozen=True, slots=True)
 class SupportingFacts:
-    """All that one record tells; what it does not tell is empty.
+    """The supporting facts of a question, as far as the dataset gives them; the others are empty.
 
     Attributes:
-        paragraphs: in the order of the dataset.
-        triples: the chain of facts, in the order of reasoning.
-        steps: the decomposition of the question, in order.
-        facts: sentences without a source that the answer follows from.
+        paragraphs: The paragraphs of the question, in the order of the dataset.
+        triples: The chain of facts, in the order of reasoning.
+        steps: The decomposition of the question, in order.
+        facts: Sentences without a source that the answer follows from.
     """
 
     paragraphs: tuple[Paragraph, ...] = ()
@@ -72,18 +77,18 @@ class SupportingFacts:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question and what is known about it.
+    """A question with its gold answers.
 
     Attributes:
-        golds: the accepted answers, the preferred one first. Empty only in a dataset that has none, such as
-            biographies: metrics that compare with them don't apply there.
-        supporting_titles: the titles of the documents that the answer follows from, each once; empty where
-            the dataset does not say.
-        kind: the dataset's type of question, such as "bridge" or "comparison"; empty where it has none.
-        hops: reasoning steps that the question takes, by what the dataset says of it.
-        supporting_facts: why the answer is right, as far as the dataset tells.
-        answer_groups: what a whole answer has to tell, each as the short answers that will do for it; empty
-            where one answer is all there is.
+        golds: The gold answers, the preferred one first. They are empty only in datasets without any, such as
+            biographies; metrics that compare with gold answers don't apply there.
+        supporting_titles: The titles of the documents that the answer follows from, each once; empty if the
+            dataset does not give them.
+        kind: The dataset's type of question, such as "bridge" or "comparison"; empty if it has no types.
+        hops: The number of reasoning steps that the question takes, according to the dataset.
+        supporting_facts: The reasons why the answer is right, as far as the dataset gives them.
+        answer_groups: The parts of a complete answer, each as the short answers that are accepted for it;
+            empty if the question has a single answer.
     """
 
     question: Question
@@ -95,12 +100,12 @@ class Example:
     answer_groups: tuple[tuple[str, ...], ...] = ()
 
 
-def from_sentences(title: str, sentences: Sequence[str], supporting: Collection[int]) -> Paragraph:
-    """A paragraph whose text comes in sentences, some of which support the answer.
+def paragraph_from_sentences(title: str, sentences: Sequence[str], supporting: Collection[int]) -> Paragraph:
+    """Return a paragraph made of sentences, some of which support the answer.
 
     Args:
-        sentences: with or without the white space between them; blank ones are left out.
-        supporting: numbers of sentences, from 0; those that are not there are passed over.
+        sentences: The sentences, with or without white space around them; blank ones are left out.
+        supporting: The numbers of the supporting sentences, from 0; numbers out of range are ignored.
     """
     stripped = [sentence.strip() for sentence in sentences]
     evidence, end = [], -1
@@ -113,37 +118,43 @@ def from_sentences(title: str, sentences: Sequence[str], supporting: Collection[
     return Paragraph(title, " ".join(filter(None, stripped)), tuple(evidence))
 
 
-def from_facts(
+def paragraphs_from_facts(
     texts: Iterable[tuple[str, Sequence[str]]], facts: Iterable[tuple[str, int]]
 ) -> tuple[Paragraph, ...]:
-    """Paragraphs from titles with their sentences, and facts: titles with the number of a sentence each.
+    """Return paragraphs, with the sentences that are supporting facts as their evidence.
 
-    A fact that is not in the texts, as real files have some, is passed over.
+    Args:
+        texts: The titles of the paragraphs with their sentences.
+        facts: The supporting facts: a title and the number of a sentence. Real files have some facts that
+            are not in the texts; these are ignored.
     """
     supporting: defaultdict[str, set[int]] = defaultdict(set)
     for title, number in facts:
         supporting[title].add(number)
-    return tuple(from_sentences(title, sentences, supporting[title]) for title, sentences in texts)
+    return tuple(paragraph_from_sentences(title, sentences, supporting[title]) for title, sentences in texts)
 
 
 def whole(text: str) -> tuple[tuple[int, int], ...]:
-    """All of a text as evidence."""
+    """Return the whole of a text as evidence."""
     return ((0, len(text)),)
 
 
 def places(text: str, quotes: Iterable[str]) -> tuple[tuple[int, int], ...]:
-    """Where quotes first stand in a text, in order and each once; those that do not are passed over."""
+    """Return where each quote first occurs in a text, in order; quotes that do not occur are ignored."""
     stripped = {quote.strip() for quote in quotes if quote.strip()}
     found = ((text.find(quote), len(quote)) for quote in stripped)
     return tuple(sorted((start, start + length) for start, length in found if start >= 0))
 
 
-def triples_of(rows: Iterable[Sequence[str]]) -> tuple[Triple, ...]:
-    """Facts of three parts; one with a blank part tells nothing and is left out."""
+def complete_triples(rows: Iterable[Sequence[str]]) -> tuple[Triple, ...]:
+    """Return the rows as triples, without those that have a blank part."""
     return tuple(Triple(*row) for row in rows if all(part.strip() for part in row))
 
 
-def steps_of(rows: Iterable[tuple[str, str]]) -> tuple[ReasoningStep, ...]:
-    """Questions with their answers. None at all where one is blank: "#2" would stand for another's answer."""
+def reasoning_steps(rows: Iterable[tuple[str, str]]) -> tuple[ReasoningStep, ...]:
+    """Return questions with their answers as steps, or no steps at all if a question is blank.
+
+    If a blank question were left out, "#2" would refer to the answer of another step.
+    """
     steps = tuple(ReasoningStep(question, answer) for question, answer in rows)
     return steps if all(step.question.strip() for step in steps) else ()
