@@ -163,7 +163,7 @@ def test_what_is_wrong_with_the_last_cell_is_known_before_the_first_is_run(grid_
     model = ScriptedModel()
     changed = GRID.replace("max_tokens = 20", "max_tokens = 21").replace("sample = 6", "sample = 9")
     with pytest.raises(
-        RunFolderError, match=r"dragin\+paper was begun with other settings \(parameter max_t"
+        RunFolderError, match=r"dragin\+paper was started with other settings \(parameter max_t"
     ):
         run(grid_file(changed), tmp_path / "out", Loader(model))
     assert not model.prompts

@@ -165,7 +165,7 @@ def test_too_many_failures_stop_the_run_and_lose_nothing(experiment, tmp_path):
     model = Rivers("Bonn", "Cairo", "Paris")
     told = (
         "2 of 2 questions failed, more than --max-failures 1; the first, Bonn: ModelFailure: answer model "
-        "scripted, answer: ValueError: Bonn is flooded. What is finished is kept"
+        "scripted, answer: ValueError: Bonn is flooded. Finished questions are kept"
     )
     with pytest.raises(TooManyFailures, match=re.escape(told)):
         run(experiment, tmp_path / "run", model, in_flight=1, max_failures=1)

@@ -116,7 +116,7 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path):
     add(folder, 1)
     size = (folder / TRACES).stat().st_size
     with (
-        pytest.raises(RunFolderError, match=r"can't write to the run .*What was finished before is kept"),
+        pytest.raises(RunFolderError, match=r"can't write to the run .*Finished questions are kept"),
         claimed(folder),
         open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _),
         disk_with_room_for(size + 8),
@@ -194,7 +194,7 @@ def test_a_run_may_grow_but_not_shrink(tmp_path):
     assert read_run(folder).is_complete
     assert add(folder) == ["q1", "q2"]
     assert not read_run(folder).is_complete
-    refused(folder, "has 2 finished questions, of which 'q1' is not asked for now", examples=EXAMPLES[1:])
+    refused(folder, "has 2 finished questions, of which 'q1' is not selected now", examples=EXAMPLES[1:])
 
 
 def test_a_question_that_is_no_longer_the_same_is_refused(tmp_path):

@@ -39,13 +39,13 @@ def test_datasets_are_apart_and_so_are_files_that_share_no_question():
 def test_other_questions_are_an_error_that_names_one():
     other = [record(1), record(3), record(4)]
     runs = [run_of(three(), "runs/a"), run_of(other, "runs/b")]
-    with pytest.raises(InputError, match=r"'q2' is in runs/a only, and so for 2 in all.*--common"):
+    with pytest.raises(InputError, match=r"\(2 in all\): 'q2' is only in runs/a\. .*--common"):
         group_runs(runs)
     changed = [record(1), record(2), record(3, golds=("Köln",))]
-    with pytest.raises(InputError, match=r"'q3' has other golds there \(\('Köln',\), not \('Bonn"):
+    with pytest.raises(InputError, match=r"'q3' differs in golds \(\('Köln',\) there, not \('Bonn"):
         group_runs([runs[0], run_of(changed, "runs/b")])
     asked = [record(1), record(2, question="Who?"), record(3)]
-    with pytest.raises(InputError, match=r"'q2' has other question there \('Who\?'"):
+    with pytest.raises(InputError, match=r"'q2' differs in question \('Who\?' there"):
         group_runs([runs[0], run_of(asked, "runs/b")])
 
 

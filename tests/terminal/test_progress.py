@@ -59,7 +59,7 @@ def test_without_a_terminal_a_line_now_and_then():
     with EvaluationProgress(Console(file=stream, width=80), "musique/single", every_seconds=0) as progress:
         progress(status(RIGHT))
     assert stream.getvalue() == (
-        "musique/single: asking 39 questions, 1 done before\n"
+        "musique/single: asking 39 questions, 1 already done\n"
         "musique/single · 1/40 · 0:39:00 left · EM 1.00 · F1 1.00 · 1.0 searches · 2 tokens/s\n"
     )
     stream = io.StringIO()
@@ -84,14 +84,14 @@ def test_a_run_that_is_stopped_says_how_to_go_on():
     def interrupted():
         with EvaluationProgress(Console(file=stream, width=80), every_seconds=60) as progress:
             progress(status(RIGHT, WRONG, error="ModelFailure: x"))
-            assert stream.getvalue() == "asking 38 questions, 2 done before\n"
+            assert stream.getvalue() == "asking 38 questions, 2 already done\n"
             stream.truncate(0)
             stream.seek(0)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert stream.getvalue() == "stopped at 2/40 · 2 failed: the same command goes on from there\n"
+    assert stream.getvalue() == "stopped at 2/40 · 2 failed: the same command continues from there\n"
 
 
 @dataclass
@@ -137,11 +137,11 @@ def test_training_shows_every_measurement_and_otherwise_a_line_now_and_then():
 
 
 def test_a_training_that_goes_on_says_where():
-    assert trained(Step(41, 2.0), Step(42, 2.0)) == ["going on after step 40/1,200"]
+    assert trained(Step(41, 2.0), Step(42, 2.0)) == ["continuing after step 40/1,200"]
 
 
 def test_a_training_that_is_interrupted_says_how_to_go_on():
-    expected = ["stopped at step 1/1,200: the same command goes on from the last checkpoint"]
+    expected = ["stopped at step 1/1,200: the same command continues from the last checkpoint"]
     assert trained(Step(1, 4.0), error=KeyboardInterrupt())[1:] == expected
     assert trained(error=KeyboardInterrupt()) == []
     assert trained(Step(1, 4.0), error=ValueError())[1:] == []
@@ -181,7 +181,7 @@ def test_indexing_and_calibrating_tell_their_stages_without_a_terminal():
         progress(1, 0.5, 40, 1.25)
     assert stream.getvalue().splitlines() == [
         "trial 1, threshold=0.5: asking 40 questions",
-        "trial 1, threshold=0.5: 1.25 searches a question",
+        "trial 1, threshold=0.5: 1.25 searches per question",
     ]
 
 

@@ -43,7 +43,7 @@ def judged(judge, text=TEXT):
 
 def test_worked_examples():
     results = doctest.testmod(facts)
-    assert results.attempted == 4
+    assert results.attempted == 5
     assert not results.failed
 
 

@@ -79,7 +79,7 @@ class RecordedRun:
         return parse_trace(text, f"{self.folder / TRACES}, question {record.id}")
 
     def answer(self, record: Record) -> Answer | None:
-        """Return the answer to a question with its citations, or None if it failed; it raises like `trace`."""
+        """Return the answer to a question with its citations, or None if it failed; raises like `trace`."""
         return last_answer(self.trace(record))
 
 
@@ -101,7 +101,7 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def read_records(folder: Path) -> tuple[list[Record], int]:
-    """Return the finished questions in the order of the file, and the size of its complete lines in bytes.
+    """Return the finished questions in the order of the file, and the size in bytes of its complete lines.
 
     Raises:
         RunFolderError: A record or its trace is missing or damaged; the message gives the file and the line.

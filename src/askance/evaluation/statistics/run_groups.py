@@ -179,7 +179,7 @@ def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
                 problem = f"is only in {first.folder if two is None else other.folder}"
             else:
                 field = next(field for field in one if one[field] != two[field])
-                problem = f"has a different {field} there ({two[field]!r}, not {one[field]!r})"
+                problem = f"differs in {field} ({two[field]!r} there, not {one[field]!r})"
             raise InputError(
                 f"{first.folder} and {other.folder} have different questions ({len(differing)} in all): "
                 f"{differing[0]!r} {problem}. Compare only the questions that all runs have with --common."
