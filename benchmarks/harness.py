@@ -1,9 +1,9 @@
-"""What the evaluation costs beside the answers: time a question, memory, and going on with a finished run.
+"""The overhead of the evaluation: time per question, memory, and reopening a finished run.
 
     python -m benchmarks.harness
 
-Made-up questions and the scripted model, so that little else is measured. Each figure comes from processes of
-its own. It takes some minutes, which is too long for `make bench`; goals stand beside the figures.
+It uses made-up questions and the scripted model, so little else is measured. Each figure comes from separate
+processes. It takes some minutes, which is too long for `make bench`; goals are beside the figures.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one process spent; `grown_mb` of memory between `WARM_AFTER` questions and the last."""
+    """The cost of one process; `grown_mb` is the growth of memory from `WARM_AFTER` questions to the last."""
 
     seconds: float
     cpu_seconds: float
@@ -63,7 +63,7 @@ class Spent:
 
 
 class Forgetful(ScriptedModel):
-    """Answers at once, and keeps no prompts, so that time and memory are the evaluation's own."""
+    """A model that answers at once and keeps no prompts, so that time and memory are the evaluation's own."""
 
     def __init__(self) -> None:
         super().__init__(lambda prompt, key: ANSWER)
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def write_questions(path: Path, number: int) -> None:
-    """Different questions of few words, since the scripted model remembers each word it has met."""
+    """Write distinct questions of few words, because the scripted model remembers every word."""
     with path.open("w", encoding="utf-8") as file:
         for at in range(1, number + 1):
             question = f"Which town lies at kilometre {at % 100} of the river number {at // 100}?"
@@ -100,7 +100,7 @@ def write_questions(path: Path, number: int) -> None:
 
 
 def fsync_seconds(path: Path, times: int = 50) -> float:
-    """Median time to bring a few bytes to the disk: what no durable run can be faster than."""
+    """Return the median time to write a few bytes to the disk, a lower bound for every durable run."""
     seconds = []
     with path.open("wb", buffering=0) as file:
         for _ in range(times):
@@ -112,7 +112,7 @@ def fsync_seconds(path: Path, times: int = 50) -> float:
 
 
 def measure(place: Path, method: str, questions: int, repeats: int) -> Iterator[Figure]:
-    """All figures of one method."""
+    """Yield all figures of one method."""
     bare = [_apart(ask_bare, place, method) for _ in range(repeats)]
     runs = [_apart(run_experiment, place, method, f"{method}-{number}") for number in range(repeats)]
     resumed = [_apart(run_experiment, place, method, f"{method}-0") for _ in range(repeats)]
@@ -135,7 +135,7 @@ def _median(spent: list[Spent], what: str) -> float:
 
 
 def _apart(work: Callable[..., Spent], *given: object) -> Spent:
-    """Run it in a fresh process, so that no memory is left from before."""
+    """Run a function in a fresh process, so that no memory is left from before."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
         return processes.submit(work, *given).result()
 
@@ -150,7 +150,7 @@ def _experiment(place: Path, method: str) -> Experiment:
 
 
 def ask_bare(place: Path, method: str) -> Spent:
-    """The same questions, as many at a time, and nothing kept."""
+    """Ask the same questions, as many at a time, and store nothing."""
     ready = prepare_experiment(_experiment(place, method))
     engine = Engine(ready.method, {"answer": Forgetful()}, ready.retriever)
     asked = [example.question for example in ready.questions.values()]
@@ -165,7 +165,7 @@ def ask_bare(place: Path, method: str) -> Spent:
 
 
 def run_experiment(place: Path, method: str, name: str) -> Spent:
-    """A run, looked up and evaluated; going on with it if it is there."""
+    """Prepare and evaluate a run, or continue it if it exists."""
     resident_mb: list[float] = []
 
     def watch(status: RunStatus) -> None:

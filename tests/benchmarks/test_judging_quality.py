@@ -1,4 +1,4 @@
-"""How well a model judges: the questions put to it, the numbers made of its replies."""
+"""The quality of a model's judgements: the questions it is asked, and the numbers from its replies."""
 
 import asyncio
 import json

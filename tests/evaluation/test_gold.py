@@ -1,4 +1,4 @@
-"""The gold retriever: what the dataset says supports the answer, whatever the query."""
+"""The gold retriever returns the supporting facts of the dataset for every query."""
 
 import asyncio
 import json

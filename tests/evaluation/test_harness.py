@@ -55,7 +55,7 @@ def run(experiment, folder, model, *, progress=lambda status: None, in_flight=No
 
 
 def content(folder):
-    """Everything of a run that is not a time or a place."""
+    """Return the contents of a run without times and paths."""
     return [
         replace(record, usage=replace(record.usage, seconds=0), trace_at=0, trace_bytes=0, trace_checksum="")
         for record in read_run(folder).records

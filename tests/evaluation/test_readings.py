@@ -1,4 +1,4 @@
-"""Answers read as the DRAGIN authors read them: in a run, a grid and tables, and when a run is read anew."""
+"""Answers read as the DRAGIN authors read them: in runs, grids and tables, and in runs read again."""
 
 import asyncio
 import json

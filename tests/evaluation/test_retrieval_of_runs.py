@@ -1,4 +1,4 @@
-"""How the index is searched, and with which encoder: part of what a run is."""
+"""The retriever and the encoder are part of a run's identity."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a screen says of its own terms."""
+"""The legend explains the terms of a trace."""
 
 import io
 from dataclasses import fields

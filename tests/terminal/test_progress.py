@@ -1,4 +1,4 @@
-"""What is told of an evaluation while it runs."""
+"""The progress of evaluations, trainings, index builds and calibrations."""
 
 import io
 import math
@@ -96,7 +96,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on():
 
 @dataclass
 class Step:
-    """How far a training is."""
+    """The status of a training."""
 
     step: int
     loss: float
@@ -114,7 +114,7 @@ def test_a_line_of_training():
 
 
 def trained(*steps, every_seconds=60.0, error=None):
-    """What is written where there is no terminal."""
+    """Return the text that is written where there is no terminal."""
     screen = io.StringIO()
     with (
         suppress(KeyboardInterrupt, ValueError),

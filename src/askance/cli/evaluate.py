@@ -247,6 +247,5 @@ def _show_judged(run: RecordedRun, judged: list[JudgedAnswer]) -> None:
         out.print(interval_table(printable_record(each.scores)))
         print_plain(out, f"judged: {each.file}", "dim")
     if not run.is_complete:
-        print_plain(
-            out, f"unfinished: {len(run.records)} of {run.settings.num_questions} questions", "yellow"
-        )
+        note = f"unfinished: {len(run.records)} of {run.settings.num_questions} questions"
+        print_plain(out, note, "yellow")

@@ -86,9 +86,8 @@ def _list_methods(known_methods: Iterable[str]) -> None:
         except InputError as error:  # a broken plug-in must not prevent the listing of the other methods
             print_plain(err, f"{known}: {error}", "yellow")
             continue
-        rows.append(
-            (shown, method_attribute(method, "searches"), ", ".join(_needs(method.needs)) or "any model")
-        )
+        needs = ", ".join(_needs(method.needs)) or "any model"
+        rows.append((shown, method_attribute(method, "searches"), needs))
     _list("methods", ("method", "searches", "needs of its model"), rows, METHODS | READINGS)
     bare = [known for known in METHODS if not plain_method(known).needs.retriever]
     notes = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
@@ -328,9 +327,8 @@ def _dataset_row(dataset: Dataset) -> Row:
 
 def _show_examples(spec: str, examples: Sequence[Example]) -> None:
     supported = sum(bool(example.supporting_titles) for example in examples)
-    grounded = sum(
-        bool(example.supporting_facts.supporting or example.supporting_facts.facts) for example in examples
-    )
+    all_facts = [example.supporting_facts for example in examples]
+    grounded = sum(bool(facts.supporting or facts.facts) for facts in all_facts)
     counts = f"{supported:,} with supporting titles, {grounded:,} with supporting texts or facts"
     print_plain(out, f"{spec}: {len(examples):,} questions, {counts}")
     out.print(_counts("kind", (example.kind or "(none)" for example in examples)))

@@ -90,9 +90,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the user named."""
-        print_once = cache(
-            lambda name, text: print_plain(err, text, "yellow")
-        )  # such as the reason of a wait
+        # Notes give, for example, the reason of a wait.
+        print_once = cache(lambda name, text: print_plain(err, text, "yellow"))
         with exit_codes(as_json="--json" in ctx.args), noted(print_once), shown_by(Activities(err)):
             return super().invoke(ctx)
 

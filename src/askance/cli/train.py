@@ -167,9 +167,7 @@ def print_training_report(account: "TrainingReport", console: Console) -> None:
         tokens = f"{course.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons"
         print_plain(console, f"{len(course.steps):,} steps; {tokens}: what they share is computed once")
     else:
-        note = (
-            "lessons are computed one by one: packing them into a sequence would change this model's losses"
-        )
+        note = "lessons are computed one by one: packing them would change this model's losses"
         print_plain(console, note, "yellow")
 
 
@@ -236,9 +234,8 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
     for failure in found.failures:
         place = f"question {failure.question_id} at {found.parameter}={failure.value:g}"
         print_plain(err, f"failed: {place}: {failure.error}", "yellow")
-    table = plain_table(
-        (found.parameter, "searches per question", "95 % interval", "tokens"), (), num_words=0
-    )
+    headings = (found.parameter, "searches per question", "95 % interval", "tokens")
+    table = plain_table(headings, (), num_words=0)
     for row in found.table:
         low, high = row.searches_interval
         table.add_row(
@@ -247,26 +244,21 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
     out.print(table)
     left_out = found.num_questions - found.num_counted
     if left_out:
-        note = (
-            f"{left_out} of {found.num_questions} questions failed at least once and are not counted above."
-        )
+        note = f"{left_out} of {found.num_questions} questions failed at least once and are not counted."
         print_plain(out, note, "yellow")
     if found.value is None or found.interval is None:
         print_plain(out, found.remark, "red")
         return
     low, high = found.interval
     leads = "should give" if found.remark else "gives"
-    told = (
-        f"{found.parameter}={found.value:g} {leads} {found.wanted:g} searches a question with {found.title} "
-    )
-    print_plain(
-        out, f"{told}on {found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)"
-    )
+    result = f"{found.parameter}={found.value:g} {leads} {found.wanted:g} searches per question"
+    details = f"95 % interval {low:g} to {high:g}, {found.num_counted} questions"
+    print_plain(out, f"{result} with {found.title} on {found.model} ({details})")
     if found.remark:
         print_plain(out, found.remark, "yellow")
     if found.is_interval_cut:
-        told = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
-        print_plain(out, told, "yellow")
+        note = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
+        print_plain(out, note, "yellow")
     use = "" if file is None else f", or --preset {file}"
     print_plain(out, f"use it: --set {found.parameter}={found.value:g}{use}")
 

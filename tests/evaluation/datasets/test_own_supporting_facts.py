@@ -1,4 +1,4 @@
-"""What a line of the user's own may say about why its answer is right."""
+"""The supporting facts of a user's own questions."""
 
 import pytest
 

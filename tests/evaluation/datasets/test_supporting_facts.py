@@ -1,4 +1,4 @@
-"""What each dataset tells about why an answer is right, in the layout of its authors and in FlashRAG's."""
+"""The supporting facts of each dataset, in the layout of its authors and in FlashRAG's."""
 
 import pytest
 

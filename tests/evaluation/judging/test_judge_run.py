@@ -1,4 +1,4 @@
-"""Judging recorded runs: what is kept, what goes on, and what it comes to."""
+"""Judging recorded runs: judgements are kept and continued, and the scores are right."""
 
 import asyncio
 import json

@@ -45,12 +45,12 @@ def title_of(chart):
 
 
 def texts_of(chart):
-    """What can be read on a chart, in the order it is drawn."""
+    """Return the texts on a chart, in the order in which they are drawn."""
     return [each.text for each in parsed(chart).iter("text")]
 
 
 def dots_of(figure):
-    """Where the points are and how each is filled."""
+    """Return the positions of the points, and how each is filled."""
     (axes,) = figure.axes
     return {
         (line.get_xdata()[0], line.get_ydata()[0]): line.get_markerfacecolor()

@@ -121,9 +121,8 @@ def _supporting_facts(metadata: Field, facts: list[Field], numbers: list[Field])
     for title, text in dict.fromkeys(map(_support, hops)):
         if text.strip():
             paragraphs.append(Paragraph(title, text, whole(text)))
-    return SupportingFacts(
-        tuple(paragraphs), complete_triples(rows), reasoning_steps(map(question_and_answer, hops))
-    )
+    steps = reasoning_steps(map(question_and_answer, hops))
+    return SupportingFacts(tuple(paragraphs), complete_triples(rows), steps)
 
 
 def question_and_answer(hop: Field) -> tuple[str, str]:

@@ -178,9 +178,8 @@ def prepare_experiment(
         questions = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)
     retriever = GoldRetrievers(tuple(questions.values())) if experiment.is_gold else retriever
     check_can_search(method, retriever, encoder)
-    return ReadyExperiment(
-        experiment, questions, method, retriever, scoring, encoder if method.needs.encoder else None
-    )
+    encoder = encoder if method.needs.encoder else None
+    return ReadyExperiment(experiment, questions, method, retriever, scoring, encoder)
 
 
 def select_examples(
@@ -225,8 +224,6 @@ def _listed(dataset: str, examples: Sequence[Example], path: Path) -> tuple[int,
             raise DatasetError(f"{path} names the question {id!r} {times} times: name it once.")
         if id not in indices:
             near = get_close_matches(id, indices, n=1)
-            remedy = (
-                f"did you mean {near[0]!r}?" if near else "check the list, or name the file it belongs to."
-            )
+            remedy = f"did you mean {near[0]!r}?" if near else "check the list, or name another file."
             raise DatasetError(f"{path} names the question {id!r}, which {dataset!r} does not have: {remedy}")
     return tuple(indices[id] for id in ids)

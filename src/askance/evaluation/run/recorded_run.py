@@ -243,11 +243,10 @@ class RunWriter:
             offset = self.traces.append(blobs)
             lines = []
             for (record, _), blob in zip(finished, blobs, strict=True):
-                placed = replace(
-                    record, trace_at=offset, trace_bytes=len(blob), trace_checksum=checksum(blob)
-                )
+                size, seal = len(blob), checksum(blob)
+                placed = replace(record, trace_at=offset, trace_bytes=size, trace_checksum=seal)
                 lines.append(placed.line)
-                offset += len(blob)
+                offset += size
             self.records.append(lines)
 
 

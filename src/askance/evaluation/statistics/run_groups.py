@@ -87,9 +87,8 @@ class RunGroup:
         for name, settings in zip(self.names, told, strict=True):
             if setting in settings or not setting.startswith("parameter "):
                 names.setdefault(settings.get(setting) or "none", []).append(name)
-        return DifferingSetting(
-            setting, tuple((_shortened(value), tuple(runs)) for value, runs in names.items())
-        )
+        values = ((_shortened(value), tuple(runs)) for value, runs in names.items())
+        return DifferingSetting(setting, tuple(values))
 
 
 def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[RunGroup, ...]:
