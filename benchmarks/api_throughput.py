@@ -1,15 +1,15 @@
-r"""How much of a server's throughput is left when many questions are answered over its API at once.
+r"""The share of a server's throughput that remains when many questions are answered over its API at once.
 
     python -m benchmarks.api_throughput --out FOLDER
 
-A scripted server, in a process of its own, waits before each answer (the network and the prompt) and before
+A scripted server, in a separate process, waits before each answer (the network and the prompt) and before
 each token, as a real one would; it serves any number of requests side by side. One question is one request.
-Ideal is what these waits alone allow: all questions in rounds of `--in-flight`, each as long as one request
-waits. Whatever is lost to that is the cost of askance, of the client, and of the scripted server itself, on
-the same machine: what these two allow is measured by a bare client, which sends the same requests as "text
-alone" and looks for nothing in the answers but their end. Requests are kept with all signals
-(log-probabilities of tokens and of 5 alternatives, entropy) and without. All lines are measured in turn; what
-stands in the table are medians over `--repeats`. FOLDER/throughput.json has the table.
+The ideal is what these waits alone allow: all questions in rounds of `--in-flight`, each as long as one
+request waits. The loss against it is the cost of askance, of the client, and of the scripted server on the
+same machine. A bare client measures what the latter two allow: it sends the same requests as "text alone"
+and only looks for the end of the answers. Requests are sent with all signals (log-probabilities of tokens
+and of 5 alternatives, entropy) and without. All lines are measured in turn; the table has medians over
+`--repeats`. FOLDER/throughput.json has the table.
 """
 
 import argparse
@@ -49,7 +49,7 @@ Ask = Callable[[Question], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """All questions once: seconds, and those that each of both processes computed."""
+    """The seconds of all questions, and the CPU seconds of both processes."""
 
     seconds: float
     client_seconds: float
@@ -58,11 +58,11 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One way of asking: medians over the repeats.
+    """The medians over the repeats for one way of asking.
 
     Attributes:
-        share: of the ideal throughput that was reached.
-        client_ms: milliseconds that the client computes for a question; `server_ms`: the server.
+        share: The share of the ideal throughput.
+        client_ms, server_ms: The CPU milliseconds of the client and of the server per question.
     """
 
     signals: str
@@ -120,7 +120,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> Line:
-    # Each event is a token, and the last tells the end.
+    # Each event is a token, and the last marks the end.
     request_seconds = options.latency + (options.tokens + 1) * options.token_seconds
     rounds = math.ceil(options.questions / options.in_flight)
     ideal = options.questions / (rounds * request_seconds)
@@ -133,7 +133,7 @@ def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> Lin
 
 
 async def _timed(name: str, url: str, server: Connection, options: argparse.Namespace) -> Timed:
-    """Of all questions, connections made and all."""
+    """Return the times of all questions, including connections."""
     ask = _bare(url, options) if name == BARE else _asking(WANTS[name], url, options)
     await ask(Question("warm", "Are you there?"))
     server_began, client_began, began = _seconds_of(server), time.process_time(), time.perf_counter()
@@ -196,10 +196,10 @@ def _serve(pipe: Connection, latency: float, token_seconds: float, tokens: int) 
 
 
 def _seconds_of(server: Connection) -> float:
-    """That it has computed so far."""
+    """Return the CPU seconds that the server has used so far."""
     server.send("seconds")
-    told: float = server.recv()
-    return told
+    seconds: float = server.recv()
+    return seconds
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-r"""How much of L_max the methods read that take as many passages as fit, in a world without luck.
+r"""The share of L_max that methods with as many passages as fit read, in a scripted world.
 
     python -m benchmarks.budget_use --out FOLDER
 
 There are `--collection` passages of `--words` words, which every query finds in the same order shifted by its
 own number, and a scripted model with a window of `--window` tokens, a word or a mark each. It plans as the
-row says. The table has the share of L_max that was read and, behind it, the passages of the first retrieval
-and of the summary; FOLDER/use.json has the same.
+row says. The table has the share of L_max that was read, then the passages of the first retrieval and
+of the summary; FOLDER/use.json has the same.
 """
 
 import argparse
@@ -33,7 +33,7 @@ L_MAX = {"8k": 8192, "32k": 32768, "128k": 131072}
 
 
 def rows(l_max: int) -> dict[str, tuple[Method, str]]:
-    """Methods within L_max, and what they plan."""
+    """Return methods within L_max, and their plans."""
     parameters: dict[str, Any] = {"passages": 0, "l_max": l_max}
     members = Members(
         (
@@ -54,7 +54,7 @@ def rows(l_max: int) -> dict[str, tuple[Method, str]]:
 
 
 class Shelf:
-    """A retriever of equal passages, in an order that begins elsewhere for each query."""
+    """A retriever of equal passages, in an order that starts at another one for each query."""
 
     name = "shelf"
     fingerprint = ""
@@ -70,7 +70,7 @@ class Shelf:
 
 
 def playing(plan: str) -> ScriptedModel:
-    """A model that plans as told, never asks a follow-up, and answers at random what it can't know."""
+    """Return a scripted model that follows the plan, asks no follow-up, and answers the rest at random."""
 
     def reply(shown: str, key: tuple[str | int, ...]) -> str:
         script = {"say": plan, "qt": "None", "line": "Follow up: Which creek is it?", "da": "the sea"}
@@ -80,7 +80,7 @@ def playing(plan: str) -> ScriptedModel:
 
 
 def use(method: Method, plan: str, options: argparse.Namespace) -> Result:
-    """One answer."""
+    """Return the result of one answer."""
     model = playing(plan)
     model.context_tokens = options.window
     shelf = Shelf(options.collection, options.words)
@@ -88,7 +88,7 @@ def use(method: Method, plan: str, options: argparse.Namespace) -> Result:
 
 
 def cell(result: Result, l_max: int) -> dict[str, float]:
-    """The share of L_max that was read, and the passages that the first RA and the last SA were shown."""
+    """Return the share of L_max that was read, and the passages shown to the first RA and the last SA."""
     prompts = {event.key: event for event in result.trace.events if isinstance(event, Generated)}
     shown = {str(key[-1]): event.prompt.count("Title ") for key, event in reversed(prompts.items())}
     last = {str(key[-1]): event.prompt.count("Title ") for key, event in prompts.items()}

@@ -1,4 +1,4 @@
-r"""Which type of weights the bundled model is quantised to: accuracy, speed and size of each, side by side.
+r"""The quantisation types of the bundled model's weights: accuracy, speed and size of each.
 
     python -m benchmarks.bundled_weights --out FOLDER --index DIR \
         --searched hotpotqa:FILE 2wikimultihopqa:FILE --read squad2:FILE --articles Normans 'Steam engine'
@@ -10,9 +10,9 @@ the first 4 passages of an index, those of --read with the paragraphs that hold 
 SQuAD that the adapter was not trained on. The table has the mean F1 of each type, and how much it is above
 that of float32 over the same questions, with the interval of the paired bootstrap.
 
-FOLDER/questions.jsonl keeps each finished question; started again, it goes on. --speed converts and times
-each type anew, and the base as it came, in rounds, one after the other: run it on a machine that does nothing
-else.
+FOLDER/questions.jsonl keeps each finished question, and a stopped run continues. --speed converts and times
+each type again, and the base as it came, in rounds, one after the other: run it on a machine that does
+nothing else.
 """
 
 import argparse
@@ -54,12 +54,12 @@ AS_IT_CAME = "Q4_1, the base as it came"
 IN_FLIGHT = 8
 NUM_PASSAGES = 4
 PROMPT_NUMBERS, NEW_TOKENS = 100, 64
-"""A prompt of --speed has so many numbers, of five tokens each."""
+"""The count of numbers in a prompt of --speed, of five tokens each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A question of a dataset, and where it searches."""
+    """A question of a dataset, with its retriever."""
 
     id: str
     dataset: str
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run goes on")
+    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run continues")
     parser.add_argument("--index", type=Path, help="folder made by `askance index`, for --searched")
     parser.add_argument("--searched", nargs="*", default=[], metavar="NAME:FILE")
     parser.add_argument("--read", nargs="*", default=[], metavar="NAME:FILE")
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def weights_of(name: str, out: Path) -> Path:
-    """The file in FOLDER with weights of a type, which is written if it is not there yet."""
+    """Return the file in FOLDER with weights of a type, which is written if it does not exist."""
     from askance.models.bundled import READER, gguf_path
     from askance.models.llama_cpp.packing import pack
 
@@ -119,7 +119,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
-    """Questions of all datasets in turn, so that a part of them is a fair one."""
+    """Return questions of all datasets in turn, so that a part of them is balanced."""
     if options.searched and options.index is None:
         raise InputError("--searched needs an index: name its folder with --index.")
     index = open_retriever(options.index) if options.searched else None
@@ -132,7 +132,9 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
         searched = index if spec in options.searched else None
         found.append(
             [
-                Task(f"{name}/{each.question.id}", name, each, searched or GoldRetriever(each.grounds))
+                Task(
+                    f"{name}/{each.question.id}", name, each, searched or GoldRetriever(each.supporting_facts)
+                )
                 for each in examples[: options.limit]
             ]
         )
@@ -160,7 +162,7 @@ async def _answer(tasks: Sequence[Task], models: Mapping[str, Model], kept: Kept
 
 
 def table(rows: Sequence[Row], names: Sequence[str]) -> Iterator[dict[str, str]]:
-    """For each type of weights, a line for each dataset and one for all questions together."""
+    """Yield, for each type of weights, a line for each dataset and one for all questions."""
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     for name in names:
         for dataset in (*datasets, *(["all"] if len(datasets) > 1 else [])):
@@ -212,7 +214,7 @@ def _seconds_to_write(name: str, out: Path) -> float:
 
 
 async def _speeds(model: Model, number: int) -> tuple[float, float]:
-    """The tokens a second of a prompt, and of a text that goes on after it."""
+    """Return the tokens per second of a prompt, and of the text after it."""
     numbers = (1000 + (number * 7919 + at * 977) % 9000 for at in range(PROMPT_NUMBERS))
     prompt = Raw((Span(" ".join(map(str, numbers))),))
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A model that notes what it is asked."""
+"""A model wrapper that records its calls."""
 
 import time
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ ASKED: ContextVar[str] = ContextVar("asked", default="")
 
 
 class Calls(WrappedModel):
-    """A model whose calls are noted.
+    """A model that records its calls.
 
     Attributes:
-        made: in the order in which they ended.
+        made: The calls, in the order in which they ended.
     """
 
     def __init__(self, model: LocalModel) -> None:

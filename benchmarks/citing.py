@@ -1,13 +1,13 @@
-"""How often a citation stands on a passage that bears its statement out, and how often on one that can't.
+"""Precision and recall of citations: how often they name a passage that supports the statement.
 
     python -m benchmarks.citing FOLDER --out citing.json
 
-FOLDER holds the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of its name. There are
-statements whose passages are known: each step of 2WikiMultihopQA as a sentence, "The director of X is Y.",
-among the ten paragraphs of its question; sub-questions of MuSiQue with their answers, among twenty; and whole
-questions with their answers. Each is also told with the answer to another question of the same kind, which no
-passage bears out. Precision is the share of citations on a gold passage; recall, of statements whose citation
-is on one.
+FOLDER holds the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of its name. There
+are statements whose passages are known: each step of 2WikiMultihopQA as a sentence, "The director of X is
+Y.", among the ten paragraphs of its question; sub-questions of MuSiQue with their answers, among twenty; and
+whole questions with their answers. Each is also stated with the answer to another question of the same kind,
+which no passage supports. Precision is the share of citations of a gold passage; recall is the share of
+statements that cite one.
 """
 
 import argparse
@@ -28,30 +28,30 @@ Cites = Callable[[str, str, str, Sequence[Passage]], Passage | None]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A question with a true answer; `told` is the sentence that gives an answer, with a gap for it."""
+    """A question with a true answer; `sentence` states an answer, with a gap for it."""
 
     kind: str
     question: str
-    told: str
+    sentence: str
     answer: str
     passages: tuple[Passage, ...]
     gold: frozenset[str]
 
 
-def by_shared_words(question: str, told: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
-    """As it was: the passage that shares most words with a sentence, two and half of them at least."""
-    words = content_words(told.replace(GAP, answer))
+def by_shared_words(question: str, sentence: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
+    """Cite in the former way: the passage that shares most words, at least two and half of the sentence's."""
+    words = content_words(sentence.replace(GAP, answer))
     held = [(len(words & content_words(f"{each.title} {each.text}")), each) for each in passages]
     most, best = max(held, key=lambda pair: pair[0])
     return best if most >= max(2, 0.5 * len(words)) else None
 
 
-def by_support(question: str, told: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
-    """As it is."""
-    if told == BARE:
-        return best_support(claim_of(told.replace(GAP, answer), question), passages)[0]
+def by_support(question: str, sentence: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
+    """Cite in the present way."""
+    if sentence == BARE:
+        return best_support(claim_of(sentence.replace(GAP, answer), question), passages)[0]
     hits = [Hit(passage, 1.0, rank) for rank, passage in enumerate(passages, start=1)]
-    found = sentence_support(told.replace(GAP, answer), [(0, hits)], [(0, question)], answer)
+    found = sentence_support(sentence.replace(GAP, answer), [(0, hits)], [(0, question)], answer)
     return next((passage for each in found for passage in each.passages), None)
 
 
@@ -60,7 +60,7 @@ BARE = f"The answer is {GAP}."
 
 
 def statements(folder: Path) -> Iterator[Statement]:
-    """Those of the three datasets."""
+    """Return the statements of the three datasets."""
     for name in ("2wikimultihopqa", "hotpotqa"):
         for item in json.loads((folder / name / "train_subset.json").read_text(encoding="utf-8")):
             yield from _of_titles(name, item)
@@ -76,8 +76,8 @@ def _of_titles(name: str, item: dict[str, Any]) -> Iterator[Statement]:
         about = [each for each in passages if subject.lower() in f"{each.title} {each.text[:200]}".lower()]
         own = gold & {each.id for each in about}
         if own:
-            told = f"The {relation} of {subject} is {GAP}."
-            yield Statement(f"{name}, steps", item["question"], told, answer, passages, own)
+            sentence = f"The {relation} of {subject} is {GAP}."
+            yield Statement(f"{name}, steps", item["question"], sentence, answer, passages, own)
     if item["answer"] not in ("yes", "no"):
         yield Statement(f"{name}, answers", item["question"], BARE, item["answer"], passages, gold)
 
@@ -93,14 +93,14 @@ def _of_musique(item: dict[str, Any]) -> Iterator[Statement]:
 
 
 def measured(known: Sequence[Statement], cites: Cites) -> dict[str, float]:
-    """The numbers of one way to cite."""
+    """Return the numbers of one way to cite."""
     draw, num_cited, num_right, num_false = random.Random(0), 0, 0, 0
     for each in known:
-        found = cites(each.question, each.told, each.answer, each.passages)
+        found = cites(each.question, each.sentence, each.answer, each.passages)
         num_cited += found is not None
         num_right += found is not None and found.id in each.gold
         others = [other.answer for other in known if other.answer != each.answer]
-        num_false += cites(each.question, each.told, draw.choice(others), each.passages) is not None
+        num_false += cites(each.question, each.sentence, draw.choice(others), each.passages) is not None
     return {
         "statements": len(known),
         "precision": num_right / max(1, num_cited),

@@ -1,13 +1,13 @@
-"""How near every method comes to what llama.cpp alone can do with the same weights, on this machine.
+"""The efficiency of every method against llama.cpp alone with the same weights, on this machine.
 
     python -m benchmarks.efficiency [NAME ...] [--quick] [--model bundled] [--log FILE]
 
 Efficiency is the time that a question's calls need at the least over the time that it took: tokens of its
 prompts, each common beginning once, at the speed at which a plain loop over llama.cpp's functions reads; and
-passes that have to follow each other, at the speed at which it writes as many texts side by side, behind as
+passes that have to follow each other, at the speed at which it writes as many texts side by side, after as
 many tokens. Both speeds are measured just before and after the questions, by llama.cpp as it is by default.
 Beside it stands the efficiency against llama.cpp without flash attention, which is how askance runs it where
-attention can be read. Nothing else should run meanwhile: a value well above 1 tells that something slowed the
+attention can be read. Nothing else should run meanwhile: a value well above 1 means that something slowed the
 plain loop.
 """
 
@@ -47,8 +47,8 @@ _SERVER_TOKENS = 2048
 
 
 def decoding(setup: Setup) -> Iterator[Row]:
-    """Tokens of one text with every signal, a second, against plain passes."""
-    for flash, told in (
+    """Compare the tokens per second of one text, with every signal, with plain passes."""
+    for flash, details in (
         (True, "llama.cpp as it is by default"),
         (False, "llama.cpp without flash attention"),
     ):
@@ -58,12 +58,12 @@ def decoding(setup: Setup) -> Iterator[Row]:
             speeds.append(own)
             ratios.append(2 * own / (before + plain.speeds().passes))
         goal = {"at_least": 0.95} if flash else {}
-        against = f"{told}; {statistics.median(speeds):.1f} tokens/s"
+        against = f"{details}; {statistics.median(speeds):.1f} tokens/s"
         yield row("decoding with entropy and attention", ratios, "of plain", against, **goal)
 
 
 def methods(setup: Setup) -> Iterator[Row]:
-    """The efficiency of methods."""
+    """Measure the efficiency of methods."""
     yield _efficiency(setup, "single", {}, 0.85)
     yield _efficiency(setup, "dragin", {}, 0.85)
     yield _efficiency(setup, "dragin", {}, 0.90, in_flight=IN_FLIGHT)
@@ -72,7 +72,7 @@ def methods(setup: Setup) -> Iterator[Row]:
 
 
 def native(setup: Setup) -> Iterator[Row]:
-    """Self-RAG with reflection tokens, in a process of its own: they are those of another file."""
+    """Measure Self-RAG with reflection tokens, which need another model file, in a separate process."""
     file = with_reflection_tokens(setup.model._weights.path, setup.folder / "reflecting.gguf")
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
         other = Setup(f"gguf:{file}", setup.folder, setup.num_questions, setup.num_repeats)
@@ -80,7 +80,7 @@ def native(setup: Setup) -> Iterator[Row]:
 
 
 def first_word(setup: Setup) -> Iterator[Row]:
-    """Until `single` commits its first word, against one search and the same prompt for the server."""
+    """Compare the time until `single` commits its first word with a search and the server's first word."""
     calls = Calls(setup.model)
     engine, ratios = setup.engine("single", calls, {"elicit": False}), list[float]()
     own, theirs = list[float](), list[float]()
@@ -94,12 +94,12 @@ def first_word(setup: Setup) -> Iterator[Row]:
             (written,) = server.write(calls.made[:1], cached=False)
             theirs.append(written.first - began)
             ratios.append(own[-1] / theirs[-1])
-    told = f"llama.cpp's server and a search, {statistics.median(theirs[1:]):.2f} s"
-    yield row("first committed word, single", ratios[1:], "of the time", told, at_most=1.1)
+    details = f"llama.cpp's server and a search, {statistics.median(theirs[1:]):.2f} s"
+    yield row("first committed word, single", ratios[1:], "of the time", details, at_most=1.1)
 
 
 def throughput(setup: Setup) -> Iterator[Row]:
-    """`closed_book` on eight questions at a time, against the server with eight slots; prompts are the same.
+    """Compare `closed_book` on eight questions at a time with the server with eight slots and equal prompts.
 
     Each round has other questions, since both keep what they have read.
     """
@@ -116,8 +116,8 @@ def throughput(setup: Setup) -> Iterator[Row]:
             ended = max(each.last for each in written)
             theirs.append(sum(each.num_tokens for each in written) / (ended - began))
     ratios = [one / other for one, other in zip(own[1:], theirs[1:], strict=True)]
-    told = f"{statistics.median(own[1:]):.0f} of {statistics.median(theirs[1:]):.0f} tokens/s"
-    yield row("closed_book, 8 in flight", ratios, "of the server's", told, at_least=1.0)
+    details = f"{statistics.median(own[1:]):.0f} of {statistics.median(theirs[1:]):.0f} tokens/s"
+    yield row("closed_book, 8 in flight", ratios, "of the server's", details, at_least=1.0)
 
 
 MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
@@ -127,7 +127,7 @@ MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
 
 
 def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: float, in_flight: int = 1) -> Row:
-    """The efficiency of all questions of a repeat together; what is asked before them only makes room.
+    """Return the efficiency of all questions of a repeat; the questions before them only warm up.
 
     Args:
         in_flight: questions at a time; of eight, what their prompts have in common counts once.
@@ -161,13 +161,13 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
             reading = (before[flash].prompt + after[flash].prompt) / 2
             writing = (before[flash].passes + after[flash].passes) / 2
             ratios.append((prompt_tokens / reading + passes / writing) / taken)
-    told = (
+    details = (
         f"{prompt_tokens:,} tokens and {passes:,} passes of {num_texts} behind {depth:,} in {taken:.1f} s; "
     )
-    told += f"{statistics.median(found[False]):.2f} of it without flash attention"
+    details += f"{statistics.median(found[False]):.2f} of it without flash attention"
     words = "".join(f", {value}" for value in settings.values() if isinstance(value, str))
     what = f"efficiency: {name}{words}, {in_flight} in flight"
-    return row(what, found[True], "of plain", told, at_least=goal)
+    return row(what, found[True], "of plain", details, at_least=goal)
 
 
 def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
@@ -175,7 +175,7 @@ def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
 
 
 def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
-    """Tokens a second behind the first, as deep in a text as plain passes are."""
+    """Return the tokens per second after the first, at the same depth of a text as the plain passes."""
     times: list[float] = []
 
     def note(tokens: Sequence[Token]) -> Cut | None:
@@ -190,7 +190,7 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
 
 
 def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
-    """The seconds that all questions take together."""
+    """Return the seconds that all questions take together."""
 
     async def answer(question: Question) -> Result:
         ASKED.set(question.id)

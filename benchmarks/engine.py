@@ -49,7 +49,7 @@ class Asked:
 
     @property
     def decisions(self) -> list[list[tuple[str, str, str]]]:
-        """What was decided, question by question."""
+        """The decisions, question by question."""
         return [
             [(event.name, event.outcome, event.query) for event in events if isinstance(event, Decided)]
             for events in self.events
@@ -57,7 +57,7 @@ class Asked:
 
 
 def against_the_reference() -> Iterator[Row]:
-    """DRAGIN as its authors' code has it: the same decisions by both, one at a time and eight in flight."""
+    """Compare DRAGIN with its authors' loop: the same decisions, one at a time and eight in flight."""
     with tempfile.TemporaryDirectory() as folder:
         retriever = _sample_index(Path(folder))
         folder_of_model, questions = str(torch_folder()), _questions()
@@ -83,13 +83,13 @@ def against_the_reference() -> Iterator[Row]:
     yield Row("questions with the reference's decisions", same, f"of {len(questions)}")
     seconds = {name: statistics.median(each.seconds for each in asked) for name, asked in found.items()}
     yield Row("reference loop, DRAGIN code", seconds["reference"], "s", 1.0, "itself")
-    for name, told in (
+    for name, details in (
         ("code", "askance, DRAGIN code, one at a time"),
         ("code, 8", "askance, DRAGIN code, 8 in flight"),
         ("default", "askance, DRAGIN default, one at a time"),
         ("default, 8", "askance, DRAGIN default, 8 in flight"),
     ):
-        yield Row(told, seconds[name], "s", seconds["reference"] / seconds[name], "times faster")
+        yield Row(details, seconds[name], "s", seconds["reference"] / seconds[name], "times faster")
     per_run = reference.num_computed / REPEATS
     yield Row(
         "tokens computed by the reference loop", per_run, "tokens", per_run / _needed(reference), "needed"
@@ -97,13 +97,13 @@ def against_the_reference() -> Iterator[Row]:
 
 
 def _needed(reference: ReferenceModel) -> float:
-    """The same calls were made again in every repeat: texts count once, passes of their own each time."""
+    """Return the tokens needed per repeat: texts count once, and separate passes each time."""
     needed = reference.needed
     return needed.num_unique + needed.num_attended / REPEATS
 
 
 def computed_and_needed() -> Iterator[Row]:
-    """Tokens computed over tokens needed, of every method and profile; apart those guessed in vain."""
+    """Compare tokens computed and needed for every method and profile, with and without wrong drafts."""
     with tempfile.TemporaryDirectory() as folder:
         retriever, questions = _sample_index(Path(folder)), _questions()
         model = load_hf(str(torch_folder()), display_name=PLAIN)
@@ -117,8 +117,8 @@ def computed_and_needed() -> Iterator[Row]:
                 computed = model.computed_tokens - before
                 missed = model._llm_engine.num_rejected_tokens - rejected
                 needed = noted.needed.num_tokens
-                told = f"{name}, {in_flight} in flight: computed"
-                yield Row(told, computed, "tokens", computed / needed, "needed")
+                details = f"{name}, {in_flight} in flight: computed"
+                yield Row(details, computed, "tokens", computed / needed, "needed")
                 chosen = computed - missed
                 yield Row("  without wrong guesses", chosen, "tokens", chosen / needed, "needed")
 

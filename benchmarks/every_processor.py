@@ -1,11 +1,11 @@
-"""The tests as other processors, other numbers of threads and other surroundings would run them.
+"""Run the tests under the settings of other processors, thread counts and environments.
 
     python -m benchmarks.every_processor --out FILE.json [--settings NAME …] [-- ARGUMENTS OF PYTEST …]
 
-A processor can be told to compute like an older one: torch's own loops by ATEN_CPU_CAPABILITY, oneDNN's
-products by ONEDNN_MAX_CPU_ISA. It can't be told to compute like a newer one: torch would break off, so that
-is not run, and oneDNN takes what there is. The table says what each setting came to. One factor changes
-at a time, but for the oldest and the newest of all together. The exit code is 1 if a test failed anywhere.
+A processor can compute like an older one: ATEN_CPU_CAPABILITY sets torch's own loops, and ONEDNN_MAX_CPU_ISA
+sets oneDNN's products. It can't compute like a newer one: torch would abort, so that setting is not run, and
+oneDNN uses what the processor has. The table gives the result of each setting. One factor changes at a time,
+except for the oldest and the newest of all together. The exit code is 1 if a test failed anywhere.
 """
 
 import argparse
@@ -47,10 +47,10 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     "no language, no home": {"LC_ALL": "C", "LANG": "", "HOME": EMPTY_HOME},
 }  # fmt: skip
-"""What each setting adds to the environment; all others of these variables are taken out of it. Unless it is
-told not to, MKL takes no more threads than there are cores."""
+"""The variables that each setting adds to the environment; the others are removed. By default MKL uses at
+most as many threads as there are cores."""
 _LOOPS = ("default", "avx2", "avx512")
-"""Of torch, each of which a processor with a later one has, too."""
+"""The instruction sets of torch's loops; a processor with a later one also has the earlier ones."""
 _PROBE = """
 import torch
 if torch.backends.mkldnn.is_available():
@@ -62,7 +62,7 @@ print("threads", torch.get_num_threads())
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the tests ended under one setting.
+    """The result of the tests under one setting.
 
     Attributes:
         taken: what torch's loops, oneDNN and the number of threads really were.
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_settings(names: Sequence[str], arguments: Sequence[str], out: Path) -> list[Outcome]:
-    """Run the tests under each setting; what is done is in the file after each.
+    """Run the tests under each setting; the file is written after each of them.
 
     Raises:
         UnknownName: no such setting.
@@ -115,18 +115,18 @@ def run_settings(names: Sequence[str], arguments: Sequence[str], out: Path) -> l
             continue
         outcome = run_setting(name, arguments)
         outcomes.append(outcome)
-        told = {
+        output = {
             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
             "arguments": list(arguments),
             "outcomes": [asdict(each) for each in outcomes],
         }
-        write_atomically(out, json.dumps(told, indent=1) + "\n")
+        write_atomically(out, json.dumps(output, indent=1) + "\n")
         _print(outcome)
     return outcomes
 
 
 def run_setting(name: str, arguments: Sequence[str]) -> Outcome:
-    """The tests in a process of their own, with the environment of a setting."""
+    """Run the tests in a separate process, with the environment of a setting."""
     with tempfile.TemporaryDirectory() as folder:
         home, report = Path(folder) / "home", Path(folder) / "report.xml"
         home.mkdir()
@@ -161,18 +161,20 @@ def _environment(changed: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 def _taken(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a setting comes to on this processor, as torch and oneDNN say themselves."""
-    told = subprocess.run(
+    """Return the effect of a setting on this processor, as torch and oneDNN report it."""
+    output = subprocess.run(
         [sys.executable, "-c", _PROBE],
         env={**environment, "ONEDNN_VERBOSE": "1"}, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    library = re.search(r"cpu,isa:(.*)", told)
-    words = dict(line.split(" ", 1) for line in told.splitlines() if line.startswith(("torch ", "threads ")))
+    library = re.search(r"cpu,isa:(.*)", output)
+    words = dict(
+        line.split(" ", 1) for line in output.splitlines() if line.startswith(("torch ", "threads "))
+    )
     return {"oneDNN": library[1] if library else "none", **words}
 
 
 def _counted(report: Path) -> tuple[int, int, tuple[str, ...]]:
-    """How many tests passed and were skipped, and the names of the others."""
+    """Return the numbers of tests that passed and were skipped, and the names of the others."""
     if not report.exists():
         return 0, 0, ()
     passed, skipped, failures = 0, 0, list[str]()

@@ -1,4 +1,4 @@
-"""The first minutes with askance: installing it, the question of the demo, and that beside other work."""
+"""The first minutes with askance: the installation, the demo's question, and the same beside other work."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ _REPOSITORY = Path(__file__).parent.parent
 
 
 def demo(setup: Setup) -> Iterator[Row]:
-    """The question of the demo: a process for it, and within one that is warm; and what that one holds."""
+    """Time the demo's question in a new process and in a warm one, and measure the memory of the latter."""
     words = ("-m", "askance.cli.main", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
     seconds = [timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
     yield row("question of the demo, whole process", seconds, "s", at_most=2.5)
@@ -34,7 +34,7 @@ def demo(setup: Setup) -> Iterator[Row]:
 
 
 def install(setup: Setup) -> Iterator[Row]:
-    """`make demo` in a fresh clone of this repository, with an empty home: needs a package index."""
+    """Time `make demo` in a fresh clone of this repository with an empty home; it needs a package index."""
     clone, home = setup.folder / "clone", setup.folder / "home"
     home.mkdir()
     subprocess.run(["git", "clone", "-q", str(_REPOSITORY), str(clone)], check=True)
@@ -52,7 +52,7 @@ def install(setup: Setup) -> Iterator[Row]:
 
 
 def contention(setup: Setup) -> Iterator[Row]:
-    """The same question, in turn alone and beside two processes that never rest."""
+    """Time the demo's question alone and beside two busy processes, in turn."""
     seconds: dict[int, list[float]] = {0: [], 2: []}
     with _apart() as asked:
         asked(_ask_demo, setup.spec, setup.index)
@@ -76,17 +76,17 @@ def _python(*words: str) -> None:
 
 @contextmanager
 def _apart() -> Iterator[Callable[..., float]]:
-    """A process of its own, in which functions are called."""
+    """Yield a function that calls others in a separate process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         yield lambda work, *given: pool.submit(work, *given).result()
 
 
 _engines: list[Engine] = []
-"""The engine of a process that asks the demo's question: there is one, and it stays."""
+"""The engine that asks the demo's question; a process keeps one."""
 
 
 def _ask_demo(spec: str, index: Path) -> float:
-    """Seconds for the question. Another one comes before it, so that it finds what examples have left."""
+    """Return the seconds for the question; another one precedes it, so that the examples are in the cache."""
     if not _engines:
         method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
         _engines.append(Engine(method, {"answer": loaded(spec)}, open_retriever(index)))

@@ -1,4 +1,4 @@
-"""What the scripts that compare methods share: a grid, run as far as it is not yet, and what it came to."""
+"""Functions that the scripts which compare methods share: they make a grid, run it and show its results."""
 
 import argparse
 import asyncio
@@ -13,23 +13,23 @@ from askance.core.errors import AskanceError, InputError
 from askance.core.ports import Model
 from askance.core.types import Role
 from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Experiment
-from askance.evaluation.run.grid import Grid, Table, look_up_all, run_grid
+from askance.evaluation.run.grid import Grid, Table, prepare_experiments, run_grid
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import Terms
+from askance.evaluation.run.runner import RunOptions
 from askance.registry import DEFAULT_MODEL, load_models
 from askance.terminal.console import err
 from askance.terminal.progress import EvaluationProgress
 
 Setting = str | int | float | bool
-"""Of a parameter."""
+"""The pattern of a parameter."""
 
 
 def grid_options(about: str) -> argparse.ArgumentParser:
-    """The options of every script that runs a grid."""
+    """Add the options of every script that runs a grid."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index", type=Path, help="folder made by `askance index`")
     parser.add_argument("--sample", type=int, default=10, help="questions a dataset, of all kinds (10)")
-    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run goes on")
+    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run continues")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument(
         "--prompts",
@@ -40,7 +40,7 @@ def grid_options(about: str) -> argparse.ArgumentParser:
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """The option of scripts whose runs may share calls; seconds are then of what was left to compute."""
+    """Add the option of scripts whose runs may share calls; seconds then only count the remaining work."""
     parser.add_argument(
         "--cache",
         type=Path,
@@ -50,12 +50,12 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def loaded(specs: Mapping[str, str]) -> dict[Role, Model]:
-    """Models by role, from their specifications by role."""
+    """Return models by role, from their specifications by role."""
     return load_models(specs)
 
 
 def make_grid(options: argparse.Namespace, datasets: Sequence[str], methods: Mapping[str, Table]) -> Grid:
-    """The grid of `grid_options`.
+    """Return the grid of `grid_options`.
 
     Raises:
         InputError: a dataset is named twice.
@@ -74,34 +74,36 @@ def make_grid(options: argparse.Namespace, datasets: Sequence[str], methods: Map
 
 
 def folder_name(text: str) -> str:
-    """`text` with "-" for what a name in a grid, which is a folder's, can't have."""
+    """Return `text` with "-" in place of characters that the name of a folder can't have."""
     return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)
 
 
 def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
-    """Run what is not done yet in OUT/runs, print tables of all cells, and write OUT/report.html.
+    """Run the unfinished questions of OUT/runs, print tables of all experiments, and write OUT/report.html.
 
     Args:
-        base: the method that the others are held against, if it is in the grid; otherwise the first.
+        base: The method that the others are compared with, if it is in the grid; otherwise the first.
 
     Raises:
-        SystemExit: with code 1, in the end, if a cell was given up; it is in no table.
+        SystemExit: An experiment failed, which no table shows; the code is 1.
     """
-    found, stopped = run_cells(grid.cells(), out)
+    found, stopped = run_experiments(grid.experiments(), out)
     _show(found, grid.datasets, out, base)
     if stopped:
         raise SystemExit(1)
 
 
-def run_cells(
-    cells: Mapping[str, Experiment], out: Path, cache: Path | None = None
+def run_experiments(
+    experiments: Mapping[str, Experiment], out: Path, cache: Path | None = None
 ) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
-    """Run what is not done yet in OUT/runs: the runs by the names of their cells, DATASET/MODEL/METHOD.
+    """Run the unfinished questions of OUT/runs; return the runs by experiment, DATASET/MODEL/METHOD.
 
-    Cells that were given up are told on standard error, and their names stand apart.
+    Experiments that failed are printed on standard error, and their names are returned separately.
     """
-    ready = look_up_all({name: replace(cell, cache=cache) for name, cell in cells.items()})
-    terms = Terms(max_failures=MAX_FAILURES)
+    ready = prepare_experiments(
+        {name: replace(experiment, cache=cache) for name, experiment in experiments.items()}
+    )
+    terms = RunOptions(max_failures=MAX_FAILURES)
     work = run_grid(ready, out / "runs", load_models, terms, lambda name: EvaluationProgress(err, name))
     found: dict[str, RecordedRun] = {}
     stopped = []
@@ -128,5 +130,5 @@ def _show(names: Iterable[str], datasets: Iterable[str], out: Path, base: str) -
 
 
 def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the cells are text already."""
+    """Return a Markdown table of cells that are text."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (titles, ["---"] * len(titles), *rows))

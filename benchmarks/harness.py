@@ -1,9 +1,9 @@
-"""What the evaluation costs beside the answers: time a question, memory, and going on with a finished run.
+"""The overhead of the evaluation: time per question, memory, and reopening a finished run.
 
     python -m benchmarks.harness
 
-Made-up questions and the scripted model, so that little else is measured. Each figure comes from processes of
-its own. It takes some minutes, which is too long for `make bench`; goals stand beside the figures.
+It uses made-up questions and the scripted model, so little else is measured. Each figure comes from separate
+processes. It takes some minutes, which is too long for `make bench`; goals are beside the figures.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from rich.table import Table
 
 from askance.core.types import GenerateRequest, Generation
 from askance.core.version import VERSION
-from askance.evaluation.run.experiment import Experiment, look_up
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.runner import RunStatus, evaluate
 from askance.models.scripted import ScriptedModel
 from askance.registry import Engine
@@ -55,7 +55,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one process spent; `grown_mb` of memory between `WARM_AFTER` questions and the last."""
+    """The cost of one process; `grown_mb` is the growth of memory from `WARM_AFTER` questions to the last."""
 
     seconds: float
     cpu_seconds: float
@@ -63,7 +63,7 @@ class Spent:
 
 
 class Forgetful(ScriptedModel):
-    """Answers at once, and keeps no prompts, so that time and memory are the evaluation's own."""
+    """A model that answers at once and keeps no prompts, so that time and memory are the evaluation's own."""
 
     def __init__(self) -> None:
         super().__init__(lambda prompt, key: ANSWER)
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def write_questions(path: Path, number: int) -> None:
-    """Different questions of few words, since the scripted model remembers each word it has met."""
+    """Write distinct questions of few words, because the scripted model remembers every word."""
     with path.open("w", encoding="utf-8") as file:
         for at in range(1, number + 1):
             question = f"Which town lies at kilometre {at % 100} of the river number {at // 100}?"
@@ -100,7 +100,7 @@ def write_questions(path: Path, number: int) -> None:
 
 
 def fsync_seconds(path: Path, times: int = 50) -> float:
-    """Median time to bring a few bytes to the disk: what no durable run can be faster than."""
+    """Return the median time to write a few bytes to the disk, a lower bound for every durable run."""
     seconds = []
     with path.open("wb", buffering=0) as file:
         for _ in range(times):
@@ -112,10 +112,10 @@ def fsync_seconds(path: Path, times: int = 50) -> float:
 
 
 def measure(place: Path, method: str, questions: int, repeats: int) -> Iterator[Figure]:
-    """All figures of one method."""
+    """Yield all figures of one method."""
     bare = [_apart(ask_bare, place, method) for _ in range(repeats)]
-    runs = [_apart(run_cell, place, method, f"{method}-{number}") for number in range(repeats)]
-    resumed = [_apart(run_cell, place, method, f"{method}-0") for _ in range(repeats)]
+    runs = [_apart(run_experiment, place, method, f"{method}-{number}") for number in range(repeats)]
+    resumed = [_apart(run_experiment, place, method, f"{method}-0") for _ in range(repeats)]
     per_question = 1000 / questions
     whole, alone = (_median(spent, "seconds") * per_question for spent in (runs, bare))
     whole_cpu, alone_cpu = (_median(spent, "cpu_seconds") * per_question for spent in (runs, bare))
@@ -135,12 +135,12 @@ def _median(spent: list[Spent], what: str) -> float:
 
 
 def _apart(work: Callable[..., Spent], *given: object) -> Spent:
-    """Run it in a fresh process, so that no memory is left from before."""
+    """Run a function in a fresh process, so that no memory is left from before."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
         return processes.submit(work, *given).result()
 
 
-def _cell(place: Path, method: str) -> Experiment:
+def _experiment(place: Path, method: str) -> Experiment:
     return Experiment(
         dataset=f"jsonl:{place / 'questions.jsonl'}",
         method=method,
@@ -150,8 +150,8 @@ def _cell(place: Path, method: str) -> Experiment:
 
 
 def ask_bare(place: Path, method: str) -> Spent:
-    """The same questions, as many at a time, and nothing kept."""
-    ready = look_up(_cell(place, method))
+    """Ask the same questions, as many at a time, and store nothing."""
+    ready = prepare_experiment(_experiment(place, method))
     engine = Engine(ready.method, {"answer": Forgetful()}, ready.retriever)
     asked = [example.question for example in ready.questions.values()]
 
@@ -164,17 +164,17 @@ def ask_bare(place: Path, method: str) -> Spent:
     return Spent(time.perf_counter() - began, time.process_time() - cpu_began)
 
 
-def run_cell(place: Path, method: str, name: str) -> Spent:
-    """A run, looked up and evaluated; going on with it if it is there."""
+def run_experiment(place: Path, method: str, name: str) -> Spent:
+    """Prepare and evaluate a run, or continue it if it exists."""
     resident_mb: list[float] = []
 
-    def watch(standing: RunStatus) -> None:
-        if standing.num_finished >= (standing.num_questions if resident_mb else WARM_AFTER):
+    def watch(status: RunStatus) -> None:
+        if status.num_finished >= (status.num_questions if resident_mb else WARM_AFTER):
             gc.collect()
             resident_mb.append(_resident_mb())
 
     began, cpu_began = time.perf_counter(), time.process_time()
-    ready = look_up(_cell(place, method))
+    ready = prepare_experiment(_experiment(place, method))
     asyncio.run(evaluate(ready, place / name, lambda specs: {"answer": Forgetful()}, progress=watch))
     spent = time.perf_counter() - began, time.process_time() - cpu_began
     return Spent(*spent, resident_mb[-1] - resident_mb[0])
@@ -186,8 +186,17 @@ def _resident_mb() -> float:
 
 
 def _command_seconds(place: Path, method: str, name: str) -> float:
-    cell = _cell(place, method)
-    words = ["--dataset", cell.dataset, "--method", method, "--model", "scripted", "--index", str(cell.index)]
+    experiment = _experiment(place, method)
+    words = [
+        "--dataset",
+        experiment.dataset,
+        "--method",
+        method,
+        "--model",
+        "scripted",
+        "--index",
+        str(experiment.index),
+    ]
     command = [sys.executable, "-m", "askance.cli.main", "eval", *words, "--out", str(place / name)]
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-r"""How well a model judges: whether passages hold an answer, and which of them are relevant.
+r"""The quality of a model's judgements: do passages hold an answer, and which of them are relevant?
 
     python -m benchmarks.judging_quality --model bundled bundled:base --out FOLDER \
         --unanswerable 'squad2:FILE?unanswerable=keep' --articles Normans 'Steam engine' \
@@ -13,7 +13,7 @@ Relevance: every paragraph of a question is put to the prompt of Self-RAG's rele
 likelier the label "relevant" is than "irrelevant" (nats). The table has the area under the ROC curve over all
 pairs of a supporting paragraph and a distractor of one question, averaged over questions.
 
-FOLDER/MODEL keeps each finished question; started again, it goes on. FOLDER/judging.json has the table.
+FOLDER/MODEL keeps each finished question, and a stopped run continues. FOLDER/judging.json has the table.
 """
 
 import argparse
@@ -83,13 +83,13 @@ def _measure(given: argparse.Namespace) -> None:
 
 
 def of_articles(examples: Sequence[Example], titles: Sequence[str]) -> Sequence[Example]:
-    """The questions on these articles, or all of them if no title is given."""
+    """Return the questions about these articles, or all questions if no title is given."""
     return [each for each in examples if not titles or set(titles) & set(each.supporting_titles)]
 
 
 async def ask(model: Model, example: Example) -> Row:
-    """One question over its own paragraph."""
-    (paragraph,) = example.grounds.paragraphs
+    """Ask a question over its own paragraph."""
+    (paragraph,) = example.supporting_facts.paragraphs
     hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
     prompt = PromptBuilder(model, example.question).ra(hits, example.question.text)
     (reply,) = await model.generate(
@@ -101,9 +101,9 @@ async def ask(model: Model, example: Example) -> Row:
 
 
 async def compare(model: Model, example: Example) -> Row:
-    """The scores of all paragraphs of one question: supporting ones, and distractors."""
+    """Return the scores of all paragraphs of a question: supporting ones and distractors."""
     scores: dict[bool, list[float]] = {True: [], False: []}
-    for paragraph in example.grounds.paragraphs:
+    for paragraph in example.supporting_facts.paragraphs:
         passage = Passage("", paragraph.title, paragraph.text)
         prompt = judgement_prompt(model, example.question, "relevance", [passage])
         options = label_options(prompt, LABELS["relevance"].values())
@@ -113,7 +113,7 @@ async def compare(model: Model, example: Example) -> Row:
 
 
 def refusals(rows: Sequence[Row]) -> dict[str, Any]:
-    """Balanced accuracy, with its interval over questions."""
+    """Return the balanced accuracy, with its interval over questions."""
     weight = {kind: 0.5 / max(1, sum(row["is_answerable"] == kind for row in rows)) for kind in (True, False)}
     right = [float(row["is_refused"] != row["is_answerable"]) for row in rows]
     shares = {
@@ -125,7 +125,7 @@ def refusals(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def relevance(rows: Sequence[Row]) -> dict[str, Any]:
-    """The mean area under the ROC curve of a question, over questions with both kinds of paragraphs."""
+    """Return the mean area under a question's ROC curve, over questions with both kinds of paragraphs."""
     areas = [
         area(row["supporting"], row["distractors"])
         for row in rows
@@ -138,7 +138,7 @@ def relevance(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def area(above: Sequence[float], below: Sequence[float]) -> float:
-    """The share of pairs in which the first is above the second; ties count half."""
+    """Return the share of pairs in which the first is above the second; ties count half."""
     first, second = np.array(above)[:, None], np.array(below)[None]
     return float(((first > second) + 0.5 * (first == second)).mean())
 

@@ -1,4 +1,4 @@
-"""What was measured of each question, kept for good: for measurements that are no run of the evaluation."""
+"""Durable rows of measurements, one per question, for measurements that are not evaluation runs."""
 
 import json
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ class KeptRows:
         self._by_id = {row["id"]: row for row in rows}
 
     def find(self, id: str) -> Row | None:
-        """The row of a question, if it is finished."""
+        """Return the row of a question, if it is finished."""
         return self._by_id.get(id)
 
     def add(self, row: Row) -> None:
         """Keep a finished question.
 
         Raises:
-            OSError: the disk is full or broken; the rows before are as they were.
+            OSError: The disk is full or broken; the earlier rows are unchanged.
         """
         self._file.append([_line(row)])
         self._by_id[row["id"]] = row
@@ -35,10 +35,10 @@ class KeptRows:
 
 @contextmanager
 def kept_rows(folder: Path, settings: Row) -> Iterator[KeptRows]:
-    """Begin ``FOLDER/questions.jsonl``, or go on with it; its first line holds the settings.
+    """Open ``FOLDER/questions.jsonl``, new or existing; its first line holds the settings.
 
     Raises:
-        InputError: the folder can't be used or is in use, or the file is damaged or has other settings.
+        InputError: The folder can't be used or is in use, or the file is damaged or has other settings.
     """
     path = folder / "questions.jsonl"
     with ExitStack() as stack:

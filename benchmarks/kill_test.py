@@ -1,4 +1,4 @@
-r"""A run of the evaluation that is killed again and again, held against the same run left alone.
+r"""A test that kills an evaluation run repeatedly, and compares it with the same run undisturbed.
 
     python -m benchmarks.kill_test --dataset sample --index DIR --method dragin --model scripted \
         --kills 5 --out FOLDER
@@ -43,12 +43,12 @@ _POLL_SECONDS = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What one process left behind: a kill, or the end.
+    """The state that one process left when it was killed or finished.
 
     Attributes:
         wanted: number of finished questions to kill at, `delay_seconds` later; None for the end.
         num_before, num_finished: finished questions when the process was started, and when it had stopped.
-        half_written_bytes: behind the last finished question; the next start has to cut them off.
+        half_written_bytes: The bytes after the last finished question, which the next start has to cut off.
         lost: ids finished before, and not there, or not the same, afterwards.
         twice: ids recorded more than once.
     """
@@ -108,7 +108,7 @@ def _command(options: argparse.Namespace, folder: Path) -> list[str]:
 def stop_often(
     command: Sequence[str], folder: Path, undisturbed: RecordedRun, kills: int, seed: int
 ) -> Iterator[Stop]:
-    """Start the command and kill it, again and again, and let it finish at last.
+    """Start the command and kill it repeatedly, then let it finish.
 
     Raises:
         InputError: it failed, or finished before it could be killed.
@@ -163,7 +163,7 @@ def _look(
 
 
 def lost(before: Sequence[Record], after: Sequence[Record]) -> tuple[str, ...]:
-    """Ids of the records that do not stand where they stood, just as they were."""
+    """Return the ids of the records that have moved or changed."""
     return tuple(record.id for at, record in enumerate(before) if list(after[at : at + 1]) != [record])
 
 

@@ -1,4 +1,4 @@
-"""llama.cpp's own server, the one inside `xllamacpp`, in a process of its own."""
+"""llama.cpp's own server, from `xllamacpp`, in a separate process."""
 
 import http.client
 import json
@@ -17,11 +17,11 @@ from benchmarks.work import Call
 
 _SERVE = """
 import json, sys, xllamacpp
-told = json.loads(sys.argv[1])
+options = json.loads(sys.argv[1])
 params = xllamacpp.CommonParams()
-params.model.path = told["model"]
-params.n_parallel, params.n_ctx = told["slots"], told["slots"] * told["tokens"]
-params.cpuparams.n_threads = params.cpuparams_batch.n_threads = told["threads"]
+params.model.path = options["model"]
+params.n_parallel, params.n_ctx = options["slots"], options["slots"] * options["tokens"]
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options["threads"]
 params.hostname, params.port, params.warmup = "127.0.0.1", 0, True
 server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
@@ -31,7 +31,7 @@ sys.stdin.read()
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the server has written for a call: how many tokens, and when the first and the last were there."""
+    """The number of tokens that the server generated for a call, and the times of the first and the last."""
 
     num_tokens: int
     first: float
@@ -39,13 +39,13 @@ class Written:
 
 
 class LlamaServer:
-    """A server that runs; requests go to it as tokens, and are greedy."""
+    """A running server; requests are sent as tokens and decoded greedily."""
 
     def __init__(self, address: str) -> None:
         self._address = address.partition("//")[2].rstrip("/")
 
     def write(self, calls: Sequence[Call], *, cached: bool = True) -> list[Written]:
-        """All at once, each by a connection of its own. `cached`: with what is known of earlier prompts."""
+        """Send all calls at once, each on its own connection; `cached` allows the prompt cache."""
         with ThreadPoolExecutor(len(calls)) as threads:
             return list(threads.map(partial(self._written, cached=cached), calls))
 
@@ -61,21 +61,21 @@ class LlamaServer:
         }
         connection = http.client.HTTPConnection(self._address)
         connection.request("POST", "/completion", json.dumps(body), {"Content-Type": "application/json"})
-        first, told = 0.0, dict[str, Any]()
+        first, reply = 0.0, dict[str, Any]()
         for line in connection.getresponse():
             if line.startswith(b"data: "):
-                told = json.loads(line.removeprefix(b"data: "))
-                if not first and told.get("content"):
+                reply = json.loads(line.removeprefix(b"data: "))
+                if not first and reply.get("content"):
                     first = time.perf_counter()
-        return Written(told["tokens_predicted"], first or time.perf_counter(), time.perf_counter())
+        return Written(reply["tokens_predicted"], first or time.perf_counter(), time.perf_counter())
 
 
 @contextmanager
 def serving(model: Path, *, slots: int, tokens: int, threads: int) -> Iterator[LlamaServer]:
-    """A server for as long as it is needed."""
-    told = {"model": str(model), "slots": slots, "tokens": tokens, "threads": threads}
+    """Yield a server, and stop it at the end."""
+    reply = {"model": str(model), "slots": slots, "tokens": tokens, "threads": threads}
     with subprocess.Popen(
-        [sys.executable, "-c", _SERVE, json.dumps(told)],
+        [sys.executable, "-c", _SERVE, json.dumps(reply)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

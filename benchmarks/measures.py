@@ -1,4 +1,4 @@
-"""What is measured: starting, indexing and searching, decoding with each signal, answering."""
+"""The speed measurements: starting, indexing and searching, decoding with each signal, answering."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ BATCHES = (1, 8, 32)
 
 
 def starting() -> Iterator[Row]:
-    """Importing the package, and a warm process until its first committed words."""
+    """Time the import of the package, and a warm process until its first committed words."""
     yield Row("import askance", 1000 * _timed(lambda: _python("import askance")), "ms with the interpreter")
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
@@ -39,7 +39,7 @@ def starting() -> Iterator[Row]:
 
 
 def indexing() -> Iterator[Row]:
-    """A synthetic corpus of 100-word passages: build, memory, size, query."""
+    """Measure a synthetic corpus of 100-word passages: build, memory, size, query."""
     with tempfile.TemporaryDirectory() as folder:
         docs, index = Path(folder) / "docs.jsonl", Path(folder) / "index"
         queries = _synthetic(docs)
@@ -59,9 +59,9 @@ def indexing() -> Iterator[Row]:
 
 
 def decoding() -> Iterator[Row]:
-    """Tokens a second of the plain bundled model, alone and with signals, against `generate`.
+    """Measure tokens per second of the plain bundled model, with and without signals, against `generate`.
 
-    Each token has a pass of its own, as in `generate`; the last rows have guesses.
+    Each token has its own pass, as in `generate`; the last rows have draft tokens.
     """
     folder = str(torch_folder())
     model = as_model(*load_parts(folder, dtype="float32"), name="bundled:base", speculative=False)
@@ -84,7 +84,7 @@ def decoding() -> Iterator[Row]:
 
 
 def answering() -> Iterator[Row]:
-    """Seconds, searches and tokens a question with each method, plain bundled model, sample questions."""
+    """Measure seconds, searches and tokens per sample question for each method, plain bundled model."""
     model = load_model("bundled:base")
     questions = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()][:5]
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +100,7 @@ def answering() -> Iterator[Row]:
 
 
 def _timed(work: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Median seconds of `work`."""
+    """Return the median seconds of `work`."""
     seconds = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -110,7 +110,7 @@ def _timed(work: Callable[[], object], repeats: int = REPEATS) -> float:
 
 
 def _timed_in_turn(ways: Mapping[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
-    """Median seconds of each; one after the other in every round, so that none has the quieter machine."""
+    """Return the median seconds of each; every round runs all of them, so that none has a quieter machine."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, work in ways.items():
@@ -137,7 +137,7 @@ def _first_words(method: str, index: Path) -> float:
 
 
 def _synthetic(path: Path) -> list[str]:
-    """Write passages of 100 words drawn by Zipf's law; returns 200 queries of 10 words."""
+    """Write passages of 100 words drawn by Zipf's law; return 200 queries of 10 words."""
     rng = random.Random(7)
     vocabulary = [f"w{rank}" for rank in range(50_000)]
     weights = [1 / (rank + 10) for rank in range(50_000)]

@@ -1,4 +1,4 @@
-"""How many tokens the calls of methods need: what no runtime can do without."""
+"""The number of tokens that the calls of methods need, a lower bound for every runtime."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ from benchmarks.work import TextTree
 
 
 class Needed:
-    """A tree of all texts that calls were about: a token counts once behind the same tokens.
+    """A tree of all texts of the calls: a token counts once after the same prefix.
 
-    What a generation needs ends with the token at which its own rule stops it, which is not fed any more. A
-    pass that is asked for by itself needs all of its tokens.
+    A generation ends with the token at which its stop rule ends it, which is not fed to the model. A separate
+    pass needs all of its tokens.
     """
 
     def __init__(self) -> None:
@@ -28,22 +28,22 @@ class Needed:
 
     @property
     def num_tokens(self) -> int:
-        """All that have to go through the layers."""
+        """The number of tokens that have to go through the layers."""
         return self.num_unique + self.num_attended
 
     def generate(self, generation: Generation) -> None:
-        """A prompt and what was written after it."""
+        """Add a prompt and its generated text."""
         written = [token.id for token in (*generation.tokens, *generation.dropped)]
         self.num_generated += len(written)
         self._add((*generation.prompt_ids, *written[:-1]))
 
     def score(self, prompt_ids: Sequence[int], options: Sequence[Sequence[int]]) -> None:
-        """Options after a prompt; their last tokens are not fed."""
+        """Add options after a prompt; their last tokens are not fed to the model."""
         for option in options:
             self._add((*prompt_ids, *option[:-1]))
 
     def attend(self, ids: Sequence[int]) -> None:
-        """A pass of its own."""
+        """Add a separate pass."""
         self.num_attended += len(ids)
 
     def _add(self, ids: Sequence[int]) -> None:
@@ -51,7 +51,7 @@ class Needed:
 
 
 class Noted(WrappedModel):
-    """A model whose calls' needs are added up."""
+    """A model that adds up the tokens that its calls need."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)

@@ -1,4 +1,4 @@
-"""Passes of llama.cpp without anything of askance between them: as quick as the engine is."""
+"""Plain passes of llama.cpp without askance, to measure the speed of the engine itself."""
 
 import asyncio
 import time
@@ -9,12 +9,12 @@ from askance.models.llama_cpp.context import PASS_TOKENS, Context
 
 PROMPT_TOKENS, PASSES = 768, 32
 _LEAST_TOKENS = 64
-"""A shorter prompt is read too quickly to be timed."""
+"""The length of the shortest prompt that takes long enough to be timed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Tokens of a prompt a second; passes a second that give each of several texts its next token."""
+    """The prompt tokens per second, and the passes per second that give each of several texts a token."""
 
     prompt: float
     passes: float
@@ -26,7 +26,7 @@ class Plain:
     It runs in the thread of the model: OpenMP keeps a team for each thread, and two would slow each other.
 
     Args:
-        flash: whether attention is computed in the way that keeps no weights.
+        flash: Whether flash attention is used, which keeps no attention weights.
     """
 
     def __init__(self, model: LlamaModel, *, flash: bool = True) -> None:
@@ -34,7 +34,7 @@ class Plain:
         self._contexts: dict[int, Context] = {}
 
     def speeds(self, num_texts: int = 1, depth: int = PROMPT_TOKENS) -> Speeds:
-        """Measured now: a prompt of `depth` tokens is read, and so many texts go on from it side by side."""
+        """Measure the speeds: read a prompt of `depth` tokens, and continue it in `num_texts` texts."""
         num_tokens = min(max(depth, _LEAST_TOKENS), 2 * PASS_TOKENS - PASSES - 1)
         return asyncio.run(self._model._engine.run_exclusively(lambda: self._measured(num_texts, num_tokens)))
 
@@ -69,5 +69,5 @@ class Plain:
 
 
 def _ids(num_tokens: int) -> tuple[int, ...]:
-    """A prompt that no text of the sample begins with."""
+    """Return a prompt that no text of the sample begins with."""
     return tuple(1000 + 131 * at % 30_000 for at in range(num_tokens))

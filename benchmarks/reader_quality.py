@@ -1,5 +1,4 @@
-r"""How well a model reads: with the passages that hold the answer, with those a search finds, and without
-any.
+r"""The reading quality of a model: with gold passages, with retrieved passages, and without passages.
 
     python -m benchmarks.reader_quality --model bundled bundled:base --index DIR --out FOLDER \
         --dataset hotpotqa:FILE 2wikimultihopqa:FILE --gold-only musique:FILE strategyqa:FILE
@@ -8,7 +7,7 @@ Each model answers with its own preset and prompts, as a user would have it. Wit
 (method single, `--index @gold`); with the index the methods are closed_book, single with four passages, and
 dragin. "Well-formed" is the share of questions whose answer was stated without being asked for once more.
 
-Runs are kept in FOLDER/runs, as of `askance grid`; started again, it goes on. The table is printed as
+Runs are kept in FOLDER/runs, as by `askance grid`, and a stopped run continues. The table is printed as
 Markdown, FOLDER/reading.json has the same numbers.
 """
 
@@ -25,7 +24,7 @@ from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import folder_name, run_cells
+from benchmarks.grids import folder_name, run_experiments
 
 SEARCHED = {
     "closed_book": {},
@@ -57,15 +56,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", nargs="+", default=["bundled", "bundled:base"])
     parser.add_argument("--index", type=Path, help="folder made by `askance index`, for --dataset")
     parser.add_argument("--sample", type=int, help="questions a dataset; all if not given")
-    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run goes on")
+    parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run continues")
     with exit_codes():
         _measure(parser.parse_args(arguments))
 
 
 def _measure(options: argparse.Namespace) -> None:
-    cells = {name: cell for grid in grids(options) for name, cell in grid.cells().items()}
-    by_model = dict(sorted(cells.items(), key=lambda entry: entry[0].split("/")[1]))
-    found, _ = run_cells(by_model, options.out)
+    experiments = {
+        name: experiment for grid in grids(options) for name, experiment in grid.experiments().items()
+    }
+    by_model = dict(sorted(experiments.items(), key=lambda entry: entry[0].split("/")[1]))
+    found, _ = run_experiments(by_model, options.out)
     lines = list(table(found))
     write_atomically(options.out / "reading.json", json.dumps([asdict(line) for line in lines], indent=1))
     print("| dataset | model | what | mean (95 %) | questions |\n|---|---|---|---|---|")
@@ -75,7 +76,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def grids(options: argparse.Namespace) -> Iterator[Grid]:
-    """One for gold passages, and one for the index if there is any dataset to search for."""
+    """Return the grid for gold passages, and the one for the index if a dataset needs it."""
     models = {folder_name(spec): {"answer": spec} for spec in options.model}
     for specs, index, methods in (
         ((*options.dataset, *options.gold_only), GOLD, READ),
@@ -91,7 +92,7 @@ def grids(options: argparse.Namespace) -> Iterator[Grid]:
 
 
 def table(runs: Mapping[str, RecordedRun]) -> Iterator[Line]:
-    """Each cell's means, and the paired differences that searching must be worth."""
+    """Return each experiment's means, and the paired differences that show the benefit of searching."""
     for name, run in runs.items():
         dataset, model, method = name.split("/")
         metric = "accuracy" if dataset == "strategyqa" else "f1"
@@ -112,7 +113,7 @@ def table(runs: Mapping[str, RecordedRun]) -> Iterator[Line]:
 
 
 def is_well_formed(record: Record) -> bool:
-    """Whether the answer was stated, and without being elicited."""
+    """Return whether the answer was stated without a further request."""
     return bool(record.short) and not {"elicit", "unstated"} & record.decisions.keys()
 
 

@@ -1,4 +1,4 @@
-"""What a recorded run of the DRAGIN authors' code gives: generations, passages, rules of its language."""
+"""The contents of a recorded run of the DRAGIN authors' code: generations, passages, linguistic rules."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ Record = dict[str, Any]
 
 
 class Tally:
-    """Equal and total, by what was compared; the first differences are printed."""
+    """The numbers of equal and of all comparisons, by kind; the first differences are printed."""
 
     def __init__(self) -> None:
         self.equal: Counter[str] = Counter()
@@ -58,7 +58,7 @@ class RecordedAnswers:
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         want, at = request.want, next(self._places)
         entry = self._rounds[at]
-        # The port tells how long a prompt is, but its ids only by computing them.
+        # The port gives the length of a prompt, but its ids only by computing them.
         prompt_ids = self._inner._encoding.encode(request.prompt)
         self._tally.compare("prompts by ids", list(prompt_ids), entry["prompt_ids"])
         self._tally.compare("generation lengths", request.sampling.max_tokens, entry["max_new"])
@@ -99,7 +99,7 @@ class RecordedAnswers:
         return cast(int, self._inner.count(prompt))
 
     def _recorded_signals(self, ids: TokenIds, recorded: Record) -> Iterator[float]:
-        """Entropies of tokens that give the recorded ones of words; likewise the influences, kept aside."""
+        """Return token entropies that give the recorded entropies of words, and store the influences."""
         words = read_words(ids, self.pieces(ids), self._marker, after_end=True)
         self._tally.compare("words", [word.text for word in words], recorded["words"])
         influences = []
@@ -129,7 +129,7 @@ class RecordedSearches:
 
 
 def passage_block(prompt: str) -> tuple[list[str], str] | None:
-    """The passages of a recorded prompt and the line below them, which is the reference's own wording."""
+    """Return the passages of a recorded prompt and the line below them, which is the reference's own text."""
     found = re.search(r"^Context:\n((?:\[\d\] .*\n)+)(.*)\n", prompt, flags=re.MULTILINE)
     if found is None:
         return None
@@ -137,7 +137,7 @@ def passage_block(prompt: str) -> tuple[list[str], str] | None:
 
 
 def split_demo(demo: str) -> tuple[str, str]:
-    """The question and the answer of a recorded example."""
+    """Return the question and the answer of a recorded example."""
     asked, _, answer = demo.removeprefix("Question: ").partition("\nAnswer: ")
     return asked, answer
 
@@ -153,7 +153,7 @@ class RecordedLanguage:
         self.linguistics = Linguistics("recorded", self._sentences, self._content_spans, self._entities)
 
     def count_sentences(self, text: str) -> int:
-        """Blank ones included."""
+        """Return the number of sentences, blank ones included."""
         return sum(1 for _ in self._read(text).sents)
 
     def _sentences(self, text: str) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ class RecordedLanguage:
         return tuple((token.idx, token.idx + len(token)) for token in real)
 
     def _entities(self, text: str) -> tuple[tuple[int, int], ...]:
-        """The longest runs of numbers, and of words with content that begin with a capital."""
+        """Return the longest runs of numbers, and of capitalised content words."""
         runs = groupby(self._read(text), key=_is_of_entity)
         found = [tuple(tokens) for is_of_entity, tokens in runs if is_of_entity]
         return tuple((tokens[0].idx, tokens[-1].idx + len(tokens[-1])) for tokens in found)

@@ -1,8 +1,8 @@
-"""A model that is used as the DRAGIN authors' code uses one: what the runtime is measured against.
+"""A model that is used as in the DRAGIN authors' code, as the reference for the runtime.
 
-Every call computes its prompt anew with `generate` of transformers, writes as many tokens as it may, whatever
-they say, and looks at them afterwards; attention is read in a pass of its own, with the matrices of all
-layers. One question after the other. Written from the description of the loop, not from its code.
+Every call computes its prompt again with `generate` of transformers, and always generates the most tokens
+allowed before it looks at them; a separate pass reads attention, with the matrices of all layers. Questions
+are asked one after the other. It was written from the description of the loop, not from its code.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,7 +114,7 @@ class ReferenceModel:
         return self._model.count(prompt)
 
     async def _alone(self, work: Callable[[], T]) -> T:
-        """In the thread of the other model: a second team of threads makes both slower.
+        """Run in the thread of the other model, because a second team of threads makes both slower.
 
         The operations on one token's logits are large enough to start one.
         """

@@ -1,4 +1,4 @@
-"""A model with reflection tokens that it was not trained on: for what Self-RAG costs, not how it answers."""
+"""A model with untrained reflection tokens, to measure the cost of Self-RAG but not its answers."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ _TOKENS, _KINDS, _USER_DEFINED = "tokenizer.ggml.tokens", "tokenizer.ggml.token_
 
 
 def with_reflection_tokens(source: Path, target: Path) -> Path:
-    """The same weights, with rare tokens renamed; which ones makes no difference to the time of a pass."""
+    """Write the same weights with rare tokens renamed; the choice does not affect the time of a pass."""
     file = GgufFile(source)
     writer = GGUFWriter(target, file.architecture)
     entries = list(file.entries())

@@ -1,8 +1,8 @@
-"""A recording of the DRAGIN authors' code whose models are at hand: its questions are asked anew.
+"""Replay of a recording of the DRAGIN authors' code whose models are available: it asks the questions again.
 
-The folder has `models/NAME` (a model that `hf:` loads), `traces_NAME.json.gz` and `corpus.json`. All is
-computed live, in float32 on the CPU; only what a search finds is played back, because passages of equal
-scores may stand in any order.
+The folder has `models/NAME` (a model that `hf:` loads), `traces_NAME.json.gz` and `corpus.json`. Everything
+is computed live, in float32 on the CPU; only search results are played back, because passages of equal
+scores may come in any order.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ MakeMethod = Callable[[Record, PromptTemplate, Linguistics], Method]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What one model was asked.
+    """The recorded questions and answers of one model.
 
     Attributes:
         passages: of the corpus, by their ids.
@@ -57,7 +57,7 @@ class Recording:
 
 
 def read_recordings(folder: Path) -> Iterator[Recording]:
-    """Every recording of a folder."""
+    """Yield every recording of a folder."""
     corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     passages = {each["id"]: Passage(each["id"], each["title"], each["text"]) for each in corpus}
     for path in sorted(folder.glob("traces_*.json.gz")):
@@ -67,12 +67,12 @@ def read_recordings(folder: Path) -> Iterator[Recording]:
 
 @dataclass(slots=True)
 class Differences:
-    """What came out otherwise for one question, by what was compared: ours and theirs."""
+    """The differences of one question, by the kind of comparison: ours and theirs."""
 
     found: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     def compare(self, what: str, ours: object, theirs: object) -> None:
-        """The first difference of each kind is kept."""
+        """Keep the first difference of each kind."""
         if ours != theirs:
             self.found.setdefault(what, (ours, theirs))
 
@@ -85,7 +85,7 @@ def ask_anew(
     linguistics: Linguistics,
     make_method: MakeMethod,
 ) -> Differences:
-    """Ask one recorded question and hold everything against the recording."""
+    """Ask a recorded question again, and compare everything with the recording."""
     rounds = result["rounds"]
     demos = tuple(Demo(*split_demo(demo)) for demo in run.get("demos") or recording.record["demos"])
     instruction = run["instruction"] if "instruction" in run else _instruction(rounds, model)
@@ -105,7 +105,7 @@ def ask_anew(
 
 
 def _instruction(rounds: list[Record], model: Model) -> str:
-    """The line below the passages, which the recorded prompts show."""
+    """Return the line below the passages in the recorded prompts."""
     prompts = (model.decode(tuple(e["prompt_ids"])) for e in rounds if e["kind"] == "generate")
     return next((block[1] for block in map(passage_block, prompts) if block), "")
 
@@ -153,7 +153,7 @@ def _compare_doubt(doubt: Decided, entry: Record, differences: Differences) -> N
 
 
 class Watched(WrappedModel):
-    """A model whose calls are kept: prompt, length, and all that was generated, the end token included."""
+    """A model that records its calls: prompt, length, and all generated tokens with the end token."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -167,7 +167,7 @@ class Watched(WrappedModel):
 
 
 class PlayedSearches:
-    """A `Retriever` that finds what was found in the same place of the recording, whatever it is asked."""
+    """A `Retriever` that returns the results of the same search in the recording for any query."""
 
     name, fingerprint = "recorded", ""
 
@@ -191,7 +191,7 @@ class PlayedSearches:
 
 
 def replay_folder(folder: Path, linguistics: Linguistics, make_method: MakeMethod, most_shown: int) -> int:
-    """Ask all questions of a folder anew and print a table; the number of those with a difference."""
+    """Ask all questions of a folder again and print a table; return the number with a difference."""
     from askance.models.hf import load_hf
 
     lines, total, num_shown = [], Counter[str](), 0

@@ -1,6 +1,6 @@
 """Replay recorded runs of the DRAGIN authors' code: python -m benchmarks.replay_reference PATH [--signals].
 
-PATH is a recording, or the folder of one whose models are at hand; see `replay_live` for the latter.
+PATH is a recording, or a folder with a recording and its models; see `replay_live` for the latter.
 
 Generations, entropies, attentions and passages of a recording are played back; everything that is decided or
 built from them is askance's own and must be equal. What it lacks (the attention behind a query, FLARE's
@@ -119,9 +119,9 @@ def make_method(run: Record, wording: PromptTemplate, linguistics: Linguistics) 
 
 
 def _marker(run: Record) -> str:
-    """Recorded, or as the name of the run tells it."""
-    told: str = run["settings"].get("space_marker", "▁" if "as shipped" in run["name"] else "auto")
-    return told
+    """Return the recorded marker, or the one in the name of the run."""
+    marker: str = run["settings"].get("space_marker", "▁" if "as shipped" in run["name"] else "auto")
+    return marker
 
 
 def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, with_signals: bool) -> Tally:
@@ -161,7 +161,7 @@ async def replay_rules(
     linguistics: Linguistics,
     tally: Tally,
 ) -> None:
-    """From the recorded words alone: decision, kept prefix, hits, and the queries of all modes."""
+    """Compare what follows from the recorded words: decision, kept prefix, hits, and queries of all modes."""
     settings = run["settings"]
     for at, entry in enumerate(rounds):
         if entry["kind"] != "rind_inputs":
@@ -204,7 +204,7 @@ async def _replay_queries(
 
 
 def compare_decisions(trace: Trace, rounds: list[Record], tally: Tally) -> None:
-    """What the whole method decided and asked, in order."""
+    """Compare the decisions and queries of the whole method, in order."""
     recorded = [entry for entry in rounds if entry["kind"] == "decision"]
     ours = [decision for decision in trace.decisions if decision.name == "retrieve"]
     if recorded:
@@ -219,7 +219,7 @@ def compare_decisions(trace: Trace, rounds: list[Record], tally: Tally) -> None:
 def compare_counters(
     trace: Trace, result: Record, inner: Model, language: RecordedLanguage, tally: Tally
 ) -> None:
-    """The reference's bookkeeping, read from the trace and the recorded texts."""
+    """Compare the reference's counters with the trace and the recorded texts."""
     texts = [entry["text"] for entry in result["rounds"] if entry["kind"] == "generate"]
     generated = [event for event in trace.events if isinstance(event, Generated)]
     doubts = [e for e in trace.events if isinstance(e, Decided) and e.outcome == "search" and e.words]
@@ -235,7 +235,7 @@ def compare_counters(
 
 
 async def compare_signals(rounds: list[Record], inner: Any, marker: str, tally: Tally) -> None:
-    """The plain bundled model's own entropies and attentions against the recorded ones."""
+    """Compare the plain bundled model's entropies and attentions with the recorded ones."""
     for at, entry in enumerate(rounds):
         if entry["kind"] != "rind_inputs":
             continue

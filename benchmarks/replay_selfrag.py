@@ -47,7 +47,7 @@ FILES = ("short_form", "long_form", "strings")
 
 
 def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
-    """The cases of a file, each beside the ids of the control tokens."""
+    """Yield the cases of a file, each with the ids of the control tokens."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         token_ids = json.loads(next(file))["token_ids"]
         for line in file:
@@ -55,9 +55,9 @@ def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
 
 
 def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
-    """What is not equal, each in words; None where nothing here does the same.
+    """Return descriptions of the differences, or None if nothing here corresponds.
 
-    Where theirs raised, ours answers, and what was known before counts.
+    If theirs raised an error, ours answers, and only earlier results are compared.
     """
     if "script" not in case:
         return string_differences(case)
@@ -70,7 +70,7 @@ def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
 
 
 def _of_prompts(case: Case, engine: RecordedEngine) -> Iterator[str]:
-    """The same prompts in the same order with the same lengths; where theirs failed, ours goes on."""
+    """Compare the prompts, their order and lengths; if theirs failed, ours continues."""
     theirs = [(place, call["max_tokens"]) for call in case["calls"] for place in call["prompts"]]
     ours = engine.calls[: len(theirs)] if "raises" in case["expected"] else engine.calls
     if ours != theirs:
@@ -153,7 +153,7 @@ def _of_long_form(case: Case, result: Result) -> Iterator[str]:
 
 
 def _named(nodes: Sequence[Case]) -> dict[str, Case]:
-    """The nodes of their tree, by our names: a node's number among its siblings behind its parent's name."""
+    """Return the nodes of their tree by our names: the parent's name and the number among its siblings."""
     names, siblings = dict[int, str](), Counter[int]()
     for node in nodes:
         parent = node["parent"]
@@ -166,7 +166,7 @@ def _named(nodes: Sequence[Case]) -> dict[str, Case]:
 
 
 async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
-    """The nodes' texts, what each level keeps, and the paths."""
+    """Compare the texts of nodes, the nodes that each level keeps, and the paths."""
     expected = case["expected"]
     if "paths" not in expected:
         return []
@@ -210,7 +210,7 @@ def _of_node(case: Case, asked: QueryContext, node: BeamNode, theirs: Case) -> I
 
 
 async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
-    """One expansion, with passages or without."""
+    """Compare one expansion, with passages or without."""
     expected, found = case["expected"], list[str]()
     asked = _asked(case, token_ids)
     behind: tuple[Part, ...] = (Span(case["behind"]),)
@@ -261,7 +261,7 @@ def _close(ours: float, theirs: float) -> bool:
 
 
 def table(folder: Path) -> tuple[str, int]:
-    """Markdown of all classes, and how many cases differ."""
+    """Return the Markdown of all classes, and the number of cases that differ."""
     cases, differing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     apart, told = set[tuple[str, str]](), list[str]()
     for name in FILES:

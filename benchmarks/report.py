@@ -1,4 +1,4 @@
-"""Runs measurements, prints their table, and writes the same numbers as JSON to .bench/."""
+"""Run measurements, print their table, and write the same numbers as JSON to .bench/."""
 
 import argparse
 import json
@@ -22,13 +22,13 @@ _HEAD = ("what", "value", "unit", "ratio", "against", "goal")
 
 
 def report(measures: Mapping[str, Callable[[], Iterator[Row]]], description: str) -> None:
-    """Those of the measures that the command line names, or all; on request into a log, too."""
+    """Run the measures that the command line names, or all, and optionally add them to a log."""
     options = parser(measures, description).parse_args()
     show({name: measures[name]() for name in options.name or measures}, options.log)
 
 
 def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
-    """What all tables take on the command line."""
+    """Return the parser of the options that all tables share."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("name", nargs="*", choices=[[], *names], help="what to measure; all if not given")
     made.add_argument("--log", type=Path, help="enter the table in this Markdown file, newest first")
@@ -36,10 +36,10 @@ def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
 
 
 def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "") -> None:
-    """Measure, one after the other; show and keep the table.
+    """Run measures one after the other, then print and store the table.
 
     Args:
-        about: what else the numbers depend on, besides the machine.
+        about: What the numbers depend on besides the machine.
     """
     rows = list[Row]()
     for each in measured.values():
@@ -64,7 +64,7 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
 
 
 def _machine() -> str:
-    """Cores, processor and Python; the processor by its name where Linux tells it."""
+    """Return cores, processor and Python version; Linux gives the name of the processor."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     processor = platform.processor() or platform.machine()
     with suppress(OSError):
@@ -81,7 +81,7 @@ def _entry(rows: Sequence[Row], machine: str) -> str:
 
 
 def _with_entry(log: str, entry: str) -> str:
-    """The log with one more entry, before all others: the newest stands first."""
+    """Return the log with a new entry first."""
     introduction, newest, others = log.partition("\n## ")
     return f"{introduction.rstrip()}\n\n{entry}{newest}{others}"
 

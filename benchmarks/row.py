@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured. `ratio` is the median over that of `against`, measured in the same run.
+    """A measurement.
 
     Attributes:
-        goal: what it should be, and whether it is; empty if there is no goal.
+        ratio: The median divided by that of `against`, measured in the same run.
+        goal: The goal, and whether it is met; empty if there is no goal.
     """
 
     what: str
@@ -31,7 +32,7 @@ def row(
     at_least: float | None = None,
     at_most: float | None = None,
 ) -> Row:
-    """The median of some values, and whether it meets a goal."""
+    """Return a row with the median of some values, and whether it meets a goal."""
     median, goal = statistics.median(values), ""
     if at_least is not None:
         goal = f">= {at_least:g}: {'met' if median >= at_least else 'missed'}"
@@ -41,7 +42,7 @@ def row(
 
 
 def timed(work: Callable[[], object]) -> float:
-    """The seconds that some work takes."""
+    """Return the seconds that some work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

@@ -1,7 +1,7 @@
-"""In what two runs of the same questions differ, but for times and for what a cache had.
+"""The differences of two runs of the same questions, except for times and cached tokens.
 
-Both depend on what else the process was doing, and had been asked before. Where a cache had another part of a
-prompt, a network computes the same numbers in another order, so that they differ in their last digits.
+Both depend on what else the process did, and was asked before. If a cache held another part of a prompt, a
+network computes the same numbers in another order, so they differ in their last digits.
 """
 
 import math
@@ -14,7 +14,7 @@ from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 
 TOLERANCE = 1e-3
-"""Of the numbers in traces: logarithms of probabilities, entropies, attention."""
+"""The tolerance of the numbers in traces: log-probabilities, entropies, attention."""
 MAY_DIFFER = {"seconds", "at_seconds", "started_at", "reused_tokens"}
 OF_A_RECORD: dict[str, Callable[[Record], object]] = {
     "questions": lambda record: (record.number, record.question, record.golds),
@@ -29,13 +29,14 @@ OF_A_RECORD: dict[str, Callable[[Record], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class RunDifferences:
-    """What is not the same in two runs.
+    """The differences of two runs.
 
     Attributes:
-        num_questions: that both have.
-        ids: of questions that are not in both runs exactly once.
-        differing: by what was compared, ids of the questions that differ in it.
-        largest_gap: of two numbers in the same place of two traces; infinite where traces differ in more.
+        num_questions: The number of questions that both have.
+        ids: The ids of questions that are not in both runs exactly once.
+        differing: The ids of the questions that differ, by the field that was compared.
+        largest_gap: The largest difference of corresponding numbers in two traces; infinite if they differ in
+            more than numbers.
     """
 
     num_questions: int
@@ -45,7 +46,7 @@ class RunDifferences:
 
     @property
     def are_none(self) -> bool:
-        """Whether the runs are the same."""
+        """Return whether the runs are the same."""
         return not self.ids and not any(self.differing.values())
 
 
@@ -68,14 +69,14 @@ def run_differences(first: RecordedRun, second: RecordedRun) -> RunDifferences:
 
 
 def repeated(records: Iterable[Record]) -> list[str]:
-    """Ids that are recorded more than once."""
+    """Return the ids that are recorded more than once."""
     return [id for id, times in Counter(record.id for record in records).items() if times > 1]
 
 
 def gap(first: Any, second: Any) -> float:
-    """The greatest difference of two numbers in the same place of two JSON values, but for `MAY_DIFFER`.
+    """Return the largest difference of corresponding numbers in two JSON values, except in `MAY_DIFFER`.
 
-    Infinite if anything else is not the same.
+    It is infinite if anything else differs.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         same = first.keys() == second.keys()

@@ -1,7 +1,7 @@
-"""A server that speaks OpenAI's protocol on loopback, for tests and measurements: a scripted model behind it.
+"""A server with a scripted model that speaks OpenAI's protocol on loopback, for tests and measurements.
 
-It serves chat and plain completions, streamed or not, with log-probabilities, echo and usage; the ways of
-counting tokens that vLLM, llama.cpp and llama-cpp-python have; and, instead of an answer, any fault.
+It serves chat and plain completions, streamed or not, with log-probabilities, echo and usage, and counts
+tokens like vLLM, llama.cpp and llama-cpp-python. Instead of an answer it can return any fault.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ _DONE = "data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What to give in place of an answer.
+    """A response in place of an answer.
 
     Attributes:
-        body: of an answer in one piece: a JSON value, or text as it is.
-        events: of a streamed one: JSON values, or texts that stand for them as they are.
-        ends: with [DONE], without it, or by cutting the connection.
-        seconds: to wait before.
+        body: The body of an unstreamed answer: a JSON value, or literal text.
+        events: The events of a streamed answer: JSON values, or literal texts.
+        ends: How the answer ends: with [DONE], without it, or by a cut connection.
+        seconds: The seconds to wait before.
     """
 
     status: int = 200
@@ -54,7 +54,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked."""
+    """A request that the server received."""
 
     path: str
     headers: Mapping[str, str]
@@ -63,19 +63,19 @@ class Request:
 
 
 class ScriptedServer:
-    """Serves in a thread of its own while it is entered.
+    """A server that runs in a separate thread as a context manager.
 
     Args:
-        latency_seconds: before each answer; `token_seconds`: before each token.
-        key: that requests must have; empty for none.
+        latency_seconds: The wait before each answer; `token_seconds` is the wait before each token.
+        key: The key that requests must have; empty for none.
 
     Attributes:
-        faults: what to give next, in order; then answers again.
-        answers: gives what is answered to a request, if it is not to be the scripted model's answer.
-        withholds: what it does without: log-probabilities, completions.
-        requests: all that was asked.
-        num_sent: tokens of each streamed answer that went out before the client left.
-        num_connections: made to it.
+        faults: The next responses, in order; after them the server answers again.
+        answers: A function that returns the answer to a request, in place of the scripted model's.
+        withholds: The abilities that the server lacks: log-probabilities, completions.
+        requests: All requests so far.
+        num_sent: The number of tokens of each streamed answer that were sent before the client left.
+        num_connections: The number of connections so far.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ScriptedServer:
         self.requests: list[Request] = []
         self.num_sent: list[int] = []
         self.num_connections = 0
-        # Texts fall into the words that it writes, wherever they stand, so that it goes on from its own.
+        # Texts are split into the words that it writes, so that it continues its own texts.
         self._model = model or ScriptedModel(control=VOCABULARY[:-1])
         self._latency_seconds, self._token_seconds = latency_seconds, token_seconds
         self._key, self._port = key, port
@@ -104,7 +104,7 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """Such as ``http://127.0.0.1:8000/v1``."""
+        """The URL, such as ``http://127.0.0.1:8000/v1``."""
         return f"http://127.0.0.1:{self._port}/v1"
 
     def __enter__(self) -> Self:
@@ -140,7 +140,7 @@ class ScriptedServer:
             writer.close()
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection may be used again."""
+        """Answer a request; return whether the connection may be used again."""
         if self.faults:
             return await _give(self.faults.popleft(), writer)
         if self._key and request.headers.get("authorization") != f"Bearer {self._key}":
@@ -255,23 +255,23 @@ def _num_top(body: Json) -> int:
 
 
 def _events(written: Generation, body: Json, *, is_chat: bool) -> Iterator[Json]:
-    tells = body.get("logprobs") not in (None, False)
+    has_logprobs = body.get("logprobs") not in (None, False)
     options = body.get("stream_options") or {}
     usage = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.generated_tokens}
     running = {"usage": usage} if options.get("continuous_usage_stats") else {}
     shape = _chat_choice if is_chat else _plain_choice
     for token in written.tokens:
-        yield {"choices": [shape(token, tells, None)], **running}
+        yield {"choices": [shape(token, has_logprobs, None)], **running}
     end = written.dropped[0] if written.dropped else Token(0, "", 0, 0)
     finish = {"end": "stop"}.get(written.finish, written.finish)
-    yield {"choices": [shape(end, tells and bool(written.dropped), finish)], **running}
+    yield {"choices": [shape(end, has_logprobs and bool(written.dropped), finish)], **running}
     if options.get("include_usage"):
         yield {"choices": [], "usage": usage}
 
 
-def _chat_choice(token: Token, tells: bool, finish: str | None) -> Json:
+def _chat_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
     told = None
-    if tells:
+    if has_logprobs:
         text = token.text or "<|end|>"
         top = [{"token": text, "logprob": logprob, "bytes": None} for text, logprob in token.top]
         entry = {"token": text, "logprob": token.logprob, "bytes": list(text.encode()), "top_logprobs": top}
@@ -279,16 +279,16 @@ def _chat_choice(token: Token, tells: bool, finish: str | None) -> Json:
     return {"index": 0, "delta": {"content": token.text}, "logprobs": told, "finish_reason": finish}
 
 
-def _plain_choice(token: Token, tells: bool, finish: str | None) -> Json:
+def _plain_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
     told = None
-    if tells:
+    if has_logprobs:
         text = token.text or "<|end|>"
         told = {"tokens": [text], "token_logprobs": [token.logprob], "top_logprobs": [dict(token.top)]}
     return {"index": 0, "text": token.text, "logprobs": told, "finish_reason": finish}
 
 
 def _echo(model: ScriptedModel, body: Json) -> Json:
-    """The prompt with the log-probability of each of its tokens, and a token behind it."""
+    """Return the prompt with the log-probability of each of its tokens, and a token after it."""
     ids = model.tokenize([Span(body["prompt"])])
     pieces = model.pieces(ids)
     logprobs = [

@@ -1,7 +1,7 @@
-"""What a scripted run of the Self-RAG authors' functions gives: a model that plays it, and the question.
+"""A scripted run of the Self-RAG authors' functions: a model that plays it back, and the question.
 
-A case names, for each prompt, the pieces that were generated, their log-probabilities, and those of the
-control tokens beside them; the prompt is told by what stands behind the question's own and by a passage.
+A case gives, for each prompt, the generated pieces, their log-probabilities, and those of the control tokens.
+A prompt is identified by the text after the question's own prompt, and by a passage.
 """
 
 import math
@@ -47,13 +47,13 @@ _EMPTY: Case = {"pieces": [END], "logprobs": [0.0], "top": {}, "finish": "stop"}
 
 
 class RecordedEngine:
-    """A `Model` that plays the generations of a case; elsewhere, as behind a failure, it writes nothing.
+    """A `Model` that plays the generations of a case; for other prompts, it generates nothing.
 
-    As the recorded engine, it shows control tokens and the end token in its texts, or doesn't (`text_mode`).
+    Like the recorded engine, it shows control tokens and the end token in its texts or not (`text_mode`).
 
     Attributes:
-        calls: the prompts and `max_tokens` in the order asked; each prompt by its number in the script, or
-            its text where it is not there.
+        calls: The prompts and `max_tokens` in order; a prompt is its number in the script, or its text if it
+            is not in the script.
     """
 
     name, fingerprint, context_tokens = "recorded", "", 1 << 24
@@ -129,13 +129,13 @@ class RecordedEngine:
 
 
 def base_prompt(case: Case) -> str:
-    """The first prompt of a case, with the project's own instruction; empty where theirs failed before."""
+    """Return the first prompt of a case, with the project's instruction; empty if theirs failed before."""
     instruction = getattr(OWN_INSTRUCTIONS, TASKS.get(case.get("task"), "question"))
     return str(case.get("base_prompt", "")).replace("{{INSTRUCTION}}", instruction)
 
 
 def passages_of(case: Case) -> list[Passage]:
-    """Those in use, best first; none where the case has none."""
+    """Return the passages in use, best first; none if the case has none."""
     row = case["row"]
     found = row.get("ctxs") or row.get("top_contexts") or row.get("docs") or []
     limit = case["args"]["ndocs"] if case.get("driver", "main") == "main" else len(found)
@@ -143,7 +143,7 @@ def passages_of(case: Case) -> list[Passage]:
 
 
 def question_of(case: Case) -> Question:
-    """As the project's data sets would ask it."""
+    """Return the question as the project's datasets would ask it."""
     row, task = case["row"], case.get("task")
     if task == "arc_c":
         return Question("q", row["question"], task="choice", options=lettered_options(row["choices"]))
@@ -153,13 +153,13 @@ def question_of(case: Case) -> Question:
 
 
 def lettered_options(choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Choices of ARC as `evaluation.datasets.choices.arc` gives them: "A: iron"."""
+    """Return choices of ARC as `evaluation.datasets.choices.arc` gives them: "A: iron"."""
     told = zip(choices["label"], choices["text"], strict=True)
     return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in told)
 
 
 def with_numbers(answer: Answer) -> str:
-    """The text of an answer with the number of each citation before the last character that it covers."""
+    """Return an answer's text with the number of each citation before the last character that it covers."""
     text = answer.text
     for each in reversed(answer.citations):
         text = f"{text[: each.end - 1]} [{each.number}]{text[each.end - 1 :]}"
@@ -167,7 +167,7 @@ def with_numbers(answer: Answer) -> str:
 
 
 def method_of(case: Case) -> SelfragAuthors:
-    """The authors' reading with the case's settings."""
+    """Return the authors' reading with the case's settings."""
     args, driver = case["args"], case.get("driver")
     modes = {"always_retrieve": "always", "no_retrieval": "never"}
     parameters = {

@@ -1,19 +1,19 @@
-r"""Self-RAG against its threshold θ: how often it searches, and what that is worth.
+r"""Self-RAG at each threshold θ: how often it searches, and how well it answers.
 
     python -m benchmarks.selfrag_thresholds --dataset hotpotqa:FILE strategyqa:FILE --index DIR \
         --sample 50 --out FOLDER
 
-Two runs tell the whole curve of the short form, for any θ. Its only decision is one number, the share of
+Two runs give the whole curve of the short form, for any θ. Its only decision is one number, the share of
 [Retrieval], which is read before anything is searched or written, and depends on the question, not on θ.
 What follows depends on the outcome alone: the same prompts, keys and seed, decoded greedily. So with any θ
 the answer is that of `mode=always` where the share is above θ, and that of `mode=never` elsewhere. The second
 run is the adaptive one with θ = 1, above which no share lies: it never searches, and its traces have the
 shares. (In the long form later decisions depend on earlier ones, and a native model that may write some words
-before it decides, `scan_tokens`, goes on behind them: there two runs would not do.)
+before it decides, `scan_tokens`, continues after them: there two runs would not suffice.)
 
 θ "none" is the hard constraint: search where [Retrieval] is the likeliest of the three tokens. Runs are kept
-in FOLDER/runs; started again, it goes on. Tables are printed as Markdown, FOLDER/thresholds.json has the
-same numbers, and FOLDER/DATASET.svg shows the curve. A question that failed counts as wrong, and, where it
+in FOLDER/runs, and a stopped run continues. Tables are printed as Markdown, FOLDER/thresholds.json has the
+same numbers, and FOLDER/DATASET.svg shows the curve. A question that failed counts as wrong, and, if it
 failed before the decision, as not searched for.
 """
 
@@ -32,7 +32,7 @@ from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.summaries import main_metrics, scores_of
 from askance.methods.selfrag.tokens import GROUPS, Distribution, retrieval_share, should_retrieve
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import Setting, add_cache, grid_options, make_grid, markdown, run_cells
+from benchmarks.grids import Setting, add_cache, grid_options, make_grid, markdown, run_experiments
 from benchmarks.threshold_picture import Curve, picture
 
 THRESHOLDS = tuple(number / 10 for number in range(11))
@@ -46,7 +46,7 @@ DEFAULT_THRESHOLD = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question: the probabilities of the retrieve tokens, and its score by either outcome."""
+    """A question: the probabilities of the retrieve tokens, and its score for each outcome."""
 
     decision: Distribution
     searched: float
@@ -55,11 +55,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one threshold comes to.
+    """The result of one threshold.
 
     Attributes:
-        share_searched: of the questions.
-        score: mean of the metric, with its 95 % interval.
+        share_searched: The share of the questions that are searched for.
+        score: The mean of the metric, with its 95 % interval.
     """
 
     threshold: float | None
@@ -81,28 +81,28 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _measure(options: argparse.Namespace) -> None:
     grid = make_grid(options, options.dataset, methods_of(options.set))
-    found, stopped = run_cells(grid.cells(), options.out, options.cache)
+    found, stopped = run_experiments(grid.experiments(), options.out, options.cache)
     thresholds = [*sorted({*options.thresholds, DEFAULT_THRESHOLD}), None]
-    told = []
+    results = []
     for dataset, always, never in _pairs(found):
         curves = []
         for metric in main_metrics(always):
             asked = questions_of(always, never, metric)
             points = curve(asked, thresholds)
             shares = sorted(retrieval_share(each.decision) for each in asked)
-            told.append(
+            results.append(
                 {"dataset": dataset, "metric": metric, "shares": shares, "points": [*map(asdict, points)]}
             )
             curves.append(_drawn(metric, curve(asked, DRAWN)))
             print(f"## {dataset}: {len(asked)} questions, {metric}\n\n{table(points)}\n")
         write_atomically(options.out / f"{dataset}.svg", picture(f"selfrag, {dataset}", curves))
-    write_atomically(options.out / "thresholds.json", json.dumps(told, indent=1) + "\n")
+    write_atomically(options.out / "thresholds.json", json.dumps(results, indent=1) + "\n")
     if stopped:
         raise SystemExit(1)
 
 
 def methods_of(settings: Sequence[str]) -> dict[str, Table]:
-    """The two runs, with further parameters that neither sets itself.
+    """Return the methods of the two runs, with further parameters that neither sets itself.
 
     Raises:
         InputError: a parameter that makes the two outcomes what they are.
@@ -123,7 +123,7 @@ def _pairs(found: Mapping[str, RecordedRun]) -> Iterator[tuple[str, RecordedRun,
 
 
 def questions_of(always: RecordedRun, never: RecordedRun, metric: str) -> list[Asked]:
-    """The questions that the metric applies to, with the decisions that the traces have."""
+    """Return the questions that the metric applies to, with the decisions in the traces."""
     searched, unsearched = (scores_of(run.records, metric) for run in (always, never))
     traces = {record.id: never.trace(record) for record in never.records}
     return [
@@ -132,14 +132,14 @@ def questions_of(always: RecordedRun, never: RecordedRun, metric: str) -> list[A
 
 
 def decision_of(events: Sequence[object]) -> Distribution:
-    """The probabilities that the decision to search was read from; none where it was not come to."""
+    """Return the probabilities behind the decision to search; none if it was not reached."""
     decisions = (each for each in events if isinstance(each, Decided) and each.name == "retrieve")
     numbers = next((each.numbers for each in decisions), {})
     return {token: numbers[token] for token in GROUPS["retrieve"] if token in numbers}
 
 
 def curve(asked: Sequence[Asked], thresholds: Sequence[float | None]) -> list[Point]:
-    """The points of these thresholds."""
+    """Return the points of these thresholds."""
     points = []
     for threshold in thresholds:
         does_search = [should_retrieve(each.decision, threshold) for each in asked]
@@ -152,7 +152,7 @@ def curve(asked: Sequence[Asked], thresholds: Sequence[float | None]) -> list[Po
 
 
 def table(points: Sequence[Point]) -> str:
-    """Markdown."""
+    """Return the points as a Markdown table."""
     rows = [
         [
             "none" if point.threshold is None else f"{point.threshold:g}",

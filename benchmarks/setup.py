@@ -1,4 +1,4 @@
-"""What a benchmark of the methods needs: a model, an index, questions."""
+"""The setup of a benchmark of methods: a model, an index, questions."""
 
 import json
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from benchmarks.plain import Plain
 
 @dataclass(frozen=True)
 class Setup:
-    """What is measured, and how thoroughly.
+    """The setup of a benchmark.
 
     Attributes:
-        spec: the specification of the model.
-        folder: where the index and files of models are put.
-        num_questions, num_repeats: how many questions each row has, and how often it is measured.
+        spec: The specification of the model.
+        folder: The folder for the index and the files of models.
+        num_questions, num_repeats: The number of questions of each row, and the number of repeats.
     """
 
     spec: str
@@ -46,7 +46,7 @@ class Setup:
         return open_retriever(self.index)
 
     def plain(self, *, flash: bool = True) -> Plain:
-        """The plain loop over the model's weights, with flash attention or without; each is made once."""
+        """Return the plain loop over the model's weights, with or without flash attention (cached)."""
         if flash not in self._plain:
             self._plain[flash] = Plain(self.model, flash=flash)
         return self._plain[flash]
@@ -61,7 +61,7 @@ class Setup:
 
 
 def loaded(spec: str) -> LlamaModel:
-    """A model that llama.cpp computes."""
+    """Return a model that llama.cpp computes."""
     model = load_model(spec)
     if not isinstance(model, LlamaModel):
         raise SystemExit(f"--model {spec}: it is not computed by llama.cpp; name one that is.")

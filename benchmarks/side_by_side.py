@@ -1,12 +1,12 @@
-r"""All methods on the same questions, with the same prompts, passages and model.
+r"""Compare all methods on the same questions, with the same prompts, passages and model.
 
     python -m benchmarks.side_by_side --dataset hotpotqa:FILE 2wikimultihopqa:FILE \
         --index DIR --sample 50 --out FOLDER
 
 A cell is a method, METHOD+PROFILE, or either with further parameters: dragin+code,max_rounds=5. Each is a
-run of its own in FOLDER/runs, as of `askance eval`. The tables of each dataset are printed as Markdown, as
-`askance compare` has them; differences are to the cell `single`. FOLDER/report.html has all of it on one
-page. Started again, it goes on where it was stopped; more cells and a greater sample may be asked for.
+separate run in FOLDER/runs, as by `askance eval`. The tables of each dataset are printed as Markdown, as by
+`askance compare`; differences are to the cell `single`. FOLDER/report.html has all of it on one page. A
+stopped comparison continues; more cells and a larger sample may be added.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, Table]:
-    """The methods of a grid, by the names of their folders.
+    """Return the methods of a grid, by the names of their folders.
 
     Args:
         common: ``PARAMETER=VALUE`` for every cell whose method has the parameter; the cell's own comes first.

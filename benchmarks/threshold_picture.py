@@ -1,4 +1,4 @@
-"""A picture of what a threshold does: how often there was a search, and how good the answers were. SVG."""
+"""An SVG picture of the effect of a threshold on the number of searches and the quality of answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One metric threshold by threshold: the share of questions searched for, and low, mean and high."""
+    """A metric at each threshold: the share of questions searched for, and low, mean and high."""
 
     metric: str
     thresholds: tuple[float, ...]
@@ -34,7 +34,7 @@ class Curve:
 
 
 def picture(title: str, curves: Sequence[Curve]) -> str:
-    """The curves over the same thresholds, the searches of the first; bands are 95 % intervals.
+    """Return a picture of curves over the same thresholds, with the searches of the first and 95 % bands.
 
     All are shares from 0 to 1, so that one scale is enough. Each line is named at its end.
     """

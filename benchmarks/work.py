@@ -1,4 +1,4 @@
-"""What the calls of questions need at the least, whatever computes them."""
+"""The least work that the calls of questions need, on any runtime."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from askance.core.types import Sampling, TokenIds
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a model.
+    """A call of a model.
 
     Attributes:
-        question: that it was made for.
-        prompts: the token ids that were read.
-        written: the token ids of each text that was written behind the first of them.
-        sampling: how they were written; None if nothing was.
-        began, ended: seconds.
+        question: The question that it was made for.
+        prompts: The token ids of the prompts.
+        written: The token ids of each text that was generated after the first prompt.
+        sampling: The sampling of these texts; None if there are none.
+        began, ended: The times of the call, in seconds.
     """
 
     question: str
@@ -27,20 +27,18 @@ class Call:
 
     @property
     def num_passes(self) -> int:
-        """One after the other: the first token comes from the pass that reads the end of the prompt."""
+        """The passes in sequence; the first token comes from the pass that reads the end of the prompt."""
         return max((len(ids) - 1 for ids in self.written if ids), default=0)
 
 
 class TextTree:
-    """Texts as token ids; what several of them begin with is held once."""
+    """A tree of texts as token ids, in which common prefixes are stored once."""
 
     def __init__(self) -> None:
         self._root: dict[int, object] = {}
 
     def add(self, ids: Sequence[int]) -> int:
-        """Take in a text; the number of its tokens that no text before has in the same place, behind the same
-        tokens.
-        """
+        """Add a text; return the number of its tokens that no earlier text has after the same prefix."""
         node, number = self._root, 0
         for id in ids:
             if id not in node:
@@ -52,14 +50,14 @@ class TextTree:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What calls needed.
+    """The work that calls need.
 
     Attributes:
-        prompt_tokens: to be read. What a prompt has in common with another one at its beginning counts once,
-            and so does a text that was written: its keys and values are there.
-        critical_passes: to be made one after the other.
-        passes: of all texts, if none were computed together.
-        depth: tokens that stand before a written one, in the mean.
+        prompt_tokens: The prompt tokens to compute. Common prefixes count once, and so do generated texts,
+            because their keys and values exist.
+        critical_passes: The passes that have to follow each other.
+        passes: The passes of all texts, if none were computed together.
+        depth: The mean number of tokens before a generated one.
     """
 
     prompt_tokens: int
@@ -69,7 +67,7 @@ class Work:
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> "Work":
-        """The work of calls in the order in which they ended, with nothing known before."""
+        """Return the work of calls, in the order in which they ended, from an empty cache."""
         tree, prompt_tokens, passes, before = TextTree(), 0, 0, 0.0
         for call in calls:
             prompt_tokens += sum(map(tree.add, call.prompts))
@@ -83,15 +81,15 @@ class Work:
 
     @property
     def num_texts(self) -> float:
-        """How many texts are written side by side, in the mean."""
+        """The mean number of texts that are generated at the same time."""
         return self.passes / max(1, self.critical_passes)
 
 
 def _critical(calls: Sequence[Call]) -> int:
-    """Passes in the longest chain of one question's calls: each waits for those that ended before it began.
+    """Return the passes in the longest chain of one question's calls; each waits for earlier ones.
 
-    Which call needs what another one gave is not known. Two of them that had to wait for something else may
-    stand in a chain by chance.
+    The real dependencies of calls are not known. Two calls that waited for something else may be in a chain
+    by chance.
     """
     until: list[tuple[float, int]] = []
     for call in calls:

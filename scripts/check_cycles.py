@@ -1,8 +1,8 @@
-"""Circles of imports in the package, typing included: prints each and exits with 1 if there is any.
+"""Check the package for import cycles, typing included: print each, and exit with 1 if there is one.
 
     python scripts/check_cycles.py [PACKAGE]
 
-A circle is a set of modules that all import each other, directly or through others of the set; imports inside
+A cycle is a set of modules that all import each other, directly or through others of the set; imports inside
 functions and under TYPE_CHECKING count like any other. The imports within each are printed with their lines.
 """
 
@@ -12,7 +12,7 @@ import grimp
 
 
 def circles(graph: grimp.ImportGraph) -> list[list[str]]:
-    """The strongly connected components of more than one module, each sorted (Tarjan's algorithm)."""
+    """Return the strongly connected components of more than one module, each sorted (Tarjan's algorithm)."""
     found: list[list[str]] = []
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
@@ -39,8 +39,8 @@ def circles(graph: grimp.ImportGraph) -> list[list[str]]:
     return sorted(found)
 
 
-def told(graph: grimp.ImportGraph, circle: list[str]) -> str:
-    """A circle with the imports that make it, a line each."""
+def describe(graph: grimp.ImportGraph, circle: list[str]) -> str:
+    """Return the imports of a cycle, a line each."""
     lines = [f"a circle of {len(circle)} modules:"]
     for importer in circle:
         for imported in sorted(graph.find_modules_directly_imported_by(importer) & set(circle)):
@@ -50,11 +50,11 @@ def told(graph: grimp.ImportGraph, circle: list[str]) -> str:
 
 
 def main(package: str = "askance") -> int:
-    """Check the package; gives the exit code."""
+    """Check the package; return the exit code."""
     graph = grimp.build_graph(package, cache_dir=None)
     found = circles(graph)
     for circle in found:
-        print(told(graph, circle))
+        print(describe(graph, circle))
     print(f"{package}: {len(found)} circles of imports among {len(graph.modules)} modules")
     return 1 if found else 0
 

@@ -20,9 +20,11 @@ OPENINGS = re.compile(
 )
 WORDS = re.compile(
     r"\b(told|tells?|at hand|as it stands|what it is|goes on|go on|gone on|amiss|whoever|whatever|"
-    r"knobs?|wordings?|elicit\w*|begun|abreast)\b",
+    r"going on with|goes? on with|knobs?|wordings?|elicit\w*|begun|abreast|anew|there is nothing to)\b",
     re.IGNORECASE,
 )
+QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|(?m:^ {4,}[{\[>].*$)", re.DOTALL)
+"""Code, quotations and examples, whose words are not the docstring's own."""
 MOST = 0.02
 
 
@@ -37,8 +39,8 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
 
 def flaw(text: str) -> str:
     """Return the opening or the word that a docstring should not have, or an empty text."""
-    found = OPENINGS.match(text) or WORDS.search(text)
-    return found.group() if found else ""
+    match = OPENINGS.match(text) or WORDS.search(QUOTED.sub("", text))
+    return match.group() if match else ""
 
 
 def main(*given: str) -> int:

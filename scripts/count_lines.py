@@ -1,4 +1,4 @@
-"""Lines of code by package, without blank lines, comments and docstrings.
+"""Count lines of code by package, without blank lines, comments and docstrings.
 
     python scripts/count_lines.py [FOLDER …]
 
@@ -23,7 +23,7 @@ _EMPTY = {
 
 
 def lines_of_code(path: Path) -> int:
-    """How many lines of a file are code."""
+    """Return the number of lines of a file that are code."""
     alone = {
         line
         for node in ast.walk(ast.parse(path.read_bytes()))
@@ -38,7 +38,7 @@ def lines_of_code(path: Path) -> int:
 
 
 def count(folders: list[Path]) -> tuple[Counter[str], Counter[str]]:
-    """Lines and files by package: the first folder below the one that holds the modules, or its top level."""
+    """Return lines and files by package: the first folder below the given one, or its top level."""
     lines, files = Counter[str](), Counter[str]()
     for folder in folders:
         root = folder / "askance" if (folder / "askance").is_dir() else folder

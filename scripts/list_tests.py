@@ -1,4 +1,4 @@
-"""Every test's id with the number of its assertions, so that a change of the tests shows what it leaves out.
+"""List every test's id with the number of its assertions, so that a change shows lost assertions.
 
     python scripts/list_tests.py [PYTEST ARGUMENT …] > before
 
@@ -22,7 +22,7 @@ _CALLS = ("raises", "warns", "fail")
 
 
 def is_assertion(node: ast.AST) -> bool:
-    """Whether a node of a syntax tree is an assertion."""
+    """Return whether a node of a syntax tree is an assertion."""
     if isinstance(node, ast.Assert):
         return True
     if not isinstance(node, ast.Call):
@@ -32,7 +32,7 @@ def is_assertion(node: ast.AST) -> bool:
 
 
 def is_helper(thing: object) -> bool:
-    """Whether something is a function or a class that is written in the folder of the tests."""
+    """Return whether an object is a function or a class that is defined in the folder of the tests."""
     if not (inspect.isfunction(thing) or inspect.isclass(thing)):
         return False
     file = getattr(sys.modules.get(thing.__module__), "__file__", None)
@@ -40,18 +40,18 @@ def is_helper(thing: object) -> bool:
 
 
 def tree_of(thing: Any) -> ast.AST:
-    """The syntax tree of a function or class."""
+    """Return the syntax tree of a function or class."""
     return ast.parse(textwrap.dedent(inspect.getsource(thing)))
 
 
 def named_in(thing: Any, tree: ast.AST) -> Iterable[object]:
-    """What the names in the text of a function or class stand for, where they are names of its module."""
+    """Return the objects that the names in a function or class refer to, if its module defines them."""
     around = vars(sys.modules[thing.__module__])
     return (around[node.id] for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in around)
 
 
 def assertions_of(*things: Callable[..., object]) -> int:
-    """The assertions in functions and in the helpers that they name, directly or by other helpers."""
+    """Return the assertions in functions and in the helpers that they name, directly or indirectly."""
     waiting: list[Any] = list(things)
     known, found = set[int](), 0
     while waiting:
@@ -66,7 +66,7 @@ def assertions_of(*things: Callable[..., object]) -> int:
 
 
 class Listing:
-    """A plug-in of pytest that prints what was collected."""
+    """A pytest plug-in that prints the collected tests."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Print a line for each test, in the order of their ids."""

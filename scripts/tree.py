@@ -24,7 +24,7 @@ def first_line(path: Path) -> str:
 
 
 def tree(folder: Path = PACKAGE, depth: int = 0) -> Iterator[str]:
-    """Yield one line for each module below a folder, and one for each folder in front of its modules."""
+    """Yield one line for each module below a folder, and one for each folder before its modules."""
     for path in sorted(folder.iterdir(), key=lambda each: (each.is_file(), each.name)):
         if path.is_dir() and (path / "__init__.py").exists():
             yield _line(f"{path.name}/", first_line(path / "__init__.py"), depth)

@@ -1,10 +1,10 @@
-"""The walk of a question: which functions of the package are called between the question and its answer.
+"""Trace the functions of the package that are called between a question and its answer.
 
     python scripts/walk.py [QUESTION]
 
 Asks the method dragin on the bundled model about the sample corpus, and prints the functions in the order of
-their first calls, by file, with the number of calls, and with the files that each hands on to: who reads the
-code from the question to the answer turns from file to file at these. All threads count. A lambda or a
+their first calls, by file, with the number of calls and the files that each calls: at these, a reader of the
+code turns from file to file. All threads count. A lambda or a
 comprehension belongs to the function in which it stands; the methods that a dataclass makes for itself stand
 in no file. A coroutine is called whenever it is resumed.
 """
@@ -48,12 +48,12 @@ class Walk:
 
     @property
     def files(self) -> list[str]:
-        """In the order in which the way comes to them."""
+        """The files, in the order of their first calls."""
         return list(dict.fromkeys(stop.file for stop in self.stops))
 
     @property
     def turns(self) -> list[Stop]:
-        """The functions that hand on to another file."""
+        """The functions that call another file."""
         return [stop for stop in self.stops if stop.hands_on_to]
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Walk:
 
     @property
     def summary(self) -> str:
-        """Its length."""
+        """The length of the walk."""
         return (
             f"{sum(stop.num_calls for stop in self.stops)} calls of {len(self.stops)} functions in "
             f"{len(self.files)} files; {len(self.turns)} functions hand on to another file"
@@ -77,7 +77,7 @@ class Walk:
 
 
 def walk(act: Callable[[], Any]) -> Walk:
-    """The way that `act` takes through the package."""
+    """Return the walk that `act` takes through the package."""
     folder = f"{PACKAGE}/"
     stops = dict[str, Stop]()
 

@@ -38,12 +38,12 @@ def test_calibrate_prints_table_value_and_how_to_use_it(run, questions, model, s
     )
     assert code == 0
     text = " ".join(out.split())
-    assert "search_below searches a question 95 % interval tokens" in text
-    assert "gives 1.5 searches a question with flare on scripted (95 % interval 0." in text
+    assert "search_below searches per question 95 % interval tokens" in text
+    assert "gives 1.5 searches per question with flare on scripted (95 % interval 0." in text
     value = tomllib.loads(file.read_text())["flare"]["search_below"]
     assert 0.45 <= value < 0.55
     assert f"use it: --set search_below={value}, or --preset {file}" in text
-    assert "trial 1, search_below=0.8: 1.80 searches a question" in " ".join(err.split())
+    assert "trial 1, search_below=0.8: 1.80 searches per question" in " ".join(err.split())
     assert "# model scripted; 10 questions of jsonl:" in file.read_text()
 
 
@@ -87,7 +87,7 @@ def test_failures_are_told(run, questions, sample_index, monkeypatch):
     monkeypatch.setattr(ScriptedModel, "_reply", replies)
     code, out, err = run("calibrate", "--dataset", questions, "--index", sample_index, *ARGUMENTS)
     assert code == 0
-    assert "1 of 10 questions failed at least once and count nowhere above." in " ".join(out.split())
+    assert "1 of 10 questions failed at least once and are not counted." in " ".join(out.split())
     assert "failed: question 0.95 at search_below=0.8: " in " ".join(err.split())
     assert "out of memory" in err
 
@@ -124,7 +124,7 @@ def test_what_no_value_tried_gave_is_told(run, questions, sample_index, monkeypa
     code, out, _ = run("calibrate", *words)
     assert code == 0
     shown = " ".join(out.split())
-    assert "should give 1.5 searches a question" in shown
+    assert "should give 1.5 searches per question" in shown
     assert "no value tried gave 1.5: it lies between 1.00 (search_below=0.4" in shown
 
 

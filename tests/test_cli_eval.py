@@ -59,7 +59,7 @@ def test_what_is_shown_at_the_end(evaluate, rhine, tmp_path):
         "1 of 3 questions of jsonl failed, and count as answered wrongly",
         f"run: {tmp_path / 'run'}",
     ]
-    assert "a question: 0.00 searches · " in out
+    assert "per question: 0.00 searches · " in out
     assert "failed: rome: ModelFailure: answer model scripted, answer: ValueError: Rome is flooded" in err
 
 
@@ -153,7 +153,7 @@ def test_too_many_failures_exit_with_1(evaluate, rhine):
     [
         (["--seed", 1], "(seed: 0, now 1): name another --out"),
         (["--set", "max_tokens=5"], "(parameter max_tokens: 128, now 5)"),
-        (["--limit", 1], "is not asked for now"),
+        (["--limit", 1], "is not selected now"),
         (["--limit", 1, "--sample", 1], "limit and sample both say which questions to ask"),
         (["--metric", "f2"], "unknown metric 'f2': did you mean 'f1'?"),
         (["--prompts", "hotpotqs"], "did you mean 'hotpotqa'?"),
@@ -197,7 +197,7 @@ def test_a_grid_from_a_file(run, questions, rhine, tmp_path):
     code, out, _ = run("grid", path, "--out", tmp_path / "out")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0
-    assert lines[0] == "run method asked worth (95 %) searches tokens s"
+    assert lines[0] == "run method asked score (95 %) searches tokens s"
     assert lines[1].startswith("rivers/fake/closed_book closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
     assert lines[3].startswith("rivers/fake/short closed_book 1 failed, 3 f1 0.333 (0.000–1.000) 0.00 ")
     code, _, err = run("grid", path, "--out", tmp_path / "out", "--max-failures", 0)

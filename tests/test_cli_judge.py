@@ -79,7 +79,7 @@ def test_facts_of_several_runs_as_json(run, life, long, sample_index, monkeypatc
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ([], "nothing to judge by is named: give --citations hf:NAME"),
+        ([], "no judge is named: give --citations hf:NAME"),
         (["--facts", "scripted"], "--facts is given without --index DIR"),
         (["--index", "."], "--index is given without --facts SPEC"),
         (["--citations", "scripted"], "no answer of the run"),
@@ -121,7 +121,7 @@ def test_export_alce(run, long, tmp_path):
     assert (item["sample_id"], item["output"]) == ("-3", "Bonn is old [1].")
     code, _, err = run("export", "alce", long, "--dataset", f"asqa:{FILES / 'asqa.json'}", "--out", file)
     assert code == 2
-    assert "it is there already" in words(err)
+    assert "it exists already" in words(err)
 
 
 def test_export_factscore(run, life, tmp_path):

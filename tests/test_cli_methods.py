@@ -44,7 +44,7 @@ def test_every_need_in_the_list_is_explained(narrow):
     assert named == set(NEEDS)
     for need in NEEDS:
         assert sum(line.startswith(f"{need}: ") for line in lines) == 1
-    assert "All but closed_book search: they need an index." in lines
+    assert "All methods except closed_book search: they need an index." in lines
 
 
 @pytest.mark.parametrize("name", METHODS)

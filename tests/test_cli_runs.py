@@ -77,7 +77,7 @@ def test_prices(run, runs):
     prices = ["--price", "prompt=1", "--price", "generated=10", "--price", "currency=EUR"]
     code, out, _ = run("compare", runs / "a", *prices)
     assert code == 0
-    assert "EUR a" in out
+    assert "EUR per" in out
     assert "single 1.00 110 10 0 1.00 1.00 0.20" in words(out)
 
 

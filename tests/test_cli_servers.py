@@ -56,7 +56,7 @@ def test_an_error_that_can_not_change_stops_an_evaluation_at_once(evaluate, serv
     assert len(server.requests) == 1
     assert records(tmp_path) == []
     assert err.count("the server at http://127.0.0.1") == 1
-    assert "stopped at 0/4: the same command goes on from there" in err
+    assert "stopped at 0/4: the same command continues from there" in err
     server.faults.clear()
     assert evaluate()[0] == 0
     assert [record["error"] for record in records(tmp_path)] == [""] * 4

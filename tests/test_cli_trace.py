@@ -48,7 +48,7 @@ def test_a_trace_file_has_no_questions(run, folder, tmp_path):
     assert run("ask", "Bonn?", *words)[0] == 0
     code, _, err = run("trace", trace, "--question", "bonn")
     assert code == 2
-    assert f"--question 'bonn' is for the folder of a run, and {trace} is none: leave it out" in err
+    assert f"--question 'bonn' needs the folder of a run, and {trace} is not one: leave it out" in err
     assert run("trace", trace)[0] == 0
 
 

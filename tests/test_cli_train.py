@@ -233,5 +233,5 @@ def test_a_share_of_the_recipe_is_told_where_it_is(run, dataset, tmp_path):
     words = ["--dataset", dataset, "--set", "bridged=2", "--out", tmp_path / "r"]
     code, shown, told = run("train", "reader", *words)
     assert (code, shown) == (2, "")
-    assert "--set bridged=2: such lessons are those of the recipe." in " ".join(told.split())
+    assert "--set bridged=2: only the recipe makes such training examples." in " ".join(told.split())
     assert "`python -m recipes.reader`" in told

@@ -150,13 +150,13 @@ def test_the_preset_file_of_the_documents_can_be_used(tmp_path):
 def test_the_grid_of_the_documents_can_be_read(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", RUNS, flags=re.DOTALL)
     (tmp_path / "grid.toml").write_text(text, encoding="utf-8")
-    cells = read_grid(tmp_path / "grid.toml").cells()
-    assert list(cells) == [
+    experiments = read_grid(tmp_path / "grid.toml").experiments()
+    assert list(experiments) == [
         f"{dataset}/bundled/{method}"
         for dataset in ("hotpotqa", "strategyqa")
         for method in ("single", "dragin-paper")
     ]
-    assert [cell.sample for cell in cells.values()] == [50, 50, 100, 100]
+    assert [cell.sample for cell in experiments.values()] == [50, 50, 100, 100]
 
 
 def test_models_of_the_table_exist():
@@ -261,7 +261,7 @@ def test_the_question_on_the_page_on_readers_is_one_on_a_line_of_a_file(tmp_path
     path = tmp_path / "my-questions.jsonl"
     path.write_text(" ".join(block.split("\n")), encoding="utf-8")
     (example,) = read_dataset(f"jsonl:{path}")
-    assert [paragraph.is_supporting for paragraph in example.grounds.paragraphs] == [True, False]
+    assert [paragraph.is_supporting for paragraph in example.supporting_facts.paragraphs] == [True, False]
 
 
 def test_the_page_on_readers_names_every_setting_and_task():

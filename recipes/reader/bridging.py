@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts
 from askance.text.answers import sentences
 
 MOST_PER_BRIDGE = 5
@@ -64,7 +64,7 @@ def bridged(examples: Sequence[Example], random_: random.Random) -> tuple[Exampl
     Args:
         examples: of one hop, each on one paragraph, with an answer.
     """
-    pool = [example.grounds.paragraphs[0] for example in examples]
+    pool = [example.supporting_facts.paragraphs[0] for example in examples]
     made: list[tuple[str, Example]] = []
     asked: set[str] = set()
     for name, leads in sorted(_by_answer(examples).items()):
@@ -114,16 +114,16 @@ def _record(
 ) -> Example:
     phrase = noun_phrase(lead.question.text)
     text = re.sub(rf"(?:\b[Tt]he )?{re.escape(name)}", lambda _: phrase, example.question.text, count=1)
-    needed = _merged(lead.grounds.paragraphs[0], example.grounds.paragraphs[0])
+    needed = _merged(lead.supporting_facts.paragraphs[0], example.supporting_facts.paragraphs[0])
     others = random_.sample(pool, min(len(pool), 2 * NUM_DISTRACTORS))
     apart = {each.text: Paragraph(each.title, each.text) for each in others if name not in each.text}
     apart = {text: each for text, each in apart.items() if text not in {need.text for need in needed}}
-    grounds = SupportingFacts(
+    supporting_facts = SupportingFacts(
         (*needed, *list(apart.values())[:NUM_DISTRACTORS]),
         facts=(f"{_capital(phrase)} is {name}.", *_evidence(example)),
     )
     id = f"{lead.question.id}+{example.question.id}"
-    return Example(Question(id, _capital(text)), example.golds, grounds=grounds, hops=2)
+    return Example(Question(id, _capital(text)), example.golds, supporting_facts=supporting_facts, hops=2)
 
 
 def _merged(one: Paragraph, other: Paragraph) -> tuple[Paragraph, ...]:
@@ -134,7 +134,7 @@ def _merged(one: Paragraph, other: Paragraph) -> tuple[Paragraph, ...]:
 
 def _evidence(example: Example) -> Iterator[str]:
     """The sentence of the answer, if it is short."""
-    for part in example.grounds.paragraphs[0].evidence_texts:
+    for part in example.supporting_facts.paragraphs[0].evidence_texts:
         for sentence in sentences(part):
             if len(sentence.split()) <= LONGEST_FACT_WORDS and example.golds[0] in sentence:
                 yield " ".join(sentence.split())

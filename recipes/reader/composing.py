@@ -16,7 +16,7 @@ from math import sqrt
 from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.common.prompts import Layout
 from askance.training.reader.lesson import TrainingExample
@@ -59,16 +59,16 @@ Told = tuple[Example, Chain]
 
 def worded(example: Example) -> Example:
     """The example with its facts of a knowledge base in sentences, and with what follows from them."""
-    triples = in_order(example.grounds.triples)
+    triples = in_order(example.supporting_facts.triples)
     if not triples:
         return example
     facts = (*map(statement, triples), *conclusions(triples, example.golds[0]))
-    return replace(example, grounds=replace(example.grounds, facts=facts))
+    return replace(example, supporting_facts=replace(example.supporting_facts, facts=facts))
 
 
 def parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, ...]]]:
     """Questions of one and two hops within the chain of `example`: text, way to the answer, what tells it."""
-    triples = in_order(example.grounds.triples)
+    triples = in_order(example.supporting_facts.triples)
     for chain in _chains(example):
         last = chain.facts[-1]
         if len(chain.facts) == len(triples):
@@ -166,16 +166,18 @@ def _compared(number: str, one: Told, other: Told, text: str, answer: str) -> Ex
     (first, a), (second, b) = one, other
     needed = (*a.paragraphs, *b.paragraphs)
     others = [
-        each for each in (*first.grounds.paragraphs, *second.grounds.paragraphs) if not each.is_supporting
+        each
+        for each in (*first.supporting_facts.paragraphs, *second.supporting_facts.paragraphs)
+        if not each.is_supporting
     ]
-    grounds = SupportingFacts((*needed, *others), (*a.facts, *b.facts))
+    supporting_facts = SupportingFacts((*needed, *others), (*a.facts, *b.facts))
     asked = Question(f"{first.question.id}+{second.question.id}+{number}", text)
-    return worded(Example(asked, (answer,), grounds=grounds, hops=len(needed)))
+    return worded(Example(asked, (answer,), supporting_facts=supporting_facts, hops=len(needed)))
 
 
 def _chains(example: Example) -> Iterator[Chain]:
     """Single facts and pairs that follow each other, each told by paragraphs under the subjects' names."""
-    triples = in_order(example.grounds.triples)
+    triples = in_order(example.supporting_facts.triples)
     for fact in triples:
         told = told_by(example, fact)
         if told:
@@ -191,7 +193,7 @@ def told_by(example: Example, fact: Triple) -> Paragraph | None:
     return next(
         (
             paragraph
-            for paragraph in example.grounds.supporting
+            for paragraph in example.supporting_facts.supporting
             if same(paragraph.title, fact.subject) and fact.object in paragraph.text
         ),
         None,

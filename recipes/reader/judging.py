@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from askance.core.ports import Model
 from askance.core.types import Passage, Prompt
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, Triple
+from askance.evaluation.datasets.example import Paragraph, Triple
 from askance.methods.selfrag.scoring import LABELS, judgement_prompt
 from askance.training.reader.lesson import TrainingExample, reply
 from askance.training.reader.passages import Showing, as_hits, fitted
@@ -40,7 +40,7 @@ def support(
     example: Example, others: Sequence[Triple], model: Model, showing: Showing, random_: random.Random
 ) -> Iterator[TrainingExample]:
     """One sentence against one paragraph; `others` are facts of other questions, to take objects from."""
-    told = [(fact, told_by(example, fact)) for fact in in_order(example.grounds.triples)]
+    told = [(fact, told_by(example, fact)) for fact in in_order(example.supporting_facts.triples)]
     known = [(fact, paragraph) for fact, paragraph in told if paragraph is not None]
     if not known:
         return
@@ -90,7 +90,7 @@ def retrieval(
     example: Example, model: Model, showing: Showing, random_: random.Random
 ) -> Iterator[TrainingExample]:
     """Whether to search before the next sentence, with the paragraphs of some of the facts at hand."""
-    told = [(fact, told_by(example, fact)) for fact in in_order(example.grounds.triples)]
+    told = [(fact, told_by(example, fact)) for fact in in_order(example.supporting_facts.triples)]
     if len(told) < 2 or any(paragraph is None for _, paragraph in told):
         return
     at = random_.randint(0, len(told))
@@ -126,7 +126,7 @@ def _judged(
 def _one(
     example: Example, showing: Showing, random_: random.Random, *, is_supporting: bool
 ) -> Passage | None:
-    paragraphs = [each for each in example.grounds.paragraphs if each.is_supporting == is_supporting]
+    paragraphs = [each for each in example.supporting_facts.paragraphs if each.is_supporting == is_supporting]
     return _shown(random_.choice(paragraphs), showing) if paragraphs else None
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from askance.core.parameters import parameter
 from askance.core.types import Hit
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Triple
+from askance.evaluation.datasets.example import Triple
 from askance.methods.common.prompts import Layout
 from askance.training.reader.lesson import TrainingExample
 from askance.training.reader.mixture import Builder, grouped_by_paragraph
@@ -56,15 +56,15 @@ class RecipeBuilder(Builder):
                 yield from self.reading_a_paragraph(group)
             for _ in range(self.times(shares.splitting)):
                 yield from splitting(choose.choice(group), self.model)
-        for example in bridged([each for each in examples if each.grounds.supporting], choose):
+        for example in bridged([each for each in examples if each.supporting_facts.supporting], choose):
             for _ in range(self.times(shares.bridged)):
                 yield from self.answering(example)
 
     def of_chains(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
         shares, choose = self.settings, self.random_
         examples = [worded(example) for example in examples]
-        facts = [fact for example in examples for fact in example.grounds.triples]
-        num_chained = sum(bool(example.grounds.triples) for example in examples)
+        facts = [fact for example in examples for fact in example.supporting_facts.triples]
+        num_chained = sum(bool(example.supporting_facts.triples) for example in examples)
         compared = (*examples, *opened(examples, choose))
         composed = comparisons(compared, floor(num_chained * shares.compared), choose)
         for example in (*examples, *composed):
@@ -72,7 +72,7 @@ class RecipeBuilder(Builder):
             yield from self._planning(example)
         for example in comparisons(compared, floor(num_chained * shares.deciding), choose):
             yield from to_the_end(example, self.model, self.layout())
-        for example in (each for each in examples if each.grounds.paragraphs):
+        for example in (each for each in examples if each.supporting_facts.paragraphs):
             for _ in range(self.times(shares.judging)):
                 yield from self._judging(example, choose.choice(examples), facts)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.text.answers import sentence_spans
 from recipes.reader.relations import questions, same
 
@@ -47,11 +47,11 @@ def opened(examples: Sequence[Example], random_: random.Random) -> tuple[Example
 
     They are there to be compared (`composing.comparisons`): their questions ask for one fact each.
     """
-    needed = {paragraph.title for example in examples for paragraph in example.grounds.supporting}
+    needed = {paragraph.title for example in examples for paragraph in example.supporting_facts.supporting}
     others = {
         paragraph.title: paragraph
         for example in examples
-        for paragraph in example.grounds.paragraphs
+        for paragraph in example.supporting_facts.paragraphs
         if paragraph.title not in needed
     }
     told = {title: opening_facts(paragraph) for title, paragraph in others.items()}
@@ -66,5 +66,5 @@ def _record(
     drawn = random_.sample(pool, min(len(pool), NUM_DISTRACTORS + 1))
     apart = [each for each in drawn if not same(each.title, paragraph.title)]
     question = Question(f"opening of {paragraph.title}", questions(facts[0])[0])
-    grounds = SupportingFacts((marked, *apart[:NUM_DISTRACTORS]), facts)
-    return Example(question, (facts[0].object,), grounds=grounds, hops=1)
+    supporting_facts = SupportingFacts((marked, *apart[:NUM_DISTRACTORS]), facts)
+    return Example(question, (facts[0].object,), supporting_facts=supporting_facts, hops=1)

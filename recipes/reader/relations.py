@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from askance.evaluation.datasets.grounds import Triple
+from askance.evaluation.datasets.example import Triple
 
 
 @dataclass(frozen=True, slots=True)

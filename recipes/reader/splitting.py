@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from askance.core.ports import Model
 from askance.core.types import Demo
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Triple
+from askance.evaluation.datasets.example import Triple
 from askance.methods.airrag.prompt_template import READER
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.training.reader.lesson import TrainingExample, reply
@@ -39,9 +39,13 @@ class Hop:
 
 def hops(example: Example) -> tuple[Hop, ...]:
     """The questions on the way to the answer of `example`, in order; none where the dataset tells of none."""
-    if example.grounds.triples:
-        return _of_triples(in_order(example.grounds.triples))
-    steps = [step for step in example.grounds.steps if "#" not in step.question and ">>" not in step.question]
+    if example.supporting_facts.triples:
+        return _of_triples(in_order(example.supporting_facts.triples))
+    steps = [
+        step
+        for step in example.supporting_facts.steps
+        if "#" not in step.question and ">>" not in step.question
+    ]
     return tuple(Hop(step.question.strip(), step.question.strip(), step.answer) for step in steps)
 
 
@@ -79,8 +83,10 @@ def summing_up(
     told = _whole_way(example)
     if len(told) < 2:
         return
-    grounds = example.grounds
-    hits = among_distractors(grounds.supporting, (), showing, random_) if random_.random() < 0.5 else ()
+    supporting_facts = example.supporting_facts
+    hits = (
+        among_distractors(supporting_facts.supporting, (), showing, random_) if random_.random() < 0.5 else ()
+    )
     history = tuple(Demo(hop.resolved, hop.answer) for hop in told)
     prompt = PromptBuilder(model, example.question, READER).sa(history, hits or ())
     yield reply("summing_up", example.question.id, prompt, example.golds[0])
@@ -89,7 +95,7 @@ def summing_up(
 def _whole_way(example: Example) -> tuple[Hop, ...]:
     """All hops with their answers, up to the example's; none where one is left out or not answered."""
     told = hops(example)
-    num_steps = len(example.grounds.triples or example.grounds.steps)
+    num_steps = len(example.supporting_facts.triples or example.supporting_facts.steps)
     return told if len(told) == num_steps and all(hop.answer for hop in told) else ()
 
 

@@ -1,4 +1,4 @@
-"""How much of L_max is read by methods that take as many passages as fit."""
+"""The share of L_max that methods with as many passages as fit read."""
 
 import json
 

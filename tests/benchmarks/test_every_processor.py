@@ -1,4 +1,4 @@
-"""The tests under other settings: what is run, counted, told and kept."""
+"""The tests under other settings: which are run, counted, printed and stored."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How well a model judges: the questions put to it, the numbers made of its replies."""
+"""The quality of a model's judgements: the questions it is asked, and the numbers from its replies."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from benchmarks.judging_quality import area, ask, compare, main, of_articles, re
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.models.scripted import ScriptedModel
 from tests.tolerances import near
@@ -67,7 +67,9 @@ def test_the_area_is_the_share_of_pairs_in_order():
 
 
 def test_all_paragraphs_of_a_question_are_scored():
-    example = replace(ANSWERABLE, grounds=SupportingFacts((PISA, Paragraph("Rome", "Rome is old."), PISA)))
+    example = replace(
+        ANSWERABLE, supporting_facts=SupportingFacts((PISA, Paragraph("Rome", "Rome is old."), PISA))
+    )
     row = asyncio.run(compare(ScriptedModel(), example))
     assert (len(row["supporting"]), len(row["distractors"])) == (2, 1)
 

@@ -1,4 +1,4 @@
-"""Rows of a measurement that is stopped and goes on."""
+"""The rows of a measurement that is stopped and continued."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How well a model reads, on the scripted model: which runs there are, and what the table says of them."""
+"""The reading quality of the scripted model: the runs, and the table."""
 
 import json
 

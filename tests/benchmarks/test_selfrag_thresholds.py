@@ -5,7 +5,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks.grids import grid_options, make_grid, run_cells
+from benchmarks.grids import grid_options, make_grid, run_experiments
 from benchmarks.selfrag_thresholds import Asked, curve, decision_of, main, methods_of, table
 from benchmarks.threshold_picture import Curve, picture
 
@@ -96,7 +96,7 @@ def test_the_curve_is_that_of_runs_at_its_thresholds(scripted, options, question
         f"at-{place}": {"method": "selfrag", "set": {**parameters, "threshold": str(threshold).lower()}}
         for place, threshold in enumerate(told)
     }
-    runs, _ = run_cells(make_grid(parsed, [questions], cells).cells(), tmp_path / "single")
+    runs, _ = run_experiments(make_grid(parsed, [questions], cells).experiments(), tmp_path / "single")
     assert len(runs) == len(told)
     for run, point in zip(runs.values(), told.values(), strict=True):
         scores = scores_of(run.records, "f1").values()

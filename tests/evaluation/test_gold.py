@@ -1,4 +1,4 @@
-"""The gold retriever: what the dataset says supports the answer, whatever the query."""
+"""The gold retriever returns the supporting facts of the dataset for every query."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ import pytest
 from askance.core.errors import DatasetError, InputError
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts
-from askance.evaluation.run.experiment import Experiment, look_up
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.gold_retriever import GoldRetriever, GoldRetrievers
 from askance.evaluation.run.runner import evaluate
 from askance.registry import load_models
@@ -21,21 +21,21 @@ MANN = Paragraph("Thomas Mann", "Mann was born in Lübeck.", ((0, 24),))
 OTHER = Paragraph("Pisa", "Pisa lies on the Arno.")
 
 
-def search(grounds: SupportingFacts, query: str, k: int, **options: frozenset[str]):
-    return asyncio.run(GoldRetriever(grounds).search(query, k, **options))
+def search(supporting_facts: SupportingFacts, query: str, k: int, **options: frozenset[str]):
+    return asyncio.run(GoldRetriever(supporting_facts).search(query, k, **options))
 
 
 def test_every_query_finds_the_supporting_paragraphs_in_the_order_of_the_dataset():
-    grounds = SupportingFacts((MANN, OTHER, LUEBECK))
-    hits = search(grounds, "anything", 3)
+    supporting_facts = SupportingFacts((MANN, OTHER, LUEBECK))
+    hits = search(supporting_facts, "anything", 3)
     assert [(hit.passage.title, hit.passage.text, hit.rank) for hit in hits] == [
         ("Thomas Mann", MANN.text, 1),
         ("Lübeck", LUEBECK.text, 2),
     ]
-    assert [hit.passage.title for hit in search(grounds, "x", 1)] == ["Thomas Mann"]
+    assert [hit.passage.title for hit in search(supporting_facts, "x", 1)] == ["Thomas Mann"]
     seen = frozenset({hits[0].passage.id})
-    assert [hit.passage.title for hit in search(grounds, "x", 3, exclude=seen)] == ["Lübeck"]
-    assert search(grounds, "?!", 3) == ()
+    assert [hit.passage.title for hit in search(supporting_facts, "x", 3, exclude=seen)] == ["Lübeck"]
+    assert search(supporting_facts, "?!", 3) == ()
 
 
 def test_facts_without_a_source_are_passages_without_a_title():
@@ -51,7 +51,7 @@ def test_no_passages_can_be_asked_for_neither():
         search(SupportingFacts((MANN,)), "x", 0)
 
 
-def test_a_question_without_grounds_is_named():
+def test_a_question_without_supporting_facts_is_named():
     example = Example(Question("q7", "Why?"), ("because",))
     with pytest.raises(DatasetError, match="'q7' has no supporting paragraphs"):
         GoldRetrievers((example,))
@@ -70,14 +70,14 @@ def test_an_evaluation_shows_each_question_its_own_gold_and_knows_its_content(tm
     ]
     file = tmp_path / "dev.json"
     file.write_text(json.dumps(rows))
-    cell = Experiment(
+    experiment = Experiment(
         dataset=f"hotpotqa:{file}", method="single", index=Path("@gold"), models={"answer": "scripted"}
     )
-    run = asyncio.run(evaluate(look_up(cell), tmp_path / "run", load_models))
+    run = asyncio.run(evaluate(prepare_experiment(experiment), tmp_path / "run", load_models))
     assert [record.scores["supporting_recall"] for record in run.records] == [1, 1]
     assert run.settings.index_content.startswith("@gold ")
     rows[0]["context"][0][1] = ["Pisa lies on the river Arno."]  # type: ignore[index]
     file.write_text(json.dumps(rows))
-    other = asyncio.run(evaluate(look_up(replace(cell)), tmp_path / "other", load_models))
+    other = asyncio.run(evaluate(prepare_experiment(replace(experiment)), tmp_path / "other", load_models))
     assert other.settings.index_content != run.settings.index_content
     assert other.settings.questions_sha256 == run.settings.questions_sha256

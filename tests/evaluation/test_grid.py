@@ -16,8 +16,8 @@ from askance.core.errors import (
     TooManyFailures,
     UnknownName,
 )
-from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
-from askance.evaluation.run.runner import Terms
+from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
+from askance.evaluation.run.runner import RunOptions
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.registry import ready_method
@@ -72,57 +72,61 @@ class Loader:
 
 def run(path, folder, load=None, **terms):
     grid = read_grid(path)
-    cells = look_up_all(grid.cells(), place_of=grid.place_of)
+    experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
     return asyncio.run(
         run_grid(
-            cells, folder, load or Loader(), Terms(**terms), lambda name: nullcontext(lambda standing: None)
+            experiments,
+            folder,
+            load or Loader(),
+            RunOptions(**terms),
+            lambda name: nullcontext(lambda status: None),
         )
     )
 
 
 def test_a_file_becomes_cells(grid_file, sample_index):
-    cells = read_grid(grid_file()).cells()
-    assert list(cells) == [
+    experiments = read_grid(grid_file()).experiments()
+    assert list(experiments) == [
         f"{dataset}/{model}/{method}"
         for model in ("fake", "other")
         for dataset in ("all", "few")
         for method in ("closed_book", "dragin+paper")
     ]
-    cell = cells["few/fake/dragin+paper"]
-    assert (cell.method, cell.parameters) == ("dragin", {"profile": "paper", "max_tokens": 20})
-    assert (cell.limit, cell.sample) == (2, None)
-    assert (cell.prompts, cell.seed, cell.index) == ("hotpotqa", 7, sample_index)
-    assert cells["all/fake/closed_book"].sample == 6
-    assert cells["all/fake/closed_book"].prompts is None
+    experiment = experiments["few/fake/dragin+paper"]
+    assert (experiment.method, experiment.parameters) == ("dragin", {"profile": "paper", "max_tokens": 20})
+    assert (experiment.limit, experiment.sample) == (2, None)
+    assert (experiment.prompts, experiment.seed, experiment.index) == ("hotpotqa", 7, sample_index)
+    assert experiments["all/fake/closed_book"].sample == 6
+    assert experiments["all/fake/closed_book"].prompts is None
 
 
 def test_a_method_s_members_have_parameters_of_their_own(grid_file):
     text = GRID + '[methods.blender.set]\nl_max = 900\nsingle.passages = 5\n"airrag.rollouts" = 2\n'
-    cell = read_grid(grid_file(text)).cells()["all/fake/blender"]
-    method = ready_method(cell.method, cell.parameters, "scripted")
+    experiment = read_grid(grid_file(text)).experiments()["all/fake/blender"]
+    method = ready_method(experiment.method, experiment.parameters, "scripted")
     assert str(method.methods) == "single[passages=5],iterdrag,airrag_lite,airrag[rollouts=2]"
 
 
 def test_prompts_are_for_the_methods_that_take_any(grid_file):
-    cells = read_grid(grid_file(GRID + "[methods.iterdrag]\n")).cells()
-    assert cells["few/fake/iterdrag"].prompts is None
-    assert cells["few/fake/closed_book"].prompts == "hotpotqa"
+    experiments = read_grid(grid_file(GRID + "[methods.iterdrag]\n")).experiments()
+    assert experiments["few/fake/iterdrag"].prompts is None
+    assert experiments["few/fake/closed_book"].prompts == "hotpotqa"
 
 
 def test_a_budget_is_one_of_each_cell(grid_file):
-    cells = read_grid(grid_file("budget = { seconds = 60, calls = 9 }\n" + GRID)).cells()
-    assert {cell.budget for cell in cells.values()} == {Budget(calls=9, seconds=60)}
+    experiments = read_grid(grid_file("budget = { seconds = 60, calls = 9 }\n" + GRID)).experiments()
+    assert {experiment.budget for experiment in experiments.values()} == {Budget(calls=9, seconds=60)}
     with pytest.raises(InputError, match="unknown parameter 'cals' of the budget: did you mean 'calls'"):
-        read_grid(grid_file("budget = { cals = 9 }\n" + GRID)).cells()
+        read_grid(grid_file("budget = { cals = 9 }\n" + GRID)).experiments()
     with pytest.raises(InputError, match=r"parameter calls=9\.5 of the budget"):
-        read_grid(grid_file("budget = { calls = 9.5 }\n" + GRID)).cells()
+        read_grid(grid_file("budget = { calls = 9.5 }\n" + GRID)).experiments()
 
 
 def test_all_cells_are_run_each_model_loaded_once(grid_file, tmp_path):
     load = Loader()
     found = run(grid_file(), tmp_path / "out", load)
     assert {name: len(each.records) for name, each in found.items()} == {
-        name: 6 if name.startswith("all") else 2 for name in read_grid(grid_file()).cells()
+        name: 6 if name.startswith("all") else 2 for name in read_grid(grid_file()).experiments()
     }
     assert load.loads == 2
     assert found["few/fake/closed_book"].folder == tmp_path / "out" / "few" / "fake" / "closed_book"
@@ -159,7 +163,7 @@ def test_what_is_wrong_with_the_last_cell_is_known_before_the_first_is_run(grid_
     model = ScriptedModel()
     changed = GRID.replace("max_tokens = 20", "max_tokens = 21").replace("sample = 6", "sample = 9")
     with pytest.raises(
-        RunFolderError, match=r"dragin\+paper was begun with other settings \(parameter max_t"
+        RunFolderError, match=r"dragin\+paper was started with other settings \(parameter max_t"
     ):
         run(grid_file(changed), tmp_path / "out", Loader(model))
     assert not model.prompts
@@ -185,7 +189,7 @@ def test_a_model_that_can_not_be_loaded_does_not_keep_the_others(grid_file, tmp_
             return super().__call__(specs)
 
     found = run(grid_file(), tmp_path / "out", Refusing())
-    assert list(found) == list(read_grid(grid_file()).cells())
+    assert list(found) == list(read_grid(grid_file()).experiments())
     told = {name.split("/")[1]: str(each) for name, each in found.items() if isinstance(each, ModelSpecError)}
     assert told == {"fake": "there is none"}
     assert [len(each.records) for name, each in found.items() if "/other/" in name] == [6, 6, 2, 2]
@@ -203,7 +207,7 @@ def test_the_preset_of_a_method_wins_over_parameters_at_the_top_and_loses_to_its
     top = "set = { search_below = 0.9, passages = 4 }\n"
     method = f"[methods.flare]\npreset = '{tmp_path / 'mine.toml'}'\nset = {{ max_tokens = 40 }}\n"
     text = top + GRID[: GRID.index("[methods")] + method
-    made = read_grid(grid_file(text)).cells()["all/fake/flare"].make()
+    made = read_grid(grid_file(text)).experiments()["all/fake/flare"].make()
     assert (made.search_below, made.max_tokens, made.passages) == (0.3, 40, 4)
 
 

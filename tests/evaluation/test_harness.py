@@ -10,9 +10,9 @@ import sentencex
 
 from askance.core.errors import InputError, MissingAbility, MissingExtra, RunFolderError, TooManyFailures
 from askance.core.installing import install_line
-from askance.evaluation.run.experiment import Experiment, look_up
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.recorded_run import read_run
-from askance.evaluation.run.runner import Terms, evaluate
+from askance.evaluation.run.runner import RunOptions, evaluate
 from askance.models.scripted import ScriptedModel
 
 GOLDS = {"Bonn": "Rhine", "Cairo": "Nile", "Paris": "Seine", "Rome": "Tiber", "Vienna": "Danube"}
@@ -36,7 +36,7 @@ class Rivers:
 
 
 @pytest.fixture
-def cell(tmp_path, sample_index):
+def experiment(tmp_path, sample_index):
     path = tmp_path / "rivers.jsonl"
     rows = [
         {"id": town, "question": f"Which river flows through {town}?", "answers": [gold],
@@ -49,21 +49,21 @@ def cell(tmp_path, sample_index):
     )
 
 
-def run(cell, folder, model, *, progress=lambda standing: None, in_flight=None, **terms):
-    cell = replace(cell, in_flight=in_flight)
-    return asyncio.run(evaluate(look_up(cell), folder, model, Terms(**terms), progress))
+def run(experiment, folder, model, *, progress=lambda status: None, in_flight=None, **terms):
+    experiment = replace(experiment, in_flight=in_flight)
+    return asyncio.run(evaluate(prepare_experiment(experiment), folder, model, RunOptions(**terms), progress))
 
 
 def content(folder):
-    """Everything of a run that is not a time or a place."""
+    """Return the contents of a run without times and paths."""
     return [
         replace(record, usage=replace(record.usage, seconds=0), trace_at=0, trace_bytes=0, trace_checksum="")
         for record in read_run(folder).records
     ]
 
 
-def test_every_question_is_kept_with_answer_scores_and_trace(cell, tmp_path):
-    found = run(cell, tmp_path / "run", Rivers())
+def test_every_question_is_kept_with_answer_scores_and_trace(experiment, tmp_path):
+    found = run(experiment, tmp_path / "run", Rivers())
     assert found.is_complete
     first = found.records[0]
     assert (first.id, first.text, first.short) == (
@@ -79,8 +79,8 @@ def test_every_question_is_kept_with_answer_scores_and_trace(cell, tmp_path):
     assert found.settings.index_content
 
 
-def test_the_time_of_a_question_ends_with_its_answer_or_failure(cell, tmp_path):
-    found = run(cell, tmp_path / "run", Rivers("Cairo"), in_flight=100)
+def test_the_time_of_a_question_ends_with_its_answer_or_failure(experiment, tmp_path):
+    found = run(experiment, tmp_path / "run", Rivers("Cairo"), in_flight=100)
     for record in found.records:
         last = found.trace(record)[-1]
         ended = last.at_seconds if record.is_failure else last.usage.seconds
@@ -89,16 +89,16 @@ def test_the_time_of_a_question_ends_with_its_answer_or_failure(cell, tmp_path):
 
 
 @pytest.mark.parametrize("in_flight", [2, 100])
-def test_how_many_are_in_flight_changes_no_answer(cell, tmp_path, in_flight):
-    nonsense = replace(cell, method="dragin")
+def test_how_many_are_in_flight_changes_no_answer(experiment, tmp_path, in_flight):
+    nonsense = replace(experiment, method="dragin")
     models = {"answer": ScriptedModel()}
     run(nonsense, tmp_path / "one", lambda specs: models, in_flight=1)
     run(nonsense, tmp_path / "many", lambda specs: {"answer": ScriptedModel()}, in_flight=in_flight)
     assert content(tmp_path / "one") == content(tmp_path / "many")
 
 
-def test_a_failed_question_is_kept_as_wrong_and_the_others_go_on(cell, tmp_path):
-    found = run(cell, tmp_path / "run", Rivers("Cairo"))
+def test_a_failed_question_is_kept_as_wrong_and_the_others_go_on(experiment, tmp_path):
+    found = run(experiment, tmp_path / "run", Rivers("Cairo"))
     failed = found.records[1]
     assert failed.error == "ModelFailure: answer model scripted, answer: ValueError: Cairo is flooded"
     assert (failed.text, failed.scores["f1"], failed.scores["yes_no_accuracy"]) == ("", 0.0, None)
@@ -106,7 +106,7 @@ def test_a_failed_question_is_kept_as_wrong_and_the_others_go_on(cell, tmp_path)
     assert [record.is_failure for record in found.records] == [False, True, False, False, False]
 
 
-def test_a_panic_ends_no_more_than_its_own_question(cell, tmp_path):
+def test_a_panic_ends_no_more_than_its_own_question(experiment, tmp_path):
     """A Rust extension's panic is no `Exception`; this one comes out of the sentence splitter itself."""
 
     class Panics(Rivers):
@@ -115,16 +115,16 @@ def test_a_panic_ends_no_more_than_its_own_question(cell, tmp_path):
                 sentencex.get_sentence_boundaries("en", "W\u2028.")
             return super().reply(prompt, key)
 
-    found = run(cell, tmp_path / "run", Panics())
+    found = run(experiment, tmp_path / "run", Panics())
     assert [record.is_failure for record in found.records] == [False, True, False, False, False]
     assert "PanicException: end byte index 3 is not a char boundary" in found.records[1].error
     assert (found.trace(found.records[1])[-1].type, found.records[1].scores["f1"]) == ("error", 0.0)
-    again = run(cell, tmp_path / "run", Rivers(), retry_failures=True)
+    again = run(experiment, tmp_path / "run", Rivers(), retry_failures=True)
     assert not any(record.is_failure for record in again.records)
 
 
 @pytest.mark.parametrize("method", ["single", "flare", "dragin", "selfrag", "airrag_lite"])
-def test_an_answer_that_the_sentence_splitter_panics_at_is_an_answer(cell, tmp_path, method):
+def test_an_answer_that_the_sentence_splitter_panics_at_is_an_answer(experiment, tmp_path, method):
     def odd(specs):
         return {
             "answer": ScriptedModel(
@@ -132,94 +132,96 @@ def test_an_answer_that_the_sentence_splitter_panics_at_is_an_answer(cell, tmp_p
             )
         }
 
-    found = run(replace(cell, method=method), tmp_path / "run", odd)
+    found = run(replace(experiment, method=method), tmp_path / "run", odd)
     assert [record.error for record in found.records] == [""] * 5
 
 
-def test_a_finished_run_asks_nothing(cell, tmp_path):
-    run(cell, tmp_path / "run", Rivers())
+def test_a_finished_run_asks_nothing(experiment, tmp_path):
+    run(experiment, tmp_path / "run", Rivers())
     model = Rivers()
-    assert run(cell, tmp_path / "run", model).is_complete
+    assert run(experiment, tmp_path / "run", model).is_complete
     assert not model.asked
 
 
-def test_a_run_that_was_stopped_asks_only_what_is_left(cell, tmp_path):
+def test_a_run_that_was_stopped_asks_only_what_is_left(experiment, tmp_path):
     class Stopped(BaseException):
         pass
 
-    def stop_after_two(standing):
-        if standing.num_finished == 2:
+    def stop_after_two(status):
+        if status.num_finished == 2:
             raise Stopped
 
     with pytest.raises(Stopped):
-        run(cell, tmp_path / "run", Rivers(), progress=stop_after_two, in_flight=1)
+        run(experiment, tmp_path / "run", Rivers(), progress=stop_after_two, in_flight=1)
     assert [record.id for record in read_run(tmp_path / "run").records] == ["Bonn", "Cairo"]
     model = Rivers()
-    run(cell, tmp_path / "run", model, in_flight=1)
+    run(experiment, tmp_path / "run", model, in_flight=1)
     assert model.asked == ["Paris", "Rome", "Vienna"]
-    run(cell, tmp_path / "undisturbed", Rivers())
+    run(experiment, tmp_path / "undisturbed", Rivers())
     assert content(tmp_path / "run") == content(tmp_path / "undisturbed")
 
 
-def test_too_many_failures_stop_the_run_and_lose_nothing(cell, tmp_path):
+def test_too_many_failures_stop_the_run_and_lose_nothing(experiment, tmp_path):
     model = Rivers("Bonn", "Cairo", "Paris")
     told = (
         "2 of 2 questions failed, more than --max-failures 1; the first, Bonn: ModelFailure: answer model "
-        "scripted, answer: ValueError: Bonn is flooded. What is finished is kept"
+        "scripted, answer: ValueError: Bonn is flooded. Finished questions are kept"
     )
     with pytest.raises(TooManyFailures, match=re.escape(told)):
-        run(cell, tmp_path / "run", model, in_flight=1, max_failures=1)
+        run(experiment, tmp_path / "run", model, in_flight=1, max_failures=1)
     assert len(read_run(tmp_path / "run").records) == 2
     with pytest.raises(TooManyFailures):
-        run(cell, tmp_path / "run", model, in_flight=1, max_failures=1)
+        run(experiment, tmp_path / "run", model, in_flight=1, max_failures=1)
     assert len(model.asked) == 2
-    found = run(cell, tmp_path / "run", Rivers(), max_failures=1, retry_failures=True)
+    found = run(experiment, tmp_path / "run", Rivers(), max_failures=1, retry_failures=True)
     assert [record.error for record in found.records] == [""] * 5
 
 
-def test_the_progress_shows_where_the_run_stands(cell, tmp_path):
+def test_the_progress_shows_where_the_run_stands(experiment, tmp_path):
     seen = []
 
-    def note(standing):
-        mean = round(standing.metrics["f1"].mean, 2)
-        seen.append((standing.num_finished, standing.num_failures, mean))
+    def note(status):
+        mean = round(status.metrics["f1"].mean, 2)
+        seen.append((status.num_finished, status.num_failures, mean))
 
-    run(cell, tmp_path / "run", Rivers("Rome"), in_flight=1, progress=note)
+    run(experiment, tmp_path / "run", Rivers("Rome"), in_flight=1, progress=note)
     assert seen == [(0, 0, 0.0), (1, 0, 1.0), (2, 0, 0.5), (3, 0, 0.33), (4, 1, 0.25), (5, 1, 0.2)]
 
 
-def test_another_method_or_model_in_the_same_folder_is_refused(cell, tmp_path):
-    run(cell, tmp_path / "run", Rivers())
+def test_another_method_or_model_in_the_same_folder_is_refused(experiment, tmp_path):
+    run(experiment, tmp_path / "run", Rivers())
     model = Rivers()
     with pytest.raises(RunFolderError, match=r"method: single, now flare"):
-        run(replace(cell, method="flare"), tmp_path / "run", model)
+        run(replace(experiment, method="flare"), tmp_path / "run", model)
     with pytest.raises(RunFolderError, match=r"\(parameter passages: 3, now 2\)"):
-        run(replace(cell, parameters={"passages": "2"}), tmp_path / "run", model)
+        run(replace(experiment, parameters={"passages": "2"}), tmp_path / "run", model)
     assert not model.asked
 
 
-def test_what_a_method_lacks_is_said_before_anything_is_kept(cell, tmp_path):
+def test_what_a_method_lacks_is_said_before_anything_is_kept(experiment, tmp_path):
     with pytest.raises(MissingAbility, match="but no index is given"):
-        run(replace(cell, index=None), tmp_path / "run", Rivers())
+        run(replace(experiment, index=None), tmp_path / "run", Rivers())
     assert not (tmp_path / "run").exists()
 
 
-def test_a_missing_package_of_a_metric_is_named_before_anything_is_asked(cell, monkeypatch):
+def test_a_missing_package_of_a_metric_is_named_before_anything_is_asked(experiment, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "rouge_score", None)
     with pytest.raises(MissingExtra, match=re.escape(install_line("eval"))):
-        look_up(replace(cell, metrics=("f1", "rouge_l")))
+        prepare_experiment(replace(experiment, metrics=("f1", "rouge_l")))
 
 
-def test_prompts_of_the_dataset(cell):
-    own = look_up(replace(cell, prompts="dataset")).method
-    assert repr(own) == repr(look_up(cell).method)
-    assert "hotpotqa" in repr(look_up(replace(cell, prompts="hotpotqa")).method)
+def test_prompts_of_the_dataset(experiment):
+    own = prepare_experiment(replace(experiment, prompts="dataset")).method
+    assert repr(own) == repr(prepare_experiment(experiment).method)
+    assert "hotpotqa" in repr(prepare_experiment(replace(experiment, prompts="hotpotqa")).method)
 
 
-def test_prompts_of_the_dataset_are_none_where_a_method_has_its_own(cell):
-    airrag = replace(cell, method="airrag", parameters={})
-    assert repr(look_up(replace(airrag, prompts="dataset")).method) == repr(look_up(airrag).method)
+def test_prompts_of_the_dataset_are_none_where_a_method_has_its_own(experiment):
+    airrag = replace(experiment, method="airrag", parameters={})
+    assert repr(prepare_experiment(replace(airrag, prompts="dataset")).method) == repr(
+        prepare_experiment(airrag).method
+    )
     with pytest.raises(InputError, match="unknown prompt set 'hotpotqa' of airrag"):
-        look_up(replace(airrag, prompts="hotpotqa"))
+        prepare_experiment(replace(airrag, prompts="hotpotqa"))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askance.evaluation.statistics.compare import MOST_ENUMERATED, PValue, holm, sign_flip_p
+from askance.evaluation.statistics.compare import MOST_ENUMERATED, PValue, holm_adjusted, permutation_test
 from tests.tolerances import near
 
 GAINS = st.lists(st.floats(-1, 1), max_size=24)
@@ -28,19 +28,19 @@ PS = st.lists(st.floats(0, 1), max_size=12)
     ],
 )
 def test_all_choices_of_signs(gains, p):
-    assert sign_flip_p(gains) == PValue(p, is_exact=True)
+    assert permutation_test(gains) == PValue(p, is_exact=True)
 
 
 def test_rounding_makes_no_sum_smaller():
     """0.1 + 0.2 is a little more than 0.3, and yet as far from 0."""
-    assert sign_flip_p([0.1, 0.2, -0.3]).p == 1.0
-    assert sign_flip_p([0.1, 0.2, 0.3, 0.1, 0.2, 0.3]).p == 2 / 64
+    assert permutation_test([0.1, 0.2, -0.3]).p == 1.0
+    assert permutation_test([0.1, 0.2, 0.3, 0.1, 0.2, 0.3]).p == 2 / 64
 
 
 def test_more_questions_are_drawn_and_come_close_to_the_sign_test():
     """All differences alike: p is that of the binomial, here of at least 14 or at most 6 of 20."""
     gains = [1.0] * 14 + [-1.0] * 6
-    found = sign_flip_p(gains, draws=40_000)
+    found = permutation_test(gains, draws=40_000)
     exact = 2 * sum(math.comb(20, k) for k in range(7)) / 2**20
     assert not found.is_exact
     assert found.p == near(exact, "share of 40,000", "draws")
@@ -49,44 +49,44 @@ def test_more_questions_are_drawn_and_come_close_to_the_sign_test():
 def test_drawn_and_enumerated_agree():
     """One further question, whose difference hardly counts, is one too many to go through all signs."""
     gains = list(np.random.default_rng(3).normal(0.2, 0.5, MOST_ENUMERATED))
-    exact, drawn = sign_flip_p(gains), sign_flip_p([*gains, 1e-12], draws=40_000)
+    exact, drawn = permutation_test(gains), permutation_test([*gains, 1e-12], draws=40_000)
     assert exact.is_exact
     assert not drawn.is_exact
     assert drawn.p == near(exact.p, "share of 40,000", "draws")
 
 
 def test_a_drawn_p_is_never_zero_and_depends_on_the_seed_alone():
-    assert sign_flip_p([1.0] * 200, draws=99) == PValue(0.01, is_exact=False)
+    assert permutation_test([1.0] * 200, draws=99) == PValue(0.01, is_exact=False)
     mixed = [1.0, -0.5] * 20
-    assert sign_flip_p(mixed) == sign_flip_p(mixed)
-    assert sign_flip_p(mixed) != sign_flip_p(mixed, seed=1)
+    assert permutation_test(mixed) == permutation_test(mixed)
+    assert permutation_test(mixed) != permutation_test(mixed, seed=1)
 
 
 def test_blocks_cover_every_draw():
     """So many questions that every draw is a block of its own."""
-    assert sign_flip_p([1.0] * 1_100_000, draws=3).p == 0.25
+    assert permutation_test([1.0] * 1_100_000, draws=3).p == 0.25
 
 
 @given(GAINS)
 @settings(max_examples=60)
 def test_exchanging_the_methods_changes_nothing(gains):
-    there = sign_flip_p(gains, draws=200)
+    there = permutation_test(gains, draws=200)
     assert 0 < there.p <= 1
-    assert sign_flip_p([-gain for gain in gains], draws=200) == there
+    assert permutation_test([-gain for gain in gains], draws=200) == there
 
 
 def test_holm_by_hand():
     # Ranked: .01 × 4, .02 × 3, .03 × 2, .04 × 1, each at least as large as the one before.
-    assert holm([0.04, 0.01, 0.03, 0.02]) == near([0.06, 0.04, 0.06, 0.06])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
-    assert holm([0.03]) == [0.03]
-    assert holm([]) == []
+    assert holm_adjusted([0.04, 0.01, 0.03, 0.02]) == near([0.06, 0.04, 0.06, 0.06])
+    assert holm_adjusted([0.5, 0.9]) == [1.0, 1.0]
+    assert holm_adjusted([0.03]) == [0.03]
+    assert holm_adjusted([]) == []
 
 
 @given(PS)
 @settings(max_examples=60)
 def test_holm_keeps_the_order_and_lies_between_the_plain_and_the_strictest(ps):
-    adjusted = holm(ps)
+    adjusted = holm_adjusted(ps)
     for p, raised in zip(ps, adjusted, strict=True):
         assert p <= raised <= min(1.0, len(ps) * p) or raised == p
     ranked = [adjusted[at] for at in sorted(range(len(ps)), key=ps.__getitem__)]

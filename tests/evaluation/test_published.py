@@ -38,7 +38,7 @@ def test_percentages_become_shares():
 
 
 def test_the_averages_that_papers_print_come_out():
-    """Of the three datasets of AirRAG's Table 1, as far as its own averages are without a slip."""
+    """Check the three datasets of AirRAG's Table 1, as far as its own averages are right."""
     rows = [
         row(dataset, "AirRAG-Blender, 8k", "Qwen2.5-14B-Instruct")
         for dataset in ("hotpotqa", "musique", "2wikimultihopqa")

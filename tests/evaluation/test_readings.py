@@ -1,4 +1,4 @@
-"""Answers read as the DRAGIN authors read them: in a run, a grid and tables, and when a run is read anew."""
+"""Answers read as the DRAGIN authors read them: in runs, grids and tables, and in runs read again."""
 
 import asyncio
 import json
@@ -11,10 +11,10 @@ from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.trace import Trace
 from askance.core.types import Answer
 from askance.evaluation.report.tables import results_table, setting_lines
-from askance.evaluation.run.experiment import Experiment, look_up
-from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
+from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
 from askance.evaluation.run.readings import AnswerReading, open_reading
-from askance.evaluation.run.runner import Terms, evaluate
+from askance.evaluation.run.runner import RunOptions, evaluate
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs, names_of
 from askance.evaluation.statistics.summaries import summarise
@@ -51,7 +51,7 @@ class Told:
 
 
 @pytest.fixture
-def cell(tmp_path):
+def experiment(tmp_path):
     def make(dataset, rows, **fields):
         path = tmp_path / f"{dataset}.json"
         path.write_text(json.dumps(rows))
@@ -61,25 +61,25 @@ def cell(tmp_path):
     return make
 
 
-def run(cell, folder, model=None):
-    return asyncio.run(evaluate(look_up(cell), folder, model or Told(), Terms()))
+def run(experiment, folder, model=None):
+    return asyncio.run(evaluate(prepare_experiment(experiment), folder, model or Told(), RunOptions()))
 
 
 def shorts(found):
     return {record.id: record.short for record in found.records}
 
 
-def test_strategyqa_without_the_marker_is_an_empty_answer_and_wrong(cell, tmp_path):
-    found = run(cell("strategyqa", STRATEGY, reading="authors"), tmp_path / "run")
+def test_strategyqa_without_the_marker_is_an_empty_answer_and_wrong(experiment, tmp_path):
+    found = run(experiment("strategyqa", STRATEGY, reading="authors"), tmp_path / "run")
     assert shorts(found) == {"stated": "no", "unstated": ""}
     assert [record.scores["yes_no_accuracy"] for record in found.records] == [0.0, 0.0]
     assert {record.reading for record in found.records} == {found.settings.reading} == {"authors"}
     assert summarise(found).share_answered == 0.5
 
 
-def test_all_that_follows_the_marker_counts_and_is_scored(cell, tmp_path):
-    own = run(cell("hotpotqa", HOTPOT), tmp_path / "own")
-    authors = run(cell("hotpotqa", HOTPOT, reading="authors"), tmp_path / "authors")
+def test_all_that_follows_the_marker_counts_and_is_scored(experiment, tmp_path):
+    own = run(experiment("hotpotqa", HOTPOT), tmp_path / "own")
+    authors = run(experiment("hotpotqa", HOTPOT, reading="authors"), tmp_path / "authors")
     assert shorts(own)["stated"] == "Rhine"
     assert shorts(authors) == {"stated": "Rhine. It is long", "unstated": ""}
     assert own.records[0].scores["exact_match"] == 0.0
@@ -87,22 +87,22 @@ def test_all_that_follows_the_marker_counts_and_is_scored(cell, tmp_path):
     assert [record.text for record in own.records] == [record.text for record in authors.records]
 
 
-def test_what_2wikimultihopqa_does_not_state_is_the_whole_text(cell, tmp_path):
+def test_what_2wikimultihopqa_does_not_state_is_the_whole_text(experiment, tmp_path):
     rows = [row | {"type": "bridge", "context": []} for row in HOTPOT]
-    found = run(cell("2wikimultihopqa", rows, reading="authors"), tmp_path / "run")
+    found = run(experiment("2wikimultihopqa", rows, reading="authors"), tmp_path / "run")
     assert shorts(found)["unstated"] == WITHOUT_MARKER.strip()
 
 
 @pytest.mark.parametrize("profile", ["default", "code"])
-def test_what_was_elicited_is_read_from_the_trace(cell, tmp_path, profile):
+def test_what_was_elicited_is_read_from_the_trace(experiment, tmp_path, profile):
     parameters = {"profile": profile, "max_tokens": "30"}
-    found = run(cell("hotpotqa", HOTPOT, reading="authors", parameters=parameters), tmp_path / "run")
+    found = run(experiment("hotpotqa", HOTPOT, reading="authors", parameters=parameters), tmp_path / "run")
     assert shorts(found)["unstated"].strip() == "Bonn"
     assert found.records[1].scores["exact_match"] == 1.0
 
 
-def test_a_run_is_read_anew_without_asking_again(cell, tmp_path):
-    own = cell("hotpotqa", HOTPOT)
+def test_a_run_is_read_anew_without_asking_again(experiment, tmp_path):
+    own = experiment("hotpotqa", HOTPOT)
     before, model = run(own, tmp_path / "run"), Told()
     read = run(replace(own, reading="authors"), tmp_path / "run", model)
     assert model.num_asked == 0
@@ -113,9 +113,9 @@ def test_a_run_is_read_anew_without_asking_again(cell, tmp_path):
     ]
 
 
-def test_tables_tell_how_answers_were_read(cell, tmp_path):
-    own = run(cell("hotpotqa", HOTPOT), tmp_path / "own")
-    authors = run(cell("hotpotqa", HOTPOT, reading="authors"), tmp_path / "authors")
+def test_tables_tell_how_answers_were_read(experiment, tmp_path):
+    own = run(experiment("hotpotqa", HOTPOT), tmp_path / "own")
+    authors = run(experiment("hotpotqa", HOTPOT, reading="authors"), tmp_path / "authors")
     assert names_of([own, authors]) == (
         "closed_book (default), reading=own",
         "closed_book (default), reading=authors",
@@ -128,17 +128,17 @@ def test_tables_tell_how_answers_were_read(cell, tmp_path):
     assert "authors" not in results_table(compare_group(both)).note
 
 
-def test_a_reading_is_refused_where_the_authors_have_none(cell):
+def test_a_reading_is_refused_where_the_authors_have_none(experiment):
     with pytest.raises(InputError, match="not of jsonl: use --reading own"):
         open_reading("authors", "jsonl:x")
     with pytest.raises(UnknownName, match="did you mean 'authors'"):
         open_reading("author", "hotpotqa:x")
     with pytest.raises(InputError, match="not of musique"):
-        look_up(cell("musique", [], reading="authors"))
+        prepare_experiment(experiment("musique", [], reading="authors"))
 
 
-def test_a_grid_has_a_reading_for_all_or_for_one_dataset(tmp_path, cell):
-    hotpot, strategy = cell("hotpotqa", HOTPOT).dataset, cell("strategyqa", STRATEGY).dataset
+def test_a_grid_has_a_reading_for_all_or_for_one_dataset(tmp_path, experiment):
+    hotpot, strategy = experiment("hotpotqa", HOTPOT).dataset, experiment("strategyqa", STRATEGY).dataset
     path = tmp_path / "grid.toml"
     text = (
         f'reading = "authors"\n[datasets.hotpot]\nquestions = "{hotpot}"\nreading = "own"\n'
@@ -146,18 +146,20 @@ def test_a_grid_has_a_reading_for_all_or_for_one_dataset(tmp_path, cell):
         "[methods.closed_book]\n"
     )
     path.write_text(text)
-    cells = look_up_all(read_grid(path).cells())
-    assert [ready.scoring.reading.name for ready in cells.values()] == ["own", "authors"]
-    work = run_grid(cells, tmp_path / "out", Told(), Terms(), lambda name: nullcontext(lambda standing: None))
+    experiments = prepare_experiments(read_grid(path).experiments())
+    assert [ready.scoring.reading.name for ready in experiments.values()] == ["own", "authors"]
+    work = run_grid(
+        experiments, tmp_path / "out", Told(), RunOptions(), lambda name: nullcontext(lambda status: None)
+    )
     found = asyncio.run(work)
     assert [each.settings.reading for each in found.values()] == ["own", "authors"]
     path.write_text(text.replace("strategyqa", "jsonl").replace("hotpotqa", "jsonl"))
     with pytest.raises((GridError, InputError)):
-        look_up_all(read_grid(path).cells())
+        prepare_experiments(read_grid(path).experiments())
 
 
-def test_on_the_command_line(run_cli, cell, tmp_path):
-    dataset = cell("strategyqa", STRATEGY).dataset
+def test_on_the_command_line(run_cli, experiment, tmp_path):
+    dataset = experiment("strategyqa", STRATEGY).dataset
     given = ("eval", "--dataset", dataset, "--method", "closed_book", "--model", "scripted")
     code, out, _ = run_cli(*given, "--out", tmp_path / "run", "--reading", "authors")
     assert code == 0

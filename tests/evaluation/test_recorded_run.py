@@ -116,7 +116,7 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path):
     add(folder, 1)
     size = (folder / TRACES).stat().st_size
     with (
-        pytest.raises(RunFolderError, match=r"can't write to the run .*What was finished before is kept"),
+        pytest.raises(RunFolderError, match=r"can't write to the run .*Finished questions are kept"),
         claimed(folder),
         open_run(folder, SETTINGS_OF_4, EXAMPLES, SCORING) as (writer, _),
         disk_with_room_for(size + 8),
@@ -151,7 +151,7 @@ def test_other_settings_are_refused_with_what_differs(tmp_path):
 
 
 def test_a_run_does_not_go_on_in_another_precision(tmp_path):
-    """As where `auto` is a GPU in bfloat16 on one machine and a CPU in float32 on another."""
+    """For example, `auto` is a GPU in bfloat16 on one machine and a CPU in float32 on another."""
     folder = tmp_path / "run"
     asked = replace(SETTINGS_OF_4, precisions={"answer": "bfloat16"})
     add(folder, 1, asked=asked)
@@ -194,7 +194,7 @@ def test_a_run_may_grow_but_not_shrink(tmp_path):
     assert read_run(folder).is_complete
     assert add(folder) == ["q1", "q2"]
     assert not read_run(folder).is_complete
-    refused(folder, "has 2 finished questions, of which 'q1' is not asked for now", examples=EXAMPLES[1:])
+    refused(folder, "has 2 finished questions, of which 'q1' is not selected now", examples=EXAMPLES[1:])
 
 
 def test_a_question_that_is_no_longer_the_same_is_refused(tmp_path):
@@ -299,7 +299,7 @@ def test_a_place_that_can_be_no_folder(tmp_path):
 
 @contextmanager
 def without_privileges():
-    """Nothing is forbidden to root: who runs the tests as root is somebody else for a while."""
+    """Root may write everywhere, so tests that run as root change the user for a while."""
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(65534)
@@ -343,7 +343,7 @@ def without_checksums(folder):
 
 
 def flawed(folder, name, change):
-    """What checksums do not find is still found otherwise."""
+    """Other checks find damage that checksums do not find."""
     add(folder, 1, 2)
     without_checksums(folder)
     path = folder / name
@@ -366,7 +366,7 @@ def test_a_run_from_before_there_were_checksums_goes_on_and_what_is_new_has_some
 
 @pytest.mark.parametrize("name", [RECORDS, SETTINGS, TRACES])
 def test_one_wrong_bit_in_any_byte_is_refused(tmp_path, name):
-    """With the file and, where it has lines, the line, wherever a run is read or gone on with."""
+    """The error gives the file and, if it has lines, the line, wherever a run is read or continued."""
     folder = tmp_path / "run"
     add(folder, 1, 2)
     path, chosen = folder / name, random.Random(8)

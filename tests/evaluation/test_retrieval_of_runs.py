@@ -1,4 +1,4 @@
-"""How the index is searched, and with which encoder: part of what a run is."""
+"""The retriever and the encoder are part of a run's identity."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ import pytest
 
 from askance.config import EngineConfig
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
-from askance.evaluation.run.experiment import Experiment, look_up
-from askance.evaluation.run.grid import look_up_all, read_grid
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
+from askance.evaluation.run.grid import prepare_experiments, read_grid
 from askance.evaluation.run.recorded_run import read_run
 from askance.evaluation.run.runner import evaluate
 from askance.evaluation.statistics.run_groups import names_of
@@ -35,7 +35,7 @@ def sample_rows(tmp_path):
 
 
 @pytest.fixture
-def cell(tmp_path, index):
+def experiment(tmp_path, index):
     path = tmp_path / "questions.jsonl"
     path.write_text(json.dumps({"id": "Bonn", "question": "Which river? Bonn", "answers": ["Rhine"]}))
     return Experiment(dataset=f"jsonl:{path}", method="single", index=index, models={"answer": "scripted"})
@@ -44,12 +44,15 @@ def cell(tmp_path, index):
 EMB = {"verifier": "emb", "answer_samples": 2}
 
 
-def run(cell, folder):
-    return asyncio.run(evaluate(look_up(cell), folder, Rivers()))
+def run(experiment, folder):
+    return asyncio.run(evaluate(prepare_experiment(experiment), folder, Rivers()))
 
 
-def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
-    runs = {kind: run(replace(cell, retriever=kind), tmp_path / kind) for kind in ("bm25", "dense", "hybrid")}
+def test_runs_that_search_otherwise_are_other_runs(experiment, tmp_path):
+    runs = {
+        kind: run(replace(experiment, retriever=kind), tmp_path / kind)
+        for kind in ("bm25", "dense", "hybrid")
+    }
     assert len({each.settings.index_content for each in runs.values()}) == 3
     assert [each.settings.retriever for each in runs.values()] == list(runs)
     assert names_of(list(runs.values())) == (
@@ -58,38 +61,38 @@ def test_runs_that_search_otherwise_are_other_runs(cell, tmp_path):
         "single (default), retriever=hybrid",
     )
     with pytest.raises(RunFolderError, match="retriever: none, now dense"):
-        run(replace(cell, retriever="dense"), tmp_path / "bm25")
+        run(replace(experiment, retriever="dense"), tmp_path / "bm25")
     with pytest.raises(RunFolderError, match="retriever: dense, now hybrid"):
-        run(replace(cell, retriever="hybrid"), tmp_path / "dense")
+        run(replace(experiment, retriever="hybrid"), tmp_path / "dense")
     (found,) = runs["dense"].records
     (asked, *_) = runs["dense"].trace(found)
     assert asked.retriever.startswith("dense ")
 
 
-def test_another_encoder_is_another_run(cell, tmp_path, monkeypatch):
-    cell = replace(cell, method="airrag", parameters=EMB, encoder="scripted")
-    before = run(cell, tmp_path / "run")
+def test_another_encoder_is_another_run(experiment, tmp_path, monkeypatch):
+    experiment = replace(experiment, method="airrag", parameters=EMB, encoder="scripted")
+    before = run(experiment, tmp_path / "run")
     assert before.settings.encoder == "scripted, scripted, 16 dimensions"
     monkeypatch.setattr("askance.evaluation.run.experiment.load_encoder", lambda spec: ScriptedEncoder(8))
     with pytest.raises(RunFolderError, match="encoder: scripted, scripted, 16 dimensions, now scripted, scr"):
-        run(cell, tmp_path / "run")
+        run(experiment, tmp_path / "run")
 
 
-def test_a_run_from_before_there_was_a_choice_goes_on(cell, tmp_path):
-    run(cell, tmp_path / "run")
+def test_a_run_from_before_there_was_a_choice_goes_on(experiment, tmp_path):
+    run(experiment, tmp_path / "run")
     path = tmp_path / "run" / "settings.json"
     settings = json.loads(path.read_text())
     del settings["retriever"], settings["encoder"], settings["checksum"]
     path.write_text(json.dumps(settings, indent=1))
-    assert run(cell, tmp_path / "run").is_complete
+    assert run(experiment, tmp_path / "run").is_complete
     assert read_run(tmp_path / "run").settings.retriever == "bm25"
 
 
-def test_a_cache_tells_retrievers_apart(cell, tmp_path):
+def test_a_cache_tells_retrievers_apart(experiment, tmp_path):
     found = {}
     for kind in ("bm25", "dense", "bm25", "dense"):
         config = EngineConfig(cache=tmp_path / "cache")
-        retriever = config.cached_retriever(open_retriever(cell.index, kind))
+        retriever = config.cached_retriever(open_retriever(experiment.index, kind))
         hits = asyncio.run(retriever.search("Bonn", 3))
         assert found.setdefault(kind, hits) == hits
     assert len(found["dense"]) == 3 > len(found["bm25"])
@@ -105,13 +108,13 @@ def test_a_cache_tells_retrievers_apart(cell, tmp_path):
         ({"encoder": "nowhere", "retriever": "dense"}, UnknownName, "unknown model 'nowhere'"),
     ],
 )
-def test_what_can_not_be_searched_so(cell, changes, error, told):
+def test_what_can_not_be_searched_so(experiment, changes, error, told):
     from pathlib import Path
 
     if isinstance(changes.get("index"), str):
         changes = {**changes, "index": Path(changes["index"])}
     with pytest.raises(error, match=told):
-        look_up(replace(cell, **changes))
+        prepare_experiment(replace(experiment, **changes))
 
 
 GRID = """
@@ -136,12 +139,16 @@ set = { verifier = "emb" }
 """
 
 
-def test_cells_of_a_grid_take_what_they_ask(cell, tmp_path):
+def test_cells_of_a_grid_take_what_they_ask(experiment, tmp_path):
     path = tmp_path / "grid.toml"
-    path.write_text(GRID.replace("INDEX", str(cell.index)).replace("QUESTIONS", cell.dataset))
-    ready = look_up_all(read_grid(path).cells())
+    path.write_text(GRID.replace("INDEX", str(experiment.index)).replace("QUESTIONS", experiment.dataset))
+    ready = prepare_experiments(read_grid(path).experiments())
     found = {
-        name.rpartition("/")[2]: (each.cell.retriever, each.cell.encoder, each.encoder is not None)
+        name.rpartition("/")[2]: (
+            each.experiment.retriever,
+            each.experiment.encoder,
+            each.encoder is not None,
+        )
         for name, each in ready.items()
     }
     assert found == {
@@ -152,4 +159,4 @@ def test_cells_of_a_grid_take_what_they_ask(cell, tmp_path):
     }
     path.write_text(path.read_text().replace('"dense"', '"dens"'))
     with pytest.raises(GridError, match="unknown retriever 'dens': did you mean 'dense'"):
-        look_up_all(read_grid(path).cells())
+        prepare_experiments(read_grid(path).experiments())

@@ -5,7 +5,7 @@ import pytest
 
 from askance.core.errors import InputError, RunFolderError, UnknownName
 from askance.core.parameters import titled
-from askance.evaluation.statistics.run_groups import group_runs, names_of, places_of
+from askance.evaluation.statistics.run_groups import base_indices, group_runs, names_of
 from tests.evaluation.hand_made import record, run_of
 
 
@@ -39,13 +39,13 @@ def test_datasets_are_apart_and_so_are_files_that_share_no_question():
 def test_other_questions_are_an_error_that_names_one():
     other = [record(1), record(3), record(4)]
     runs = [run_of(three(), "runs/a"), run_of(other, "runs/b")]
-    with pytest.raises(InputError, match=r"'q2' is in runs/a only, and so for 2 in all.*--common"):
+    with pytest.raises(InputError, match=r"\(2 in all\): 'q2' is only in runs/a\. .*--common"):
         group_runs(runs)
     changed = [record(1), record(2), record(3, golds=("Köln",))]
-    with pytest.raises(InputError, match=r"'q3' has other golds there \(\('Köln',\), not \('Bonn"):
+    with pytest.raises(InputError, match=r"'q3' differs in golds \(\('Köln',\) there, not \('Bonn"):
         group_runs([runs[0], run_of(changed, "runs/b")])
     asked = [record(1), record(2, question="Who?"), record(3)]
-    with pytest.raises(InputError, match=r"'q2' has other question there \('Who\?'"):
+    with pytest.raises(InputError, match=r"'q2' differs in question \('Who\?' there"):
         group_runs([runs[0], run_of(asked, "runs/b")])
 
 
@@ -137,10 +137,10 @@ def test_every_name_tells_whose_reading_ran():
 def test_a_base_may_be_named_by_its_method_where_one_run_is_of_it():
     runs = [run_of(three(), "a"), dragin("b"), dragin("c", profile="paper")]
     groups = group_runs(runs)
-    assert places_of("single", groups) == [0]
-    assert places_of("dragin (paper)", groups) == [2]
+    assert base_indices("single", groups) == [0]
+    assert base_indices("dragin (paper)", groups) == [2]
     with pytest.raises(UnknownName, match=r"dragin \(default\)"):
-        places_of("dragin", groups)
+        base_indices("dragin", groups)
 
 
 def test_settings_that_differ():

@@ -7,7 +7,7 @@ import pytest
 
 from askance.core.errors import DatasetError, InputError
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.run.experiment import Experiment, chosen, stratified
+from askance.evaluation.run.experiment import Experiment, select_examples, stratified
 
 KINDS = ["bridge"] * 12 + ["comparison"] * 6 + ["inference"] * 2
 
@@ -29,7 +29,7 @@ def ids(path, *lines):
 
 
 def choose(dataset, *, limit=None, **which):
-    return chosen(dataset, read_dataset(dataset, limit), **which)
+    return select_examples(dataset, read_dataset(dataset, limit), **which)
 
 
 def test_all_or_the_first(dataset):
@@ -64,7 +64,7 @@ def test_those_of_a_list_in_the_order_of_the_dataset(dataset, tmp_path):
     [
         (["id-1", "id-99x"], "names the question 'id-99x', which"),
         (["id-1", "id-2", "id-1"], "names the question 'id-1' 2 times: name it once"),
-        (["", " "], "names no questions: write the id of one question a line"),
+        (["", " "], "names no questions: write one question id per line"),
     ],
 )
 def test_flawed_lists(dataset, tmp_path, lines, message):

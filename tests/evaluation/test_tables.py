@@ -80,14 +80,14 @@ def test_all_pairs_name_both_runs():
     found = {table.title: table for table in tables_of(compare_group(group, all_pairs=True))}
     assert found["Difference in f1"].headings[:3] == ("run", "minus", "difference")
     assert [row[:2] for row in found["Difference in f1"].rows] == [("m1", "m0"), ("m2", "m0"), ("m2", "m1")]
-    assert found["Difference in f1"].note.endswith("Holm: for all 3 of this table.")
+    assert found["Difference in f1"].note.endswith("Holm: corrected for the 3 tests of this table.")
 
 
 def test_remarks():
     assert remarks_of(two_runs()) == []
     assert remarks_of(two_runs(common=True, second_asked=5)) == [
         "single is unfinished: 2 of 5 questions.",
-        "Compared over what all runs have finished (2 questions); left out: 3 of single.",
+        "Compared over the questions that all runs have finished (2 questions); left out: 3 of single.",
     ]
     runs = [
         run_of([record(1), record(2)], "runs/a", title="a"),
@@ -95,13 +95,13 @@ def test_remarks():
     ]
     (group,) = group_runs(runs, common=True)
     assert remarks_of(compare_group(group)) == [
-        "Compared over what all runs have finished (1 question); left out: 1 of each."
+        "Compared over the questions that all runs have finished (1 question); left out: 1 of each."
     ]
 
 
 def test_prices_are_told_for_1000_questions():
     found = tables(prices=Prices(prompt=2.0, generated=10.0, currency="EUR"))["Cost"]
-    assert found.headings[-1] == "EUR a 1,000 questions"
+    assert found.headings[-1] == "EUR per 1,000 questions"
     assert found.rows[0][-1] == "3.40"  # 1,200 tokens at 2 and 100 at 10 a million, a thousand times
     assert tables()["Cost"].headings[-1] == "p95 s"
 
@@ -116,7 +116,7 @@ def test_labels():
 def test_markdown():
     assert markdown(tables()["Other metrics"]) == (
         "**Other metrics**\n\n| run | recall |\n| --- | ---: |\n| flare | 0.500 |\n| single | 0.500 |\n\n"
-        "Each over the questions that it applies to."
+        "Each metric is a mean over the questions that it applies to."
     )
     table = replace(tables()["Cost"], rows=(("a|b\n<script>", *["<0.001"] * 6),), note="")
     assert markdown(table).splitlines()[-1].startswith("| a\\|b &lt;script> | <0.001 |")

@@ -7,7 +7,7 @@ from recipes.reader.bridging import MOST_PER_BRIDGE, bridged, noun_phrase
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts
 from askance.training.reader.reading import reasoning
 
 
@@ -54,11 +54,11 @@ def test_the_name_in_one_question_gives_way_to_the_other_question():
         "So the answer is Bougival."
     )
     assert example.hops == 2
-    shown = {each.text: each.is_supporting for each in example.grounds.paragraphs}
+    shown = {each.text: each.is_supporting for each in example.supporting_facts.paragraphs}
     assert shown == {
-        LEAD.grounds.paragraphs[0].text: True,
-        DIED.grounds.paragraphs[0].text: True,
-        OTHER.grounds.paragraphs[0].text: False,
+        LEAD.supporting_facts.paragraphs[0].text: True,
+        DIED.supporting_facts.paragraphs[0].text: True,
+        OTHER.supporting_facts.paragraphs[0].text: False,
     }
 
 
@@ -67,7 +67,7 @@ def test_two_questions_on_one_paragraph_need_it_once():
     lead = asked("a", "Who composed Carmen?", "Georges Bizet", text)
     died = asked("b", "Where did Georges Bizet die?", "Paris", text)
     (example,) = bridged((lead, died), random.Random(0))
-    (paragraph,) = example.grounds.supporting
+    (paragraph,) = example.supporting_facts.supporting
     assert paragraph.evidence_texts == ("Carmen is by Georges Bizet.", "Georges Bizet died in Paris.")
 
 

@@ -10,7 +10,7 @@ from recipes.reader.splitting import following_up, splitting, summing_up
 
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import ReasoningStep, SupportingFacts, Triple
+from askance.evaluation.datasets.example import ReasoningStep, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import READER, REFUSAL
 from askance.methods.airrag.prompts import PromptBuilder, parse_queries
 from askance.methods.common.label_probabilities import label_options
@@ -142,8 +142,8 @@ def test_two_records_with_dates_at_their_ends_are_compared():
         first_wins = any(word in example.question.text for word in ("first", "earlier", "older"))
         names = ("Heidi", "Fury") if "the director" in example.question.text else ("Allan Dwan", "Fritz Lang")
         assert example.golds == (names[0] if first_wins else names[1],)
-        assert len(example.grounds.supporting) == len(example.grounds.triples)
-        assert PISA in example.grounds.paragraphs
+        assert len(example.supporting_facts.supporting) == len(example.supporting_facts.triples)
+        assert PISA in example.supporting_facts.paragraphs
     assert {example.question.text.partition(",")[0] for example in made} == {
         f"{which} {when}"
         for which in ("Who", "Which film has the director who")
@@ -158,13 +158,16 @@ def test_countries_are_the_same_or_not_about_as_often():
         told = supporting(name, f"{name} is a town in {country}.")
         asked = Question(name, f"In which country is {name}?")
         return Example(
-            asked, (country,), grounds=SupportingFacts((told,), (Triple(name, "country", country),)), hops=1
+            asked,
+            (country,),
+            supporting_facts=SupportingFacts((told,), (Triple(name, "country", country),)),
+            hops=1,
         )
 
     towns = [town(f"T{at}", country) for at, country in enumerate(("Peru", "Chad", "Iran") * 4)]
     made = comparisons((*towns, town("Paris", "France"), town("Lyon", "French")), 200, random.Random(0))
     for example in made:
-        one, other = (fact.object for fact in example.grounds.triples)
+        one, other = (fact.object for fact in example.supporting_facts.triples)
         assert example.golds == (("yes",) if one == other else ("no",))
         assert {one, other} != {"France", "French"}  # the same in other words
     assert 70 <= sum(example.golds == ("yes",) for example in made) <= 130
@@ -206,12 +209,12 @@ def test_a_way_with_a_step_left_out_is_not_followed_to_its_end():
         ReasoningStep("Who of #1 and #2 died first?", "Jane Austen"),
     )
     asked = Question("m1", "Did the author of Emma or that of Faust die first?")
-    example = Example(asked, ("Jane Austen",), hops=3, grounds=SupportingFacts((DWAN,), steps=steps))
+    example = Example(asked, ("Jane Austen",), hops=3, supporting_facts=SupportingFacts((DWAN,), steps=steps))
     (lesson,) = splitting(example, BOTH)
     assert lesson.target == "Who wrote Emma?\nWho wrote Faust?"
     assert not many(following_up, example, BOTH)
     assert not many(summing_up, example, BOTH, Showing())
-    whole = replace(example, grounds=SupportingFacts((DWAN,), steps=steps[:2]))
+    whole = replace(example, supporting_facts=SupportingFacts((DWAN,), steps=steps[:2]))
     assert {each.target for each in many(following_up, whole, BOTH)} == {"Who wrote Faust?", "None"}
     assert {each.target for each in many(summing_up, whole, BOTH, Showing())} == {"Jane Austen"}
 

@@ -6,7 +6,7 @@ import pytest
 from recipes.reader.composing import worded
 from recipes.reader.relations import comparison, conclusions
 
-from askance.evaluation.datasets.grounds import SupportingFacts, Triple
+from askance.evaluation.datasets.example import SupportingFacts, Triple
 from askance.training.reader.reading import reasoning
 from tests.training.reader.lessons import FILM
 
@@ -51,7 +51,7 @@ def test_the_one_that_is_asked_for_is_named_by_what_it_is(answer, so):
 
 def test_the_conclusion_stands_behind_the_facts():
     dates = (Triple("A", "date of death", "1900"), Triple("B", "date of death", "1910"))
-    example = replace(FILM, golds=("B",), grounds=SupportingFacts(triples=dates))
+    example = replace(FILM, golds=("B",), supporting_facts=SupportingFacts(triples=dates))
     assert reasoning(worded(example)).text == (
         "A died in 1900. B died in 1910. 1900 is before 1910, so B died later. So the answer is B."
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from recipes.reader import judging
 
 from askance.core.types import Passage
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.methods.selfrag.scoring import judgement_prompt
 from askance.training.reader.passages import Showing
 from tests.recipes.test_builders import FILM, WHOLE, many
@@ -20,7 +20,7 @@ from tests.training.reader.lessons import (
     text_of,
 )
 
-HEIDI_BY_DWAN = FILM.grounds.triples[0]
+HEIDI_BY_DWAN = FILM.supporting_facts.triples[0]
 
 
 def test_relevance_holds_a_supporting_paragraph_against_a_distractor():
@@ -32,7 +32,7 @@ def test_relevance_holds_a_supporting_paragraph_against_a_distractor():
 
 
 def test_support_follows_from_what_a_paragraph_tells():
-    facts = OTHER_FILM.grounds.triples
+    facts = OTHER_FILM.supporting_facts.triples
     found = {
         (
             text_of(each.prompt).partition("Sentence: ")[2].strip("|\n"),
@@ -97,7 +97,7 @@ def test_a_passage_on_something_else_does_not_tell_a_fact_by_the_same_word():
     heidi = supporting("Heidi (1937 film)", "Heidi is an American film, directed by Allan Dwan.")
     dwan = supporting("Allan Dwan", "Allan Dwan was an American director.")
     triples = (HEIDI_BY_DWAN, Triple("Allan Dwan", "country of citizenship", "American"))
-    example = replace(FILM, grounds=SupportingFacts((heidi, dwan), triples))
+    example = replace(FILM, supporting_facts=SupportingFacts((heidi, dwan), triples))
     for lesson in many(judging.retrieval, example, BOTH, Showing(), times=200):
         shown, _, so_far = text_of(lesson.prompt).partition("Answer so far:")
         if "Dwan." in so_far and "American" not in so_far:
@@ -106,7 +106,7 @@ def test_a_passage_on_something_else_does_not_tell_a_fact_by_the_same_word():
 
 def test_a_distractor_that_tells_the_fact_is_not_used_against_it():
     brother = Paragraph("Heidi (1920 film)", "It came before the Heidi of Allan Dwan.")
-    example = replace(FILM, grounds=SupportingFacts((HEIDI, brother), (HEIDI_BY_DWAN,)))
+    example = replace(FILM, supporting_facts=SupportingFacts((HEIDI, brother), (HEIDI_BY_DWAN,)))
     lessons = many(judging.support, example, (), BOTH, Showing())
     assert {lesson.target for lesson in lessons} == {"fully"}
 

@@ -8,7 +8,7 @@ from recipes.reader.mixture import RecipeBuilder, RecipeSettings
 
 from askance.core.errors import InputError
 from askance.core.types import Question, Raw
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.training.reader.mixture import mixture
 from tests.training.reader.lessons import (
     ARGON,
@@ -52,7 +52,9 @@ def films(count):
         )
         question = Question(f"f{number}", f"When was the director of {film} born?")
         made.append(
-            replace(FILM, question=question, golds=(date,), grounds=SupportingFacts(paragraphs, triples))
+            replace(
+                FILM, question=question, golds=(date,), supporting_facts=SupportingFacts(paragraphs, triples)
+            )
         )
     return tuple(made)
 
@@ -112,7 +114,7 @@ def test_questions_of_one_paragraph_are_held_out_together():
         replace(
             TOWER,
             question=Question(f"{number}-{letter}", "Which river?"),
-            grounds=SupportingFacts((paragraph,)),
+            supporting_facts=SupportingFacts((paragraph,)),
         )
         for number, paragraph in enumerate(paragraphs)
         for letter in "ab"
@@ -127,7 +129,7 @@ def test_questions_of_one_paragraph_are_held_out_together():
 
 def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_answer():
     pisa = supporting("Pisa", "Pisa lies on the Arno.")
-    example = replace(TOWER, grounds=SupportingFacts((Paragraph("Rome", "Rome is old."), pisa)))
+    example = replace(TOWER, supporting_facts=SupportingFacts((Paragraph("Rome", "Rome is old."), pisa)))
     made = mixed({"own": (example,)}, BOTH, RAW, held_out=0)
     (reading,) = (lesson for lesson in made.lessons if lesson.task == "reading")
     assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
@@ -138,15 +140,16 @@ def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_ans
 
 def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
     example = replace(
-        TOWER, grounds=SupportingFacts((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",))
+        TOWER,
+        supporting_facts=SupportingFacts((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",)),
     )
     made = mixed({"own": (example,)}, BOTH, EACH, held_out=0)
     assert not any("Rome" in text_of(each.prompt) for each in made.lessons if each.target == "Arno")
     assert "single_hop" not in tasks(made)
 
 
-def test_examples_without_grounds_or_answers_are_left_out_and_counted():
-    bare = replace(FILM, question=Question("bare", "Why?"), grounds=SupportingFacts())
+def test_examples_without_supporting_facts_or_answers_are_left_out_and_counted():
+    bare = replace(FILM, question=Question("bare", "Why?"), supporting_facts=SupportingFacts())
     blank = replace(FILM, question=Question("blank", "Why?"), golds=(" ",))
     made = mixed({"2wiki": (FILM, bare, blank)}, BOTH, EACH, held_out=0)
     assert dict(made.left_out) == {
@@ -158,14 +161,16 @@ def test_examples_without_grounds_or_answers_are_left_out_and_counted():
 
 def test_evidence_longer_than_a_passage_is_left_out_and_counted():
     long = supporting("Pisa", "Pisa " + "very " * 300 + "much lies on the Arno.")
-    example = replace(FILM, question=Question("long", "Why?"), grounds=SupportingFacts((long,)), hops=2)
+    example = replace(
+        FILM, question=Question("long", "Why?"), supporting_facts=SupportingFacts((long,)), hops=2
+    )
     made = mixed({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
     assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
     assert not any("long" in lesson.id for lesson in made.lessons)
 
 
 @pytest.mark.parametrize(
-    ("grounds", "chosen", "why"),
+    ("supporting_facts", "chosen", "why"),
     [
         (SupportingFacts(), {}, "1 of nq: no supporting paragraphs, facts or steps"),
         (
@@ -173,13 +178,17 @@ def test_evidence_longer_than_a_passage_is_left_out_and_counted():
             {"shares": replace(NONE, reading=1.0)},
             "1 of nq: evidence longer than passage_words=100",
         ),
-        (FILM.grounds, {"shares": NONE}, "the shares draw no lesson"),
-        (FILM.grounds, {"held_out": 0.5, "shares": replace(NONE, reading=1.0)}, "lessons are held out"),
+        (FILM.supporting_facts, {"shares": NONE}, "the shares draw no lesson"),
+        (
+            FILM.supporting_facts,
+            {"held_out": 0.5, "shares": replace(NONE, reading=1.0)},
+            "lessons are held out",
+        ),
     ],
 )
-def test_nothing_to_learn_from_is_an_error_that_says_why(grounds, chosen, why):
+def test_nothing_to_learn_from_is_an_error_that_says_why(supporting_facts, chosen, why):
     """By its id, this question is among the half that is held out."""
-    examples = {"nq": (replace(FILM, question=Question("f2", "When?"), grounds=grounds),)}
+    examples = {"nq": (replace(FILM, question=Question("f2", "When?"), supporting_facts=supporting_facts),)}
     with pytest.raises(InputError, match="hold nothing to learn from") as caught:
         mixed(examples, BOTH, **({"shares": EACH, "held_out": 0.0} | chosen))
     assert why in str(caught.value)

@@ -6,7 +6,7 @@ import pytest
 from recipes.reader.composing import comparisons
 from recipes.reader.openings import opened, opening_facts
 
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from tests.training.reader.lessons import FILM, PISA
 
 
@@ -52,24 +52,34 @@ def person(name, year):
 
 def test_paragraphs_that_no_question_needs_become_records():
     others = tuple(person(f"Ada {letter}", 1900 + at) for at, letter in enumerate("ABCDEF"))
-    grounds = SupportingFacts((*FILM.grounds.supporting, PISA, *others), FILM.grounds.triples)
-    records = opened((type(FILM)(FILM.question, FILM.golds, grounds=grounds),), random.Random(0))
-    assert [record.grounds.supporting[0].title for record in records] == [each.title for each in others]
+    supporting_facts = SupportingFacts(
+        (*FILM.supporting_facts.supporting, PISA, *others), FILM.supporting_facts.triples
+    )
+    records = opened(
+        (type(FILM)(FILM.question, FILM.golds, supporting_facts=supporting_facts),), random.Random(0)
+    )
+    assert [record.supporting_facts.supporting[0].title for record in records] == [
+        each.title for each in others
+    ]
     for record in records:
-        (needed,) = record.grounds.supporting
+        (needed,) = record.supporting_facts.supporting
         assert needed.evidence_texts == (needed.text.partition(". ")[0] + ".",)
-        assert Triple(needed.title, "country of citizenship", "Danish") in record.grounds.triples
+        assert Triple(needed.title, "country of citizenship", "Danish") in record.supporting_facts.triples
         assert needed.title not in {
-            each.title for each in record.grounds.paragraphs if not each.is_supporting
+            each.title for each in record.supporting_facts.paragraphs if not each.is_supporting
         }
 
 
 def test_they_are_compared_with_each_other():
     others = tuple(person(f"Ada {letter}", 1900 + at) for at, letter in enumerate("ABCDEF"))
-    grounds = SupportingFacts((*FILM.grounds.paragraphs, *others), FILM.grounds.triples)
-    records = opened((type(FILM)(FILM.question, FILM.golds, grounds=grounds),), random.Random(0))
+    supporting_facts = SupportingFacts(
+        (*FILM.supporting_facts.paragraphs, *others), FILM.supporting_facts.triples
+    )
+    records = opened(
+        (type(FILM)(FILM.question, FILM.golds, supporting_facts=supporting_facts),), random.Random(0)
+    )
     for example in comparisons(records, 60, random.Random(0)):
-        names = sorted(each.title for each in example.grounds.supporting)
+        names = sorted(each.title for each in example.supporting_facts.supporting)
         assert len(names) == 2
         if example.golds[0] not in ("yes", "no"):
             wants_first = any(word in example.question.text for word in ("first", "earlier", "older"))

@@ -8,7 +8,7 @@ from recipes.reader.relations import in_order, plain, questions, role, same, sta
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.training.reader.reading import reasoning
 from tests.training.reader.lessons import ARGON, FILM, TOWER
 
@@ -30,7 +30,7 @@ def test_a_fact_is_one_sentence(relation, object, told):
 
 
 def test_a_fact_can_be_asked_for_also_by_what_leads_to_it():
-    director, birth = FILM.grounds.triples
+    director, birth = FILM.supporting_facts.triples
     assert questions(director) == ("Who directed Heidi?", "Who is the director of Heidi?")
     assert questions(birth, role(director))[0] == "When was the director of Heidi born?"
     assert questions(Triple("Rhine", "mouth", "North Sea")) == ("What is the mouth of Rhine?",)
@@ -74,7 +74,7 @@ def test_then_the_evidence_unless_it_is_long():
         Question("p", "?"),
         ("Arno",),
         hops=1,
-        grounds=SupportingFacts((Paragraph("Pisa", long, ((0, len(long)),)),)),
+        supporting_facts=SupportingFacts((Paragraph("Pisa", long, ((0, len(long)),)),)),
     )
     assert reasoning(example).text == "So the answer is Arno."
 

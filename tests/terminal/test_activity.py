@@ -1,4 +1,4 @@
-"""What a command says it is doing."""
+"""The activities that a command shows."""
 
 import io
 
@@ -21,7 +21,7 @@ def shown(work, *, force_terminal=None, force_interactive=True):
 
 
 def is_erased(screen):
-    """Whether nothing is left of the line."""
+    """Return whether nothing is left of the line."""
     return screen.rstrip("\r").endswith("\x1b[2K\x1b[?25h")
 
 

@@ -1,4 +1,4 @@
-"""What a pipe gets: whole lines, without the spaces that fill up a column."""
+"""Output in a pipe: whole lines without trailing spaces."""
 
 import pytest
 from rich.table import Table

@@ -1,4 +1,4 @@
-"""What a screen says of its own terms."""
+"""The legend explains the terms of a trace."""
 
 import io
 from dataclasses import fields
@@ -40,7 +40,7 @@ def test_a_number_behind_a_word_is_explained_once():
     doubted(trace, Dragin.rind_signal)
     doubted(trace, Dragin.rind_signal)
     (line,) = told(trace)
-    assert line.startswith("(number) behind a word: RIND, how unsure the model was of it (entropy in nats) ×")
+    assert line.startswith("(number) after a word: RIND, how unsure the model was of it (entropy in nats) ×")
     assert line.endswith("in doubt above the threshold 0.9")
 
 
@@ -50,7 +50,7 @@ def test_doubt_is_on_the_side_of_the_threshold_where_it_is():
     doubted(trace, "a signal of tomorrow")
     flare, unknown = told(trace)
     assert flare.endswith("in doubt at most the threshold 0.9")
-    assert unknown == "(number) behind a word: a signal of tomorrow; in doubt above the threshold 0.9"
+    assert unknown == "(number) after a word: a signal of tomorrow; in doubt above the threshold 0.9"
 
 
 def test_every_signal_of_dragin_has_words():
@@ -128,7 +128,7 @@ def test_a_question_that_was_echoed_is_not_shown_again():
     lines = screen(answered).splitlines()
     assert lines[:2] == ["Where?", "dragin · bundled · bm25 index (1 passages)"]
     assert sum("Where?" in line for line in lines) == 1
-    assert any(line.startswith("legend  (number) behind a word: RIND") for line in lines)
+    assert any(line.startswith("legend  (number) after a word: RIND") for line in lines)
 
 
 def test_a_recorded_trace_has_the_same_legend():

@@ -1,4 +1,4 @@
-"""What is told of an evaluation while it runs."""
+"""The progress of evaluations, trainings, index builds and calibrations."""
 
 import io
 import math
@@ -17,13 +17,13 @@ from askance.terminal.progress import (
     IndexProgress,
     JudgingProgress,
     TrainingProgress,
-    standing_lines,
+    status_lines,
     training_line,
 )
 from tests.evaluation.hand_made import record
 
 
-def standing(*scores, metrics=("exact_match", "f1", "yes_no_accuracy"), **fields):
+def status(*scores, metrics=("exact_match", "f1", "yes_no_accuracy"), **fields):
     made = RunStatus.of(40, metrics, [])
     for number, score in enumerate(scores, start=1):
         made.add(record(number, score, **fields))
@@ -36,36 +36,36 @@ WRONG = {"exact_match": 0.0, "f1": 0.5, "yes_no_accuracy": None}
 
 
 def test_before_the_first_question():
-    assert standing_lines(standing()) == ("0/40", "0.0 searches · 0 tokens/s")
+    assert status_lines(status()) == ("0/40", "0.0 searches · 0 tokens/s")
 
 
 def test_running_means_with_their_intervals():
-    progress, numbers = standing_lines(standing(RIGHT, WRONG))
+    progress, numbers = status_lines(status(RIGHT, WRONG))
     assert progress == "2/40 · 0:19:00 left"
     assert numbers == "EM 0.50 ± 0.98 · F1 0.75 ± 0.49 · 1.0 searches · 4 tokens/s"
 
 
 def test_yes_or_no_questions_have_accuracy_alone():
     yes = {"exact_match": 1.0, "f1": 1.0, "yes_no_accuracy": 1.0}
-    assert standing_lines(standing(yes))[1].startswith("accuracy 1.00 · 1.0 searches")
+    assert status_lines(status(yes))[1].startswith("accuracy 1.00 · 1.0 searches")
 
 
 def test_failures_are_told():
-    assert standing_lines(standing(WRONG, error="ModelFailure: x"))[0] == "1/40 · 1 failed · 0:39:00 left"
+    assert status_lines(status(WRONG, error="ModelFailure: x"))[0] == "1/40 · 1 failed · 0:39:00 left"
 
 
 def test_without_a_terminal_a_line_now_and_then():
     stream = io.StringIO()
     with EvaluationProgress(Console(file=stream, width=80), "musique/single", every_seconds=0) as progress:
-        progress(standing(RIGHT))
+        progress(status(RIGHT))
     assert stream.getvalue() == (
-        "musique/single: asking 39 questions, 1 done before\n"
+        "musique/single: asking 39 questions, 1 already done\n"
         "musique/single · 1/40 · 0:39:00 left · EM 1.00 · F1 1.00 · 1.0 searches · 2 tokens/s\n"
     )
     stream = io.StringIO()
     with EvaluationProgress(Console(file=stream, width=80), every_seconds=math.inf) as progress:
-        progress(standing())
-        progress(standing(RIGHT))
+        progress(status())
+        progress(status(RIGHT))
     assert stream.getvalue() == "asking 40 questions\n"
 
 
@@ -73,7 +73,7 @@ def test_on_a_terminal_it_fits_80_columns():
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, color_system=None)
     with EvaluationProgress(console) as progress:
-        progress(standing(RIGHT, WRONG))
+        progress(status(RIGHT, WRONG))
         progress._bar.refresh()
     assert "F1 0.75 ± 0.49 · 1.0 searches · 4 tokens/s" in stream.getvalue()
 
@@ -83,20 +83,20 @@ def test_a_run_that_is_stopped_says_how_to_go_on():
 
     def interrupted():
         with EvaluationProgress(Console(file=stream, width=80), every_seconds=60) as progress:
-            progress(standing(RIGHT, WRONG, error="ModelFailure: x"))
-            assert stream.getvalue() == "asking 38 questions, 2 done before\n"
+            progress(status(RIGHT, WRONG, error="ModelFailure: x"))
+            assert stream.getvalue() == "asking 38 questions, 2 already done\n"
             stream.truncate(0)
             stream.seek(0)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert stream.getvalue() == "stopped at 2/40 · 2 failed: the same command goes on from there\n"
+    assert stream.getvalue() == "stopped at 2/40 · 2 failed: the same command continues from there\n"
 
 
 @dataclass
 class Step:
-    """How far a training is."""
+    """The status of a training."""
 
     step: int
     loss: float
@@ -114,7 +114,7 @@ def test_a_line_of_training():
 
 
 def trained(*steps, every_seconds=60.0, error=None):
-    """What is written where there is no terminal."""
+    """Return the text that is written where there is no terminal."""
     screen = io.StringIO()
     with (
         suppress(KeyboardInterrupt, ValueError),
@@ -137,11 +137,11 @@ def test_training_shows_every_measurement_and_otherwise_a_line_now_and_then():
 
 
 def test_a_training_that_goes_on_says_where():
-    assert trained(Step(41, 2.0), Step(42, 2.0)) == ["going on after step 40/1,200"]
+    assert trained(Step(41, 2.0), Step(42, 2.0)) == ["continuing after step 40/1,200"]
 
 
 def test_a_training_that_is_interrupted_says_how_to_go_on():
-    expected = ["stopped at step 1/1,200: the same command goes on from the last checkpoint"]
+    expected = ["stopped at step 1/1,200: the same command continues from the last checkpoint"]
     assert trained(Step(1, 4.0), error=KeyboardInterrupt())[1:] == expected
     assert trained(error=KeyboardInterrupt()) == []
     assert trained(Step(1, 4.0), error=ValueError())[1:] == []
@@ -163,7 +163,7 @@ def test_judging_says_how_many_answers_are_judged():
 def test_the_metric_made_for_the_questions_is_shown(metric, title):
     metrics = ("exact_match", "f1", "yes_no_accuracy", "choice_accuracy", "str_em")
     scores = dict.fromkeys(metrics) | {"exact_match": 0.0, "f1": 0.0, metric: 1.0}
-    _, told = standing_lines(standing(scores, metrics=metrics))
+    _, told = status_lines(status(scores, metrics=metrics))
     assert told.startswith(f"{title} 1.00 · ")
 
 
@@ -181,7 +181,7 @@ def test_indexing_and_calibrating_tell_their_stages_without_a_terminal():
         progress(1, 0.5, 40, 1.25)
     assert stream.getvalue().splitlines() == [
         "trial 1, threshold=0.5: asking 40 questions",
-        "trial 1, threshold=0.5: 1.25 searches a question",
+        "trial 1, threshold=0.5: 1.25 searches per question",
     ]
 
 
@@ -190,7 +190,7 @@ def test_a_bar_makes_way_until_something_is_told():
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with EvaluationProgress(console) as progress:
         assert console.file.getvalue() == ""
-        progress(standing(RIGHT))
+        progress(status(RIGHT))
         assert "1/40" in console.file.getvalue()
 
 

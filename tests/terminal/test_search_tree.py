@@ -15,7 +15,7 @@ CREEK = Hit(Passage("2", "Crum\nCreek", "It flows to the Delaware."), 2.0, 1)
 
 
 def shown(trace, width=72):
-    """What is printed of a trace but for the legend, without the spaces that fill its lines."""
+    """Return the printed trace without the legend and trailing spaces."""
     lines, is_legend = [], False
     for line in printed(trace, width):
         is_legend = line.startswith("legend") or (is_legend and line.startswith(" "))

@@ -9,7 +9,7 @@ from askance.terminal.live_view import LiveView
 
 
 def test_the_growing_answer_makes_room_for_a_note():
-    """It is told on standard error, which is the same screen: nothing may stand in that line."""
+    """The message goes to standard error on the same screen: nothing else may be in that line."""
     screen = io.StringIO()
     with LiveView(
         Console(file=screen, force_terminal=True, width=80, color_system=None), ticks=False

@@ -1,4 +1,4 @@
-"""The commands around one question: index and search what it is answered from, ask it, show why."""
+"""The commands for single questions: index and search documents, ask a question, show a trace."""
 
 import asyncio
 import dataclasses
@@ -24,7 +24,7 @@ from askance.core.trace import AnyEvent, Noted, Trace
 from askance.loaders import check_has_index, check_is_used, encoder_to_build_with
 from askance.sample import CORPUS, SAMPLE
 from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
-from askance.terminal.console import err, out, plain_table, tell
+from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
 from askance.terminal.progress import IndexProgress
 from askance.terminal.trace_view import print_trace
@@ -38,11 +38,11 @@ def ask(
     as_json: JsonFlag = False,
     trace: Path | None = None,
 ) -> None:
-    """Answer a question, searching when the method decides to, and show why.
+    """Answer a question, search when the method decides to, and show why.
 
     Args:
-        question: The question; - reads it from standard input.
-        trace: Write the trace to this file (JSON Lines).
+        question: The question to answer, or - to read it from standard input.
+        trace: Write the trace, which records every step, to this file (JSON Lines).
 
     Examples:
         askance ask "Who wrote The Third Man?" --index sample-index
@@ -65,7 +65,7 @@ def ask(
     with shown_by(None), view, _kept(Trace(view), trace) as events:
         asyncio.run(engine.answer(question, trace=events))
     if trace is not None:
-        tell(out, f"trace: {trace}", "dim")
+        print_plain(out, f"trace: {trace}", "dim")
 
 
 def _question_from_input() -> str:
@@ -91,7 +91,7 @@ def _answer_record(result: Result, path: Path | None) -> dict[str, Any]:
 
 @contextmanager
 def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
-    """Write the trace at the end, also when the question failed or was interrupted."""
+    """Write the trace at the end, even if the question failed or was interrupted."""
     try:
         yield trace
     finally:
@@ -103,11 +103,11 @@ def show_trace(
     file: Annotated[Path, typer.Argument()],
     question: Annotated[str | None, typer.Option(metavar="ID")] = None,
 ) -> None:
-    """Show a recorded trace.
+    """Show a recorded trace: every decision, search and text of the model.
 
     Args:
-        file: A trace of `askance ask --trace`, or the folder of a run of `askance eval`.
-        question: Which question of the run; records.jsonl has the ids.
+        file: A trace file of `askance ask --trace`, or a run folder of `askance eval`.
+        question: The id of a question of the run; records.jsonl lists the ids.
 
     Examples:
         askance trace why.jsonl
@@ -115,8 +115,8 @@ def show_trace(
     """
     if question is not None and not file.is_dir():
         raise InputError(
-            f"--question {question!r} is for the folder of a run, and {file} is none: leave it out, or name "
-            "the folder that `askance eval --out` wrote."
+            f"--question {question!r} needs the folder of a run, and {file} is not one: leave it out, or "
+            "name the folder that `askance eval --out` wrote."
         )
     print_trace(_trace_of_question(file, question) if file.is_dir() else read_trace(file), out)
 
@@ -129,8 +129,8 @@ def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:
     if id in records:
         return run.trace(records[id])
     if id is None:
-        such_as = f", such as --question {next(iter(records))}" if records else ""
-        raise InputError(f"{folder} is a run with a trace for each question: name one{such_as}.")
+        hint = f", such as --question {next(iter(records))}" if records else ""
+        raise InputError(f"{folder} is a run with a trace for each question: name one{hint}.")
     near = get_close_matches(id, records, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else "records.jsonl there has the ids."
     raise InputError(f"the run {folder} has no finished question {id!r}: {remedy}")
@@ -142,14 +142,14 @@ def index(
     encoder: SpecOption = None,
     follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
 ) -> None:
-    """Cut documents into passages and index them. Run again, it adds only what changed.
+    """Split documents into passages and index them. If the index exists, only changes are added.
 
     Args:
-        docs: Files or folders: .txt .md .html .pdf .jsonl .tsv; @sample is the sample corpus.
-        folder: Folder of the index; made, or brought up to date.
-        encoder: Make vectors, too, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. An
-            index that has vectors gets those of new passages without this.
-        follow_links: Read what links to files lead to outside the folders of DOCS.
+        docs: Files or folders with documents: .txt .md .html .pdf .jsonl .tsv; @sample is the sample corpus.
+        folder: The folder of the index, which is created or updated.
+        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. An
+            index with vectors gets vectors of new passages without this option.
+        follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
 
     Examples:
         askance index @sample --out sample-index
@@ -158,12 +158,12 @@ def index(
     from askance.retrieval.index.build import build_index  # asking a question does without
 
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
-    encodes = encoder_to_build_with(folder, encoder)
+    loaded = encoder_to_build_with(folder, encoder)
     with IndexProgress(err) as progress:
-        report = build_index(sources, folder, encoder=encodes, follow_links=follow_links, progress=progress)
+        report = build_index(sources, folder, encoder=loaded, follow_links=follow_links, progress=progress)
     for skipped in report.skipped:
-        tell(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
-    tell(out, report)
+        print_plain(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
+    print_plain(out, report)
 
 
 @with_settings("index", "retriever", "encoder")
@@ -173,11 +173,11 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1)] = 3,
     as_json: JsonFlag = False,
 ) -> None:
-    """Search an index.
+    """Search an index, and show the best passages.
 
     Args:
-        query: Words to look for.
-        k: Most passages to show.
+        query: The words to search for.
+        k: The number of passages to show, at most.
 
     Examples:
         askance search "suspension bridges" --index sample-index
@@ -186,10 +186,10 @@ def search(
     config = sourced.without_unused(Needs(retriever=True))
     check_has_index(config.index, config.retriever)
     check_is_used(config.encoder, retriever=config.retriever, is_needed=False)
-    searched = config.open_retriever(config.open_encoder())
-    if searched is None:
-        raise InputError("there is nothing to search: name an index with --index DIR.")
-    hits = asyncio.run(searched.search(query, k))
+    retriever = config.open_retriever(config.open_encoder())
+    if retriever is None:
+        raise InputError("no index is named: name one with --index DIR.")
+    hits = asyncio.run(retriever.search(query, k))
     if as_json:
         print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
         return
@@ -206,7 +206,7 @@ def search(
 def config(sourced: SourcedConfig, as_json: JsonFlag = False) -> None:
     """Show every setting with its origin: a default, askance.toml, the environment, or an option.
 
-    What `--json` prints is what traces and run folders keep, with the origins beside it.
+    `--json` prints the configuration as traces and run folders store it, with the origins.
 
     Examples:
         askance config

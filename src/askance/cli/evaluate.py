@@ -1,4 +1,4 @@
-"""The commands that make runs, where a method is asked the questions of a dataset, and have them judged."""
+"""The commands that evaluate methods on datasets, and judge the answers of runs."""
 
 import asyncio
 import dataclasses
@@ -18,16 +18,16 @@ from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
 from askance.evaluation.metrics import DEFAULT_METRICS
-from askance.evaluation.run.experiment import Experiment, look_up
-from askance.evaluation.run.grid import look_up_all, read_grid, run_grid
+from askance.evaluation.run.experiment import Experiment, prepare_experiment
+from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
 from askance.evaluation.run.readings import DEFAULT_READING
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
-from askance.evaluation.run.runner import Terms
-from askance.evaluation.run.runner import evaluate as run_cell
-from askance.evaluation.statistics.summaries import Costs, reading_told, summarise
+from askance.evaluation.run.runner import RunOptions
+from askance.evaluation.run.runner import evaluate as run_experiment
+from askance.evaluation.statistics.summaries import Costs, reading_note, summarise
 from askance.loaders import load_models
 from askance.models.registry import load_entailment, suits_in_flight
-from askance.terminal.console import err, out, plain_table, tell
+from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table
 from askance.text.printable import printable, printable_record
@@ -51,32 +51,32 @@ def evaluate(
     retry_failures: RetryFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ask a method the questions of a dataset, and say what its answers are worth and cost.
+    """Ask a method the questions of a dataset, and report the scores and the cost of its answers.
 
-    Each finished question is on the disk before the next is counted: the same command goes on after a kill.
+    Every finished question is saved at once. If the command is stopped, run it again to continue.
 
     Args:
-        dataset: NAME:FILE, see `askance datasets`.
-        folder: Folder of the run; a stopped run goes on.
-        limit: Ask the first N questions.
-        sample: Ask N questions, each kind with its share.
-        ids: Ask the questions whose ids are the lines of this file.
-        metric: A metric, in place of the usual ones; may be given again.
-        reading: How short answers are read before they are scored: own, or authors, as the DRAGIN authors
-            read those of 2wikimultihopqa, hotpotqa, iirc and strategyqa. A run that is there is read anew.
+        dataset: The dataset, as NAME:FILE; `askance datasets` lists the names.
+        folder: The folder of the run; an unfinished run there is continued.
+        limit: Ask only the first N questions.
+        sample: Ask a sample of N questions, with the same share of each kind of question.
+        ids: Ask only the questions whose ids this file lists, one per line.
+        metric: A metric to use instead of the default ones; the option may be repeated.
+        reading: The way to read short answers before they are scored: own, or authors, which is that of the
+            DRAGIN authors for 2wikimultihopqa, hotpotqa, iirc and strategyqa. An existing run is read again.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
-        retry_failures: Ask the questions again that failed before.
+        retry_failures: Ask questions that failed before again.
 
     Examples:
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
         askance eval --dataset sample --index @gold --method single --out runs/single
     """
-    asked: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
+    selection: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
     settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
-    ready = look_up(Experiment(**settings, dataset=dataset, metrics=metrics, **asked))
-    terms = Terms(max_failures, retry_failures)
+    ready = prepare_experiment(Experiment(**settings, dataset=dataset, metrics=metrics, **selection))
+    options = RunOptions(max_failures, retry_failures)
     with EvaluationProgress(err) as progress:
-        run = asyncio.run(run_cell(ready, folder, load_models, terms, progress))
+        run = asyncio.run(run_experiment(ready, folder, load_models, options, progress))
     if as_json:
         failures = {record.id: record.error for record in run.records if record.is_failure}
         print(json_line({**dataclasses.asdict(summarise(run)), "failed": failures}))
@@ -94,54 +94,56 @@ def grid(
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
 ) -> None:
-    """Evaluate methods × datasets × models: all that is not done yet.
+    """Evaluate every combination of methods, datasets and models of a grid file.
+
+    Finished questions are not asked again. If the command is stopped, run it again to continue.
 
     Args:
-        file: TOML: methods, datasets and models; see docs/runs.md.
-        folder: Folder of the runs: OUT/DATASET/MODEL/METHOD.
+        file: A TOML file with methods, datasets and models; docs/runs.md explains it.
+        folder: The folder of the runs; each run is in OUT/DATASET/MODEL/METHOD.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
-        retry_failures: Ask the questions again that failed before.
+        retry_failures: Ask questions that failed before again.
 
     Examples:
         askance grid grid.toml --out runs
         askance grid grid.toml --out runs --in-flight 4
     """
     *base, flags = sourced.layers
-    read = read_grid(file)
-    cells = look_up_all(read.cells(base, flags), place_of=read.place_of)
-    terms = Terms(max_failures, retry_failures)
-    work = run_grid(cells, folder, load_models, terms, lambda name: EvaluationProgress(err, name))
-    found = asyncio.run(work)
-    runs = {name: run for name, run in found.items() if not isinstance(run, AskanceError)}
-    stopped = {name: error for name, error in found.items() if isinstance(error, AskanceError)}
+    contents = read_grid(file)
+    experiments = prepare_experiments(contents.experiments(base, flags), place_of=contents.place_of)
+    options = RunOptions(max_failures, retry_failures)
+    work = run_grid(experiments, folder, load_models, options, lambda name: EvaluationProgress(err, name))
+    results = asyncio.run(work)
+    runs = {name: run for name, run in results.items() if not isinstance(run, AskanceError)}
+    stopped = {name: error for name, error in results.items() if isinstance(error, AskanceError)}
     if runs:
         _show_grid(runs)
     for name, error in stopped.items():
-        tell(err, f"stopped: {name}: {error}", "red")
+        print_plain(err, f"stopped: {name}: {error}", "red")
     codes = [error.exit_code for error in stopped.values()] + [1 for run in runs.values() if _has_failed(run)]
     if codes:
         raise typer.Exit(max(codes))
 
 
 def _has_failed(run: RecordedRun) -> bool:
-    """Whether no question of a run was answered."""
+    """Return whether all finished questions of a run failed."""
     return bool(run.records) and all(record.is_failure for record in run.records)
 
 
 def _show_grid(runs: dict[str, RecordedRun]) -> None:
-    """A line a run: its main metric, and what a question cost."""
-    headings = ("run", "method", "asked", "worth (95 %)", "searches", "tokens", "s")
+    """Print a line for each run: its main metric, and the cost of a question."""
+    headings = ("run", "method", "asked", "score (95 %)", "searches", "tokens", "s")
     table = plain_table(headings, (), num_words=2)
     for column in table.columns:
         column.no_wrap = str(column.header) != "method"
     for name, run in runs.items():
         summary = printable_record(summarise(run))
-        worth = summary.metrics.get(summary.main_metric)
-        told = "–" if worth is None else f"{worth.mean:.3f} ({worth.low:.3f}–{worth.high:.3f})"
+        mean = summary.metrics.get(summary.main_metric)
+        score = "–" if mean is None else f"{mean.mean:.3f} ({mean.low:.3f}–{mean.high:.3f})"
         failed = f"{summary.failures:,} failed, " if summary.failures else ""
         table.add_row(
             name, summary.method, f"{failed}{summary.num_finished:,}",
-            f"{summary.main_metric} {told}".strip(),
+            f"{summary.main_metric} {score}".strip(),
             f"{summary.costs.searches:.2f}", summary.costs.computed_text,
             f"{summary.costs.median_seconds:.1f}",
         )  # fmt: skip
@@ -151,22 +153,22 @@ def _show_grid(runs: dict[str, RecordedRun]) -> None:
 def _show(run: RecordedRun) -> None:
     for record in run.records:
         if record.is_failure:
-            tell(err, f"failed: {record.id}: {record.error}", "yellow")
+            print_plain(err, f"failed: {record.id}: {record.error}", "yellow")
     summary = printable_record(summarise(run))
     asked = f"{summary.num_finished:,} questions of {run.settings.dataset_name}"
     models = printable(describe_models(run.settings.models, run.settings.precisions))
-    told = f"  {models}, {asked}{reading_told(summary.reading)}"
-    out.print(Text(summary.title, style="bold").append(told, style="not bold dim"), soft_wrap=True)
+    details = f"  {models}, {asked}{reading_note(summary.reading)}"
+    out.print(Text(summary.title, style="bold").append(details, style="not bold dim"), soft_wrap=True)
     out.print(interval_table(summary.metrics))
     out.print(_cost_line(summary.costs), soft_wrap=True)
     if summary.failures:
-        tell(out, f"{summary.failures} of {asked} failed, and count as answered wrongly", "yellow")
-    tell(out, f"run: {run.folder}", "dim")
+        print_plain(out, f"{summary.failures} of {asked} failed, and count as answered wrongly", "yellow")
+    print_plain(out, f"run: {run.folder}", "dim")
 
 
 def _cost_line(costs: Costs) -> str:
     return (
-        f"a question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
+        f"per question: {costs.searches:.2f} searches · {costs.computed_text} tokens computed "
         f"({costs.tokens_generated:,.0f} generated, {costs.tokens_reused:,.0f} more reused) · "
         f"{costs.median_seconds:.2f} s (median; 95 % within {costs.p95_seconds:.2f} s)"
     )
@@ -183,44 +185,42 @@ def judge(
     gamma: Annotated[float, typer.Option(min=0)] = 10,
     as_json: JsonFlag = False,
 ) -> None:
-    """Have models judge answers: whether citations bear them out, and how much of what they say is true.
+    """Judge the answers of runs with a model: do citations support them, and are their facts true?
 
-    What is found is kept in RUN/judged; the same command goes on after a kill.
+    Judgements are saved in RUN/judged. If the command is stopped, run it again to continue.
 
     Args:
-        runs: Folders written by `askance eval`.
-        citations: Judge citations by this model of natural language inference: hf:NAME.
-        facts: Judge facts by this model, see `askance models`; needs --index.
-        index: Where facts are looked up: made by `askance index`.
-        passages: Passages to judge a fact by.
-        gamma: Answers with fewer facts are marked down; 0 marks none down.
+        runs: Run folders written by `askance eval`.
+        citations: Judge citations with this natural language inference model: hf:NAME.
+        facts: Judge facts with this model (`askance models` lists them); this needs --index.
+        index: The index in which facts are looked up, made by `askance index`.
+        passages: The number of passages to judge each fact by.
+        gamma: Answers with fewer facts than this get a penalty; 0 means no penalty.
 
     Examples:
         askance judge runs/dragin --citations hf:google/t5_xxl_true_nli_mixture
         askance judge runs/dragin --facts bundled --index sample-index
     """
     _check_named(citations, facts, index)
-    found = [read_run(folder) for folder in runs]
-    for run in found:
+    recorded = [read_run(folder) for folder in runs]
+    for run in recorded:
         check_can_be_judged(run, ["citations"] if citations else [])
     judges: list[AnswerJudge] = []
     if citations is not None:
         judges.append(citation_judge(load_entailment(citations), citations))
     if facts is not None and index is not None:
         judges.append(_fact_judge(facts, index, sourced.config, passages, gamma))
-    judged = [(run, _judged(run, judges)) for run in found]
+    judged = [(run, _judged(run, judges)) for run in recorded]
     if as_json:
-        print(json_line({"runs": [{"run": str(run.folder), "judged": kept} for run, kept in judged]}))
+        print(json_line({"runs": [{"run": str(run.folder), "judged": results} for run, results in judged]}))
         return
-    for run, kept in judged:
-        _show_judged(run, kept)
+    for run, results in judged:
+        _show_judged(run, results)
 
 
 def _check_named(citations: str | None, facts: str | None, index: Path | None) -> None:
     if citations is None and facts is None and index is None:
-        raise InputError(
-            "nothing to judge by is named: give --citations hf:NAME, or --facts SPEC --index DIR."
-        )
+        raise InputError("no judge is named: give --citations hf:NAME, or --facts SPEC --index DIR.")
     if (facts is None) != (index is None):
         given, missing = ("--facts", "--index DIR") if index is None else ("--index", "--facts SPEC")
         raise InputError(f"{given} is given without {missing}: facts are judged by a model and an index.")
@@ -241,10 +241,11 @@ def _judged(run: RecordedRun, judges: list[AnswerJudge]) -> list[JudgedAnswer]:
 
 def _show_judged(run: RecordedRun, judged: list[JudgedAnswer]) -> None:
     for each in judged:
-        told = f"  {each.kind} by {each.judge['judge']}, {each.num_questions:,} answers"
-        head = Text(printable(run.settings.title), style="bold").append(printable(told), style="not bold dim")
+        details = printable(f"  {each.kind} by {each.judge['judge']}, {each.num_questions:,} answers")
+        head = Text(printable(run.settings.title), style="bold").append(details, style="not bold dim")
         out.print(head, soft_wrap=True)
         out.print(interval_table(printable_record(each.scores)))
-        tell(out, f"judged: {each.file}", "dim")
+        print_plain(out, f"judged: {each.file}", "dim")
     if not run.is_complete:
-        tell(out, f"unfinished: {len(run.records)} of {run.settings.num_questions} questions", "yellow")
+        note = f"unfinished: {len(run.records)} of {run.settings.num_questions} questions"
+        print_plain(out, note, "yellow")

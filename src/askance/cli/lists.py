@@ -1,4 +1,4 @@
-"""The commands that say what there is to choose from: each lists one kind of name, some show one of them."""
+"""The commands that list what is available: methods, models, datasets, metrics and so on."""
 
 import asyncio
 import dataclasses
@@ -25,44 +25,44 @@ from askance.models.registry import MODEL_KINDS
 from askance.presets import shipped
 from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_airrag_prompts, open_prompts, prompts_toml
 from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method
-from askance.terminal.console import Row, err, out, plain_table, tell
+from askance.terminal.console import Row, err, out, plain_table, print_plain
 from askance.text.printable import printable, printable_record
 
 CONTINUES, ATTENTION = "continuation", "attention"
 NEEDS = {
-    "logprob": "it tells the log-probabilities of its tokens",
-    CONTINUES: "it goes on from a text: raw, or the beginning of an answer in its chat format",
-    "raw": "it goes on from a text without any chat format",
-    ATTENTION: "it shows its attention, or another model does (--model attend=bundled)",
+    "logprob": "it returns the log-probabilities of its tokens",
+    CONTINUES: "it continues a text: raw, or the beginning of an answer in its chat format",
+    "raw": "it continues a text without any chat format",
+    ATTENTION: "it returns its attention, or another model does (--model attend=bundled)",
 }
-"""What a method may need of a model, in the words of the list."""
+"""The abilities that a method may need of a model, with their explanations."""
 
 
 def _list(kind: str, headings: Sequence[str], rows: Iterable[Row], own: Collection[str]) -> None:
-    """Print a table of all of a kind, such as "metrics": the rows, and what plug-ins offer beside them.
+    """Print a table of everything of a kind, such as "metrics", including what plug-ins add.
 
     Args:
-        own: the names that are askance's own.
+        own: The names that askance itself defines.
     """
     listed, blanks = [*rows], [""] * (len(headings) - 2)
     named, offered = {str(row[0]) for row in listed}, packages_of_plugins(kind, own)
     listed += [(name, *blanks, package) for name, package in offered.items() if name not in named]
     out.print(plain_table(headings, listed))
-    for told in passed_over(kind, own):
-        tell(err, told, "yellow")
+    for warning in passed_over(kind, own):
+        print_plain(err, warning, "yellow")
 
 
 def methods(
     name: Annotated[str | None, typer.Argument()] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """List the methods: when each searches, and what it needs. With NAME: its parameters, paper and page.
+    """List the methods: when each one searches, and what it needs. With NAME, show one method in detail.
 
-    NAME may be that of a plug-in, or module:Class.
+    NAME may also be the method of a plug-in, or module:Class.
 
     Args:
-        name: A method to show with all its parameters.
-        as_json: Print the names or, with NAME, the JSON Schema of its parameters.
+        name: The method to show with its parameters, paper and documentation page.
+        as_json: Print the names of the methods or, with NAME, the JSON Schema of its parameters.
 
     Examples:
         askance methods
@@ -83,19 +83,20 @@ def _list_methods(known_methods: Iterable[str]) -> None:
         shown = Text(known, style="bold").append(" (default)" * (known == DEFAULT_METHOD), style="not bold")
         try:
             method = plain_method(known)
-        except InputError as error:  # a plug-in's, which does not keep the others from being listed
-            tell(err, f"{known}: {error}", "yellow")
+        except InputError as error:  # a broken plug-in must not prevent the listing of the other methods
+            print_plain(err, f"{known}: {error}", "yellow")
             continue
-        rows.append((shown, told_of(method, "searches"), ", ".join(_needs(method.needs)) or "any model"))
+        needs = ", ".join(_needs(method.needs)) or "any model"
+        rows.append((shown, method_attribute(method, "searches"), needs))
     _list("methods", ("method", "searches", "needs of its model"), rows, METHODS | READINGS)
     bare = [known for known in METHODS if not plain_method(known).needs.retriever]
-    told = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
-    told += [
+    notes = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
+    notes += [
         f"Further readings, each a profile of the method it is named after: {', '.join(READINGS)}.",
-        f"All but {', '.join(bare)} search: they need an index.",
-        "One with its parameters: askance methods NAME",
+        f"All methods except {', '.join(bare)} search: they need an index.",
+        "Show a method with its parameters: askance methods NAME",
     ]
-    out.print(Text("\n".join(("", *told)), style="dim"))
+    out.print(Text("\n".join(("", *notes)), style="dim"))
 
 
 def _show_method(name: str) -> None:
@@ -104,25 +105,25 @@ def _show_method(name: str) -> None:
     wanted = [f"{need} ({NEEDS[need]})" if need in NEEDS else need for need in _needs(method.needs)]
     wanted += ["an index"] * method.needs.retriever
     rows = {
-        "searches": told_of(method, "searches"),
+        "searches": method_attribute(method, "searches"),
         "needs": "; ".join(wanted) or "any model",
-        "paper": told_of(method, "paper"),
+        "paper": method_attribute(method, "paper"),
         "page": f"docs/methods/{name_of(type(method))}.md" if name in METHODS | READINGS else "",
     }
     out.print(Text(name, style="bold").append(f"  {' '.join(summary.split())}", style="not bold"))
     out.print(plain_table((), [(fact, value) for fact, value in rows.items() if value]))
-    out.print(Text("\nparameters, each set by --set parameter=value", style="bold"))
+    out.print(Text("\nparameters (set them with --set parameter=value)", style="bold"))
     headings = ("parameter", "default", "meaning, and its values")
     out.print(plain_table(headings, _parameter_rows(type(method)), style="dim"))
 
 
-def told_of(method: object, name: str) -> str:
-    """What a method says of itself under a name; a method of somebody's own need not."""
+def method_attribute(method: object, name: str) -> str:
+    """Return a text that a method declares, such as its paper; empty if a user's method does not."""
     return str(getattr(method, name, ""))
 
 
 def parameter_schema(method: Method) -> dict[str, Any]:
-    """The JSON Schema of a method's parameters; one that is a record is written as text, by its name."""
+    """Return the JSON Schema of a method's parameters; a parameter that is a dataclass is a string."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name_of(type(method)),
@@ -147,7 +148,7 @@ def _parameter_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any
 
 
 def _parameters(cls: type[Any]) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """The parameters of a method with their types."""
+    """Return the parameters of a method with their types."""
     hints: dict[str, Any] = get_type_hints(cls)
     known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     return [(each, hints[each.name]) for each in known]
@@ -163,7 +164,7 @@ def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
 
 
 def _needs(needs: Needs) -> list[str]:
-    """What of `NEEDS` a method asks for."""
+    """Return the names in `NEEDS` of the abilities that a method needs."""
     of_its_own = {"attention": "attention of its own"}
     wanted = [of_its_own.get(signal, signal) for signal in sorted(needs.signals)]
     wanted += sorted(needs.capabilities)
@@ -171,10 +172,10 @@ def _needs(needs: Needs) -> list[str]:
 
 
 def prompts(name: Annotated[str | None, typer.Argument()] = None) -> None:
-    """List the prompt sets, or print one whole in the file format, to start from.
+    """List the prompt sets, or print one as a file that you can edit.
 
     Args:
-        name: A set to print as a file, or a file to check.
+        name: A prompt set to print as a file, or a prompt file to check.
 
     Examples:
         askance prompts
@@ -200,19 +201,19 @@ def presets() -> None:
     for name, preset in shipped().items():
         out.print(Text(name, style="bold").append(f"  {preset.about}", style="not bold dim"), soft_wrap=True)
         for (method, profile), parameters in preset.entries.items():
-            told = ", ".join(f"{parameter}={value}" for parameter, value in parameters.items())
-            tell(out, f"  {f'{method} {profile}'.strip():<18} {told}")
+            values = ", ".join(f"{parameter}={value}" for parameter, value in parameters.items())
+            print_plain(out, f"  {f'{method} {profile}'.strip():<18} {values}")
 
 
 def retrievers() -> None:
-    """List the ways to search an index, and the retrievers of plug-ins.
+    """List the retrievers, which are the ways to search an index, including those of plug-ins.
 
     Examples:
         askance retrievers
         askance search "bridges" --index my-index --retriever hybrid
     """
     rows = [(f"{name}:DIR", f"by {kind.searches_by}") for name, kind in RETRIEVERS.items()]
-    rows.append(("…?rerank=cross-encoder:NAME", "what one of these finds is reranked"))
+    rows.append(("…?rerank=cross-encoder:NAME", "a reranker for the results of any of these"))
     _list("retrievers", ("spec", "what it searches by"), rows, RETRIEVERS)
 
 
@@ -229,7 +230,7 @@ def encoders() -> None:
 
 
 def metrics() -> None:
-    """List the metrics of evaluations.
+    """List the metrics that `askance eval` can compute.
 
     Examples:
         askance metrics
@@ -240,19 +241,19 @@ def metrics() -> None:
 
 
 def _first_line(function: Callable[..., Any]) -> str:
-    """Of its docstring."""
-    return (function.__doc__ or "").partition("\n")[0].rstrip(".")
+    """Return the first line of a function's docstring, without "Return"."""
+    return (function.__doc__ or "").partition("\n")[0].removeprefix("Return ").rstrip(".")
 
 
 def models(
     spec: Annotated[str | None, typer.Option("--check", metavar="SPEC")] = None, as_json: JsonFlag = False
 ) -> None:
-    """List the kinds of models and whether they can be used here, or try one model.
+    """List the kinds of models and whether they are installed, or check one model.
 
-    A model is right, and the exit code 0, when all that it declares works.
+    The exit code of a check is 0 if all abilities that the model declares work.
 
     Args:
-        spec: Try everything that this model might be able to do.
+        spec: Check this model by trying everything that a model may be able to do.
 
     Examples:
         askance models
@@ -262,16 +263,16 @@ def models(
         _check_model(spec, as_json)
     elif as_json:
         keys = ("spec", "what", "missing", "install")
-        told = [(kind.spec, kind.what, kind.missing, kind.install()) for kind in MODEL_KINDS.values()]
-        told += [(*entry, [], "") for entry in packages_of_plugins("models", MODEL_KINDS).items()]
-        print(json_line({"models": [dict(zip(keys, each, strict=True)) for each in told]}))
+        values = [(kind.spec, kind.what, kind.missing, kind.install()) for kind in MODEL_KINDS.values()]
+        values += [(*entry, [], "") for entry in packages_of_plugins("models", MODEL_KINDS).items()]
+        print(json_line({"models": [dict(zip(keys, each, strict=True)) for each in values]}))
     else:
         kinds = MODEL_KINDS.values()
         listed = [(kind.spec, kind.what, "not installed" if kind.missing else "ready") for kind in kinds]
         _list("models", ("spec", "what it is", "here"), listed, MODEL_KINDS)
         for name, kind in MODEL_KINDS.items():
             if kind.missing:
-                tell(out, f"{name} needs: {kind.install()}")
+                print_plain(out, f"{name} needs: {kind.install()}")
 
 
 def _check_model(spec: str, as_json: bool) -> None:
@@ -285,8 +286,8 @@ def _check_model(spec: str, as_json: bool) -> None:
 
 
 def _show_report(report: Report) -> None:
-    tell(out, f"{report.model}, window of {report.context_tokens:,} tokens", "bold")
-    table = plain_table(("what", "declared", "works", ""), (), style="dim")
+    print_plain(out, f"{report.model}, window of {report.context_tokens:,} tokens", "bold")
+    table = plain_table(("ability", "declared", "works", ""), (), style="dim")
     for finding in report.findings:
         declared = {True: "yes", False: "no", None: "always"}[finding.is_declared]
         works = {True: "yes", False: "no", None: "not tried"}[finding.works]
@@ -294,15 +295,15 @@ def _show_report(report: Report) -> None:
         cells = (finding.ability, declared, works, printable(note))
         table.add_row(*map(Text, cells), style="red" if finding.is_declared and not finding.works else "")
     out.print(table)
-    verdict = "all that is declared works" if report.is_right else "not all that is declared works"
+    verdict = f"{'all' if report.is_right else 'not all'} declared abilities work"
     out.print(Text(verdict, style="green" if report.is_right else "red"))
 
 
 def datasets(spec: Annotated[str | None, typer.Argument(metavar="NAME:FILE")] = None) -> None:
-    """List the datasets that can be read, or show what is in a file of one.
+    """List the datasets that can be read, or show the contents of a dataset file.
 
     Args:
-        spec: A file to read, and to say what is in it.
+        spec: A dataset file to read and summarise.
 
     Examples:
         askance datasets
@@ -326,9 +327,10 @@ def _dataset_row(dataset: Dataset) -> Row:
 
 def _show_examples(spec: str, examples: Sequence[Example]) -> None:
     supported = sum(bool(example.supporting_titles) for example in examples)
-    grounded = sum(bool(example.grounds.supporting or example.grounds.facts) for example in examples)
-    told = f"{supported:,} with supporting titles, {grounded:,} with supporting texts or facts"
-    tell(out, f"{spec}: {len(examples):,} questions, {told}")
+    all_facts = [example.supporting_facts for example in examples]
+    grounded = sum(bool(facts.supporting or facts.facts) for facts in all_facts)
+    counts = f"{supported:,} with supporting titles, {grounded:,} with supporting texts or facts"
+    print_plain(out, f"{spec}: {len(examples):,} questions, {counts}")
     out.print(_counts("kind", (example.kind or "(none)" for example in examples)))
     out.print(_counts("hops", (str(example.hops or "(not known)") for example in examples)))
     out.print("first", style="bold")
@@ -341,7 +343,7 @@ def _show_examples(spec: str, examples: Sequence[Example]) -> None:
         "golds": " | ".join(first.golds),
         "supporting": " | ".join(first.supporting_titles),
     }
-    out.print(plain_table((), [(Text(name, style="dim"), told) for name, told in rows.items() if told]))
+    out.print(plain_table((), [(Text(name, style="dim"), value) for name, value in rows.items() if value]))
 
 
 def _counts(heading: str, values: Iterable[str]) -> Table:

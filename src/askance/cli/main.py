@@ -1,4 +1,4 @@
-"""The command line: the one table of commands, and how any of them ends."""
+"""The command line: the table of commands, and the handling of their errors and exit codes."""
 
 import io
 import os
@@ -20,7 +20,7 @@ from askance.core.notes import noted, shown_by
 from askance.core.parameters import described
 from askance.core.strict_json import json_line
 from askance.core.version import VERSION
-from askance.terminal.console import err, out, tell
+from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import Activities
 
 COMMANDS = {
@@ -46,29 +46,30 @@ COMMANDS = {
     "compare": "askance.cli.runs:compare",
     "report": "askance.cli.runs:report",
 }
-"""Every command, as "module:function" or the group of its own commands, which is imported on use."""
+"""Every command, as "module:name" of its function or group, which is imported on use."""
 
 
 @cache
 def _command(name: str) -> Any:
-    found, holder = resolve_name(COMMANDS[name]), typer.Typer()
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=name)
+    target, holder = resolve_name(COMMANDS[name]), typer.Typer()
+    if isinstance(target, typer.Typer):
+        holder.add_typer(target, name=name)
     else:
-        holder.command(name)(found)
+        holder.command(name)(target)
     command = get_group(holder).commands[name]
     explain(command)
     return command
 
 
 def explain(command: Any) -> None:
-    """Take a command's help from its docstring, and that of its own commands: what it does, the help of its
-    options from "Args:", and the "Examples:" that the help ends with.
+    """Set the help of a command and its subcommands from their docstrings.
+
+    "Args:" gives the help of the options, and "Examples:" ends the help.
     """
-    told, _, examples = (command.help or "").partition("\n\nExamples:\n")
-    command.help = told.partition("\n\nArgs:\n")[0]
+    text, _, examples = (command.help or "").partition("\n\nExamples:\n")
+    command.help = text.partition("\n\nArgs:\n")[0]
     command.epilog = f"Examples:\n{dedent(examples)}" if examples else None
-    helps = described(told, "Args")
+    helps = described(text, "Args")
     for parameter in command.params:
         parameter.help = helps.get(parameter.name, parameter.help)
     for own in getattr(command, "commands", {}).values():
@@ -76,7 +77,7 @@ def explain(command: Any) -> None:
 
 
 class Commands(TyperGroup):
-    """The group of commands; each runs under `exit_codes`, before the framework can swallow an interrupt."""
+    """The group of all commands; each runs under `exit_codes`, so typer can't swallow an interrupt."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -84,13 +85,14 @@ class Commands(TyperGroup):
         self.commands = dict.fromkeys(COMMANDS, cast(Any, None))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command, imported when it is asked for: one pays for no other."""
+        """Return a command, imported when it is used, so that no other command costs time."""
         return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
-        tells_once = cache(lambda name, text: tell(err, text, "yellow"))  # why one waits, for example
-        with exit_codes(as_json="--json" in ctx.args), noted(tells_once), shown_by(Activities(err)):
+        """Run the command that the user named."""
+        # Notes give, for example, the reason of a wait.
+        print_once = cache(lambda name, text: print_plain(err, text, "yellow"))
+        with exit_codes(as_json="--json" in ctx.args), noted(print_once), shown_by(Activities(err)):
             return super().invoke(ctx)
 
 
@@ -98,13 +100,13 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pret
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line; this is the entry point."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed: nothing is read from it, what is written goes nowhere
+        if getattr(sys, name) is None:  # a closed stream: reading gives nothing, and output is discarded
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # JSON and TOML are UTF-8 wherever they go; a terminal escapes what it has no character for.
+            # JSON and TOML are always UTF-8; a terminal escapes characters that it can't show.
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
     with exit_codes():
         try:
@@ -115,15 +117,16 @@ def main() -> None:
 
 @contextmanager
 def exit_codes(*, as_json: bool = False) -> Iterator[None]:
-    """Our errors print their message and exit with their code, failures of the machine with 1; Ctrl-C exits
-    with 130.
+    """Print the message of an error and exit with its code.
+
+    Failures of the machine, such as a full disk, exit with 1, and Ctrl-C with 130.
 
     Args:
-        as_json: print an object with the key ``error`` on standard output, too.
+        as_json: Whether to also print an object with the key ``error`` on standard output.
     """
     try:
         yield
-    except typer.TyperException as error:  # which typer prints for people
+    except typer.TyperException as error:  # typer prints its message
         _print_error_object(error, error.format_message(), error.exit_code, wanted=as_json)
         raise
     except KeyboardInterrupt as error:
@@ -131,26 +134,26 @@ def exit_codes(*, as_json: bool = False) -> Iterator[None]:
         err.print("interrupted", style="red")
         raise SystemExit(130) from error
     except (AskanceError, MemoryError, OSError, RuntimeError, ImportError) as error:
-        told = machine_failure(error) or error
-        if not isinstance(told, AskanceError):
+        reported = machine_failure(error) or error
+        if not isinstance(reported, AskanceError):
             raise
         with suppress(OSError):
-            _print_error_object(told, str(told), told.exit_code, wanted=as_json)
+            _print_error_object(reported, str(reported), reported.exit_code, wanted=as_json)
         with suppress(OSError):
-            tell(err, f"error: {told}", "red")
-        if isinstance(told, MachineFailure):
-            _leave_unwritten()
-        raise SystemExit(told.exit_code) from error
+            print_plain(err, f"error: {reported}", "red")
+        if isinstance(reported, MachineFailure):
+            _discard_unwritten()
+        raise SystemExit(reported.exit_code) from error
 
 
 def _print_error_object(error: BaseException, message: str, exit_code: int, *, wanted: bool) -> None:
     if wanted:
-        told = {"type": type(error).__name__, "message": message, "exit_code": exit_code}
-        print(json_line({"error": told}))
+        fields = {"type": type(error).__name__, "message": message, "exit_code": exit_code}
+        print(json_line({"error": fields}))
 
 
-def _leave_unwritten() -> None:
-    """Give up what can't be written: it would be tried once more when the process ends, with a traceback."""
+def _discard_unwritten() -> None:
+    """Discard output that can't be written; Python would try again at exit, and print a traceback."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

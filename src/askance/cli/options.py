@@ -1,4 +1,4 @@
-"""The options that several commands take; those of the settings of an engine come from their declaration."""
+"""Options that several commands share; those for an engine's settings come from their declaration."""
 
 import inspect
 import re
@@ -14,17 +14,17 @@ from askance.config_sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
 from askance.core.parameters import described
 from askance.storage.durable_files import write_atomically
-from askance.terminal.console import out, tell
+from askance.terminal.console import out, print_plain
 
-_JSON_HELP = "Print one JSON object and nothing else; of an error, one with the key 'error'."
+_JSON_HELP = "Print one JSON object and nothing else; for an error, an object with the key 'error'."
 _CONFIG_HELP = (
-    "In place of askance.toml and the environment: TOML like it, or what a trace or the folder of a run was "
-    "made with."
+    "Read the settings from this file instead of askance.toml and the environment: a TOML file, or a trace "
+    "or a run folder whose settings to use again."
 )
 _HELPS = described(EngineConfig.__doc__, "Attributes")
 JsonFlag = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
-# What these mean for a command is in its docstring.
+# The docstring of each command explains these options.
 NumberOption = Annotated[int | None, typer.Option(metavar="N")]
 SpecOption = Annotated[str | None, typer.Option(metavar="SPEC")]
 OutOption = Annotated[Path, typer.Option("--out")]
@@ -33,7 +33,7 @@ OutOption = Annotated[Path, typer.Option("--out")]
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each of these settings of an engine, or for all, and ``--config``.
 
-    The command takes `sourced`, the configuration with its origins, in their place.
+    The command receives `sourced`, the configuration with its origins, instead of these options.
     """
     taken = names or tuple(SETTINGS)
 
@@ -63,30 +63,30 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 
 def _option(name: str) -> Any:
-    """The option of a setting, as typer takes it."""
+    """Return the annotation by which typer makes the option of a setting."""
     setting = SETTINGS[name]
     kind = setting.metadata["kind"]
-    default = f" Otherwise {setting.default}." if isinstance(setting.default, str | int) else ""
+    default = f" Default: {setting.default}." if isinstance(setting.default, str | int) else ""
     metavar, least = setting.metadata["metavar"] or None, 1 if name == "in_flight" else None
-    told = typer.Option(
+    option = typer.Option(
         option_of(name), help=_HELPS[name] + default, metavar=metavar, min=least, show_default=False
     )
-    return Annotated[(list[str] if kind is dict else kind) | None, told]
+    return Annotated[(list[str] if kind is dict else kind) | None, option]
 
 
 def flags_given(flags: dict[str, Any]) -> dict[str, Any]:
-    """The settings that options were given for, as `read_config` takes them."""
+    """Return the settings that were given as options, in the form that `read_config` takes."""
     given = {name: value for name, value in flags.items() if value not in (None, [], ())}
     return {name: _TABLES[name](value) if name in _TABLES else value for name, value in given.items()}
 
 
 def parameters_by_name(settings: Sequence[str]) -> dict[str, str]:
-    """The settings of --set, each ``parameter=value``."""
+    """Return the parameters of --set by name, from texts ``parameter=value``."""
     return _pairs(settings, "--set", "parameter=value")
 
 
 def models_by_role(specs: Sequence[str]) -> dict[str, str]:
-    """``[ROLE=]SPEC`` by role; without one, it is the role of the model that answers."""
+    """Return the models by role, from texts ``[ROLE=]SPEC``; the default role is "answer"."""
     texts = [spec if re.match(r"[^\W\d]\w*=", spec) else f"answer={spec}" for spec in specs]
     return _pairs(texts, "--model", "[ROLE=]SPEC")
 
@@ -99,27 +99,27 @@ _TABLES = {"models": models_by_role, "parameters": parameters_by_name, "budget":
 
 
 def _pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
-    """What an option was given, by name; naming one thing twice is an error, not a silent choice."""
-    found: dict[str, str] = {}
+    """Return the values of an option by name; a repeated name is an error."""
+    pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = map(str.strip, text.partition("="))
         if not equals or not name:
             raise InputError(f"can't read {text!r}: write {option} {form}.")
-        if name in found:
+        if name in pairs:
             raise InputError(f"{option} names {name!r} more than once: give it once.")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
 
 
-def write_out(file: Path, text: str, told: str = "") -> None:
-    """Write the file that a command makes, whole or not at all, and say what it is.
+def write_out(file: Path, text: str, message: str = "") -> None:
+    """Write the output file of a command completely or not at all, and print a message.
 
     Raises:
-        InputError: it can't be written.
+        InputError: The file can't be written.
     """
     try:
         write_atomically(file, text)
     except OSError as error:
         raise InputError(f"can't write {file}: {error.strerror}. Name another file.") from error
-    if told:
-        tell(out, told)
+    if message:
+        print_plain(out, message)

@@ -1,4 +1,4 @@
-"""The commands that read runs of the evaluation: compared, reported on a page, in the formats of others."""
+"""The commands that read runs: compare them, write a report, and export them to other formats."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from askance.evaluation.report.page import Reported, report_page
 from askance.evaluation.report.tables import counted, markdown, remarks_of, setting_lines, tables_of
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.statistics.paired_runs import Comparisons, compare_group
-from askance.evaluation.statistics.run_groups import group_runs, places_of
+from askance.evaluation.statistics.run_groups import base_indices, group_runs
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import out
 from askance.terminal.tables import print_tables
@@ -42,16 +42,17 @@ def compare(
     as_json: JsonFlag = False,
     as_markdown: Annotated[bool, typer.Option("--markdown")] = False,
 ) -> None:
-    """Compare runs over the same questions, with intervals and p-values.
+    """Compare runs over the same questions, with confidence intervals and p-values.
 
     Args:
-        runs: Folders written by `askance eval`.
-        base: The run to compare with, by folder or name; otherwise the first.
-        all_pairs: Compare every two runs.
-        metric: To compare by; may be given again. Otherwise the main ones.
-        common: Compare the questions that all runs have finished; leave out others.
-        price: NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency.
-        questions: Of each comparison, show the N questions that differ most.
+        runs: Run folders written by `askance eval`.
+        base: The run that the others are compared with, by folder or name; by default the first.
+        all_pairs: Compare every two runs with each other.
+        metric: A metric to compare by; the option may be repeated. By default the main ones.
+        common: Compare only the questions that all runs have finished.
+        price: A price as NAME=PRICE, once each: prompt, generated and reused (per million tokens), search,
+            currency.
+        questions: Show the N questions that differ most, for each comparison.
         as_markdown: Print Markdown.
 
     Examples:
@@ -80,17 +81,18 @@ def report(
     price: list[str] | None = None,
     questions: QuestionsOption = 5,
 ) -> None:
-    """Write one page about runs: tables, charts, and what papers print for the same datasets.
+    """Write an HTML report about runs: tables, charts, and published results on the same datasets.
 
     Args:
-        file: Write the page to this file (HTML).
-        runs: Folders written by `askance eval`.
-        base: The run to compare with, by folder or name; otherwise the first.
-        all_pairs: Compare every two runs.
-        metric: To compare by; may be given again. Otherwise the main ones.
-        common: Compare the questions that all runs have finished; leave out others.
-        price: NAME=PRICE, once each: prompt, generated, reused (a million tokens), search, currency.
-        questions: Of each comparison, show the N questions that differ most.
+        file: The HTML file to write.
+        runs: Run folders written by `askance eval`.
+        base: The run that the others are compared with, by folder or name; by default the first.
+        all_pairs: Compare every two runs with each other.
+        metric: A metric to compare by; the option may be repeated. By default the main ones.
+        common: Compare only the questions that all runs have finished.
+        price: A price as NAME=PRICE, once each: prompt, generated and reused (per million tokens), search,
+            currency.
+        questions: Show the N questions that differ most, for each comparison.
 
     Examples:
         askance report runs/single runs/dragin --out report.html
@@ -115,8 +117,8 @@ def _reported(
     compared = partial(
         compare_group, metrics=metrics or (), all_pairs=all_pairs, num_questions=num_questions, prices=read
     )
-    bases = zip(groups, places_of(base, groups), strict=True)
-    return [Reported(group, compared(group, base=place)) for group, place in bases]
+    bases = zip(groups, base_indices(base, groups), strict=True)
+    return [Reported(group, compared(group, base=index)) for group, index in bases]
 
 
 def _show(found: Sequence[Comparisons]) -> None:
@@ -141,7 +143,7 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN")]
 
 @export.callback()
 def _export() -> None:
-    """Write a run in the format of another evaluation.
+    """Export a run to the format of another evaluation.
 
     Examples:
         askance export alce runs/asqa --out alce.json
@@ -151,12 +153,12 @@ def _export() -> None:
 
 @export.command()
 def alce(run: RunArgument, file: OutOption, dataset: str | None = None) -> None:
-    """Write a run over ASQA as ALCE's eval.py reads it (JSON).
+    """Export a run over ASQA to the JSON format that ALCE's eval.py reads.
 
     Args:
-        run: A folder written by `askance eval`.
-        file: The file to write; there must be none yet.
-        dataset: asqa:FILE; otherwise the file that the run was asked from.
+        run: A run folder written by `askance eval`.
+        file: The file to write; it must not exist yet.
+        dataset: The dataset, as asqa:FILE; by default the file that the run used.
 
     Examples:
         askance export alce runs/asqa --out alce.json
@@ -167,11 +169,11 @@ def alce(run: RunArgument, file: OutOption, dataset: str | None = None) -> None:
 
 @export.command()
 def factscore(run: RunArgument, file: OutOption) -> None:
-    """Write a run over biographies as FActScore reads it (JSON Lines).
+    """Export a run over biographies to the JSON Lines format that FActScore reads.
 
     Args:
-        run: A folder written by `askance eval`.
-        file: The file to write; there must be none yet.
+        run: A run folder written by `askance eval`.
+        file: The file to write; it must not exist yet.
 
     Examples:
         askance export factscore runs/biographies --out factscore.jsonl
@@ -181,10 +183,10 @@ def factscore(run: RunArgument, file: OutOption) -> None:
 
 
 def _write(file: Path, folder: Path, text_of: Callable[[RecordedRun], str]) -> None:
-    """Write a run to a file that is not there yet."""
+    """Export a run to a new file."""
     check_writable(file)
     if file.exists():
-        raise InputError(f"won't write {file}: it is there already. Name another --out, or move it away.")
+        raise InputError(f"won't write {file}: it exists already. Name another --out, or move it away.")
     run = read_run(folder)
     of = "" if run.is_complete else f" of {run.settings.num_questions:,}"
     write_out(file, text_of(run), f"{len(run.records):,}{of} questions: {file}")

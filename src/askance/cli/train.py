@@ -1,4 +1,4 @@
-"""The commands that find thresholds and train models on questions with known answers."""
+"""The commands that calibrate thresholds and train models on questions with gold answers."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,7 @@ from askance.evaluation.datasets import Example, read_dataset
 from askance.presets import preset_text
 from askance.registry import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
 from askance.storage.trace_file import check_writable
-from askance.terminal.console import err, out, plain_table, tell
+from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import CalibrationProgress, TrainingProgress
 from askance.training.calibration.calibrate import Calibration, chosen_parameter
 from askance.training.calibration.calibrate import calibrate as find_threshold
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from askance.training.reader.settings import ReaderSettings
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
-"""Shares of lessons that the recipe in the repository makes, and no installed askance."""
+"""The shares of training examples that only the recipe in the repository makes, not an installed askance."""
 
 train = typer.Typer(no_args_is_help=True)
 
 
 @train.callback()
 def _train() -> None:
-    """Train models on questions with known grounds.
+    """Train models on questions with known supporting facts.
 
     Examples:
         askance train reader --dataset jsonl:mine.jsonl --out my-reader --dry-run
@@ -56,10 +56,10 @@ def _train() -> None:
 
 
 def reader_command(lessons: str) -> Callable[..., None]:
-    """The command that trains a reader.
+    """Return the command that trains a reader.
 
     Args:
-        lessons: the ``module:Class`` that makes the lessons; it is imported when the command is called.
+        lessons: The ``module:Class`` that makes the training examples; it is imported when the command runs.
     """
 
     def reader(
@@ -70,18 +70,18 @@ def reader_command(lessons: str) -> Callable[..., None]:
         limit: NumberOption = None,
         dry: Annotated[bool, typer.Option("--dry-run")] = False,
     ) -> None:
-        """Teach a small model to read: to answer from passages, in short sentences.
+        """Train a small model to read: to answer from passages, in short sentences.
 
-        The same command goes on after a kill. `--set` takes rank, learning_rate, epochs and others:
-        docs/reader.md.
+        If the command is stopped, run it again to continue. `--set` takes rank, learning_rate, epochs and
+        other hyperparameters: docs/reader.md lists them.
 
         Args:
-            dataset: NAME:FILE with supporting texts or facts; may be given again.
-            folder: Folder of the reader; a stopped training goes on.
-            model: What to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
-            set_: parameter=value; may be given again.
-            limit: Take the first N questions of each.
-            dry: Say what would be learned, and stop.
+            dataset: A dataset with supporting texts or facts, as NAME:FILE; the option may be repeated.
+            folder: The folder of the reader; a stopped training there is continued.
+            model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
+            set_: A hyperparameter, as parameter=value; the option may be repeated.
+            limit: Use only the first N questions of each dataset.
+            dry: Show what would be learned, and stop.
 
         Examples:
             askance train reader --dataset jsonl:mine.jsonl --out my-reader
@@ -107,10 +107,10 @@ train.command()(reader_command("askance.training.reader.mixture:Builder"))
 
 
 def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSettings":
-    """The settings of a training; none of them may be a share that the recipe alone has."""
+    """Return the settings of a training; none of them may be a share that only the recipe has."""
     for name in [each for each in given if each in _RECIPE - kind.__dataclass_fields__.keys()]:
         raise InputError(
-            f"--set {name}={given[name]}: such lessons are those of the recipe. In a checkout of the "
+            f"--set {name}={given[name]}: only the recipe makes such training examples. In a checkout of the "
             "repository, `python -m recipes.reader` takes the same options, and this one."
         )
     return kind(**parse_parameters(kind, given))
@@ -125,58 +125,58 @@ def train_shown(
     *,
     is_dry: bool = False,
 ) -> "TrainingReport":
-    """Train a reader, and show on the terminal how far it is."""
+    """Train a reader, and show the progress on the terminal."""
     from askance.training.reader.train_reader import load_base, train_reader
 
-    base, told = load_base(model), partial(tell_account, console=out if is_dry else err)
+    base, show = load_base(model), partial(print_training_report, console=out if is_dry else err)
     with TrainingProgress(err) as progress:
-        return train_reader(examples, base, settings, folder, progress, told, builder=builder, is_dry=is_dry)
+        return train_reader(examples, base, settings, folder, progress, show, builder=builder, is_dry=is_dry)
 
 
 def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple[Example, ...]]:
-    """The questions of each dataset, by its name; a second one of a name gets a number.
+    """Return the questions of each dataset by its name; a second dataset of that name gets a number.
 
     Raises:
-        InputError: one is given twice, and as for `read_dataset`.
+        InputError: A dataset is given twice, or as for `read_dataset`.
     """
-    found: dict[str, tuple[Example, ...]] = {}
+    examples: dict[str, tuple[Example, ...]] = {}
     for spec in specs:
         if specs.count(spec) > 1:
             raise InputError(
-                f"--dataset {spec} is given more than once: what is held out of one would be learned "
+                f"--dataset {spec} is given more than once: questions held out of one would be learned "
                 "from the other. Give it once; --set epochs=2 learns all of it twice."
             )
         name = spec.partition(":")[0]
-        number = 1 + sum(each.partition(":")[0] == name for each in found)
-        found[f"{name}:{number}" if number > 1 else name] = read_dataset(spec, limit)
-    return found
+        number = 1 + sum(each.partition(":")[0] == name for each in examples)
+        examples[f"{name}:{number}" if number > 1 else name] = read_dataset(spec, limit)
+    return examples
 
 
-def tell_account(account: "TrainingReport", console: Console) -> None:
-    """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
+def print_training_report(account: "TrainingReport", console: Console) -> None:
+    """Print what will be learned: the training examples by kind, those left out, and the work to compute."""
     console.print(plain_table(("dataset", "questions", "lessons", "of which"), account.mixture.told))
     for what in account.mixture.told_left_out:
-        tell(console, f"left out: {what}", "yellow")
+        print_plain(console, f"left out: {what}", "yellow")
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
     for task, count in account.too_long.items():
-        tell(console, f"left out: {count:,} lessons in {task}: longer than {window}", "yellow")
-    tell(console, f"computed in {account.settings.precision}")
+        print_plain(console, f"left out: {count:,} lessons in {task}: longer than {window}", "yellow")
+    print_plain(console, f"computed in {account.settings.precision}")
     course = account.course
     if course.is_packed:
         share = course.num_tokens / max(1, course.num_lesson_tokens)
         tokens = f"{course.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons"
-        tell(console, f"{len(course.steps):,} steps; {tokens}: what they share is computed once")
+        print_plain(console, f"{len(course.steps):,} steps; {tokens}: what they share is computed once")
     else:
-        told = "lessons are computed one by one: this model's losses change when they stand side by side"
-        tell(console, told, "yellow")
+        note = "lessons are computed one by one: packing them would change this model's losses"
+        print_plain(console, note, "yellow")
 
 
 def _show(account: "TrainingReport", folder: Path) -> None:
     last = account.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}"
-    tell(out, f"{steps}; the reader is in {folder}, its card in {folder / 'README.md'}")
-    tell(out, f"use it: --model hf:{folder}")
+    print_plain(out, f"{steps}; the reader is in {folder}, its card in {folder / 'README.md'}")
+    print_plain(out, f"use it: --model hf:{folder}")
 
 
 @with_settings()
@@ -190,15 +190,15 @@ def calibrate(
     file: Annotated[Path | None, typer.Option("--out")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Find the threshold that leads to a wanted number of searches a question.
+    """Find the threshold at which a method searches a given number of times per question.
 
     Args:
-        dataset: Questions: sample, jsonl:FILE, csv:FILE … See `askance datasets`.
-        searches: Searches wanted, a question on average.
-        limit: Most questions used, the first ones.
-        parameter: The parameter to turn, if not the method's own.
-        trials: Most values tried; each asks every question.
-        file: Write a preset to this file (TOML).
+        dataset: The questions: sample, jsonl:FILE, csv:FILE …; `askance datasets` lists the names.
+        searches: The number of searches per question, on average, that you want.
+        limit: The number of questions to use, at most, from the first.
+        parameter: The parameter to vary, if it is not the method's default one.
+        trials: The number of values to try, at most; each trial asks every question.
+        file: Write a preset with the value found to this file (TOML).
 
     Examples:
         askance calibrate --dataset sample --index sample-index --searches 2
@@ -209,15 +209,15 @@ def calibrate(
     parameters = with_prompts(method, config.parameters, config.prompts)
     prompts = own_prompts(method, config.answer_spec)
     settings = {**prompts, **with_preset(method, parameters, "", config.preset)}
-    made = make_method(method, settings)
-    name = chosen_parameter(type(made), parameter).name
-    config.check_retrieval(made)
+    instance = make_method(method, settings)
+    name = chosen_parameter(type(instance), parameter).name
+    config.check_retrieval(instance)
     if file is not None:
         check_writable(file)
     questions = [example.question for example in read_dataset(dataset, limit)]
     encoder = config.open_encoder()
-    searched = config.open_retriever(encoder)
-    engine = config.engine(made, config.load_models(), searched, encoder)
+    retriever = config.open_retriever(encoder)
+    engine = config.engine(instance, config.load_models(), retriever, encoder)
     with CalibrationProgress(err, name, len(questions)) as progress:
         work = find_threshold(
             engine, questions, searches,
@@ -234,8 +234,9 @@ def calibrate(
 def _show_calibration(found: Calibration, file: Path | None) -> None:
     for failure in found.failures:
         place = f"question {failure.question_id} at {found.parameter}={failure.value:g}"
-        tell(err, f"failed: {place}: {failure.error}", "yellow")
-    table = plain_table((found.parameter, "searches a question", "95 % interval", "tokens"), (), num_words=0)
+        print_plain(err, f"failed: {place}: {failure.error}", "yellow")
+    headings = (found.parameter, "searches per question", "95 % interval", "tokens")
+    table = plain_table(headings, (), num_words=0)
     for row in found.table:
         low, high = row.searches_interval
         table.add_row(
@@ -244,28 +245,27 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
     out.print(table)
     left_out = found.num_questions - found.num_counted
     if left_out:
-        told = f"{left_out} of {found.num_questions} questions failed at least once and count nowhere above."
-        tell(out, told, "yellow")
+        note = f"{left_out} of {found.num_questions} questions failed at least once and are not counted."
+        print_plain(out, note, "yellow")
     if found.value is None or found.interval is None:
-        tell(out, found.remark, "red")
+        print_plain(out, found.remark, "red")
         return
     low, high = found.interval
     leads = "should give" if found.remark else "gives"
-    told = (
-        f"{found.parameter}={found.value:g} {leads} {found.wanted:g} searches a question with {found.title} "
-    )
-    tell(out, f"{told}on {found.model} (95 % interval {low:g} to {high:g}, {found.num_counted} questions)")
+    result = f"{found.parameter}={found.value:g} {leads} {found.wanted:g} searches per question"
+    details = f"95 % interval {low:g} to {high:g}, {found.num_counted} questions"
+    print_plain(out, f"{result} with {found.title} on {found.model} ({details})")
     if found.remark:
-        tell(out, found.remark, "yellow")
+        print_plain(out, found.remark, "yellow")
     if found.is_interval_cut:
-        told = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
-        tell(out, told, "yellow")
+        note = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
+        print_plain(out, note, "yellow")
     use = "" if file is None else f", or --preset {file}"
-    tell(out, f"use it: --set {found.parameter}={found.value:g}{use}")
+    print_plain(out, f"use it: --set {found.parameter}={found.value:g}{use}")
 
 
 def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> str:
-    """The text of a preset with the value that was found."""
+    """Return the text of a preset with the value that was found."""
     low, high = found.interval or (0.0, 0.0)
     comments = [
         f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {found.wanted:g} searches a question",

@@ -1,1 +1,1 @@
-"""The terminal: answers, traces, progress and tables as a person reads them."""
+"""Terminal output for people: answers, traces, progress and tables."""

@@ -1,4 +1,4 @@
-"""The consoles that commands print to, and the tables on them."""
+"""The consoles that commands print to, and plain tables."""
 
 import os
 import re
@@ -12,14 +12,14 @@ from rich.text import Text
 from askance.text.printable import printable
 
 _UNWRAPPED_COLUMNS = 1_000_000
-"""More than any line that is printed has."""
+"""A width that no printed line exceeds."""
 
 
 class PlainConsole(Console):
-    """A console that leaves text as it is: no emoji codes, no highlighted numbers.
+    """A console that does not change text: it replaces no emoji codes and highlights no numbers.
 
     Lines are wrapped to the width of a terminal. In a pipe or a file every line stays whole, unless the
-    environment variable COLUMNS states a width.
+    environment variable COLUMNS sets a width.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -27,7 +27,7 @@ class PlainConsole(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """Columns and lines of the terminal."""
+        """The columns and lines of the terminal."""
         size = super().size
         if self.is_terminal or os.environ.get("COLUMNS"):
             return size
@@ -38,7 +38,7 @@ class PlainConsole(Console):
         self.width, self.height = size
 
     def print(self, *objects: Any, **how: Any) -> None:
-        """See `Console.print`. Outside a terminal no line ends in the spaces that fill up a column."""
+        """Print as `Console.print` does; outside a terminal, without trailing spaces."""
         if self.is_terminal:
             super().print(*objects, **how)
             return
@@ -47,8 +47,8 @@ class PlainConsole(Console):
         self.file.write(re.sub(r" +$", "", printed.get(), flags=re.MULTILINE))
 
 
-def tell(console: Console, text: object, style: str = "") -> None:
-    """Print a text from anywhere as it is: nothing in it commands the terminal, and no line is wrapped."""
+def print_plain(console: Console, text: object, style: str = "") -> None:
+    """Print untrusted text literally: control characters are escaped, and no line is wrapped."""
     console.print(printable(str(text)), style=style, markup=False, soft_wrap=True)
 
 
@@ -58,17 +58,18 @@ Row = Sequence[str | int | Text]
 def plain_table(
     headings: Sequence[str], rows: Iterable[Row], *, num_words: int = 99, style: str = "bold"
 ) -> Table:
-    """A table without lines, of texts from anywhere and counts.
+    """Return a table without rules, for untrusted texts and counts.
 
     Args:
-        headings: of the columns; none for a table without a head.
-        num_words: how many columns hold words; those behind them hold numbers, which stand on the right, as
-            counts do in any column.
-        style: of the headings.
+        headings: The headings of the columns; none for a table without a header.
+        rows: The rows of the table.
+        num_words: The number of columns with words. Later columns hold numbers, which are aligned to the
+            right, as are counts in any column.
+        style: The style of the headings.
     """
     table, shown = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings)), [*rows]
-    for at, heading in enumerate(headings):
-        is_right = at >= num_words or any(isinstance(row[at], int) for row in shown)
+    for column, heading in enumerate(headings):
+        is_right = column >= num_words or any(isinstance(row[column], int) for row in shown)
         table.add_column(Text(heading), justify="right" if is_right else "left")
     for row in shown:
         table.add_row(*map(_cell, row))

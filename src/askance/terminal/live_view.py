@@ -1,4 +1,4 @@
-"""A question on a terminal while it is answered: decisions scroll by, the answer grows below them."""
+"""A live view of a question while it is answered: decisions scroll by, and the answer grows below them."""
 
 import time
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from askance.text.printable import printable, printable_record
 class LiveView:
     """A trace listener that shows a question being answered. Use it as a context manager.
 
-    On a terminal the answer so far stands at the bottom, commits plain and the draft dim, and while there is
-    none how long it has been worked on; elsewhere only finished blocks are printed.
+    On a terminal the bottom shows the answer so far, with the draft dim, or the time spent if there is no
+    answer yet. Elsewhere only finished blocks are printed.
 
     Args:
-        ticks: whether the bottom is redrawn while nothing happens.
-        clock: in seconds.
+        ticks: Whether the bottom is redrawn while nothing happens.
+        clock: A function that returns the time in seconds.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LiveView:
             )
 
     def echo(self, question: str) -> None:
-        """Show the question, once, before anything is there that could answer it."""
+        """Show the question, once, before the model has been loaded."""
         if not self._asked:
             self._asked = printable(question)
             self._console.print(Text(self._asked, style="bold"))
@@ -58,8 +58,10 @@ class LiveView:
             self._console.print(Text(shown_plain(self._committed, self._quotable).text.strip()))
 
     def __call__(self, event: trace.AnyEvent) -> None:
-        """Show one event. An error is shown once something follows: the last one is told by who asked. What
-        calls note is told on standard error, where the growing answer makes room for it.
+        """Show an event.
+
+        An error is shown when the next event arrives, because the caller reports the last error. Notes are
+        printed on standard error, above the growing answer.
         """
         event = printable_record(event)
         before, self._failed = self._failed, event if isinstance(event, trace.Failed) else None
@@ -73,7 +75,7 @@ class LiveView:
             self._live.refresh()
 
     def _follow(self, event: trace.AnyEvent) -> None:
-        """Keep what of an event the next ones are shown with."""
+        """Update the state that later events are shown with."""
         if isinstance(event, trace.Asked | trace.Searched):
             self._quotable.append(event)
         self._num_calls += isinstance(event, trace.Generated | trace.ScoredOptions)
@@ -95,16 +97,16 @@ class LiveView:
         print_legend(self._legend(event), self._console)
 
     def _bottom(self) -> RenderableType:
-        """What stands below all that is printed."""
+        """Return the part below everything that has been printed."""
         if self._is_over:
             return Group()
         if (self._committed + self._draft).strip():
             return self._growing()
-        calls = f" · {self._num_calls} calls of the model" if self._num_calls else ""
+        calls = f" · {self._num_calls} model calls" if self._num_calls else ""
         return Text(f"working, {self._clock() - self._began:.0f} s{calls}", style=PROVISIONAL)
 
     def _growing(self) -> Text:
-        """The answer so far and the draft, as many of the last lines as the terminal can redraw."""
+        """Return the answer so far with the draft: as many of the last lines as the terminal can redraw."""
         written = shown_plain(self._committed + self._draft, self._quotable)
         text, draft = Text(written.text), written.offset(len(self._committed))
         text.stylize(PROVISIONAL, draft)

@@ -1,4 +1,4 @@
-"""What a command is doing, and how far it is: a line or bar on a terminal, elsewhere lines that stay."""
+"""Progress of commands: a line or a bar on a terminal, elsewhere lines that stay."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, 
 from rich.text import Text
 
 from askance.core.notes import Advance
-from askance.terminal.console import tell
+from askance.terminal.console import print_plain
 from askance.text.printable import printable
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Activities:
-    """Shows what is being done: on a terminal in a line that goes when it is over, else in one that stays.
+    """A display of the current activity: a temporary line on a terminal, elsewhere a line that stays.
 
     Args:
-        ticks: whether the line on a terminal is redrawn while nothing is told.
+        ticks: Whether the line on a terminal is redrawn while there is no news.
     """
 
     def __init__(self, console: Console, *, ticks: bool = True) -> None:
@@ -38,15 +38,15 @@ class Activities:
         self._lines = Progress(*columns, console=console, transient=True, auto_refresh=ticks)
 
     @contextmanager
-    def __call__(self, what: str, total: float | None) -> Iterator[Advance]:
-        """Show `what` while the work inside goes on; within other work, the innermost comes last."""
-        what = printable(what)
+    def __call__(self, activity: str, total: float | None) -> Iterator[Advance]:
+        """Show an activity until the block ends; activities may be nested, and the innermost comes last."""
+        activity = printable(activity)
         if not self._console.is_interactive:
-            tell(self._console, what, "dim")
+            print_plain(self._console, activity, "dim")
             yield lambda amount: None
             return
         lines, is_outermost = self._lines, not self._lines.tasks
-        task = lines.add_task(what, total=total)
+        task = lines.add_task(activity, total=total)
         if is_outermost:
             lines.start()
         try:
@@ -58,7 +58,7 @@ class Activities:
 
 
 class _Part(BarColumn):
-    """A bar for work that tells how far it is, and nothing for other work."""
+    """A bar for activities with a known total, and nothing for others."""
 
     def __init__(self) -> None:
         super().__init__(bar_width=20)
@@ -69,167 +69,166 @@ class _Part(BarColumn):
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
 SPECIAL_METRICS = {"yes_no_accuracy": "accuracy", "choice_accuracy": "accuracy", "str_em": "STR-EM"}
-"""Shown instead of those where they apply to every question."""
+"""The metrics that are shown instead if they apply to every question."""
 
 
 class _Bar:
-    """A bar that is there from the first that is told of the work until its end, if there is a terminal;
-    elsewhere a line for each stage of the work.
+    """A progress bar on a terminal, from the first report until the end; elsewhere a line for each stage.
 
     Args:
-        name: of the work, where there are several.
-        every_seconds: how often a line is written where there is no terminal, behind one at the start.
+        name: The name of the work, if there are several.
+        every_seconds: The interval between lines where there is no terminal.
     """
 
     _done = ""
-    """How much of work that can go on after an error is done; nothing before it is told of."""
+    """The amount of work done, if it can continue after an error; empty before the first report."""
     _stopped_by: type[BaseException] = BaseException
-    _goes_on_from = "there"
+    _continues_from = "there"
 
     def __init__(self, console: Console, name: str = "", every_seconds: float = 30.0) -> None:
         self._console, self._name, self._every_seconds = console, printable(name), every_seconds
         self._shown_at, self._stage = time.monotonic(), ""
-        what = TextColumn("{task.description}", markup=False)
-        numbers = TextColumn("{task.fields[told]}", markup=False)
-        columns = what, BarColumn(bar_width=20), numbers, TimeElapsedColumn()
+        description = TextColumn("{task.description}", markup=False)
+        numbers = TextColumn("{task.fields[numbers]}", markup=False)
+        columns = description, BarColumn(bar_width=20), numbers, TimeElapsedColumn()
         is_off = not console.is_terminal
         self._bar = Progress(*columns, console=console, transient=True, disable=is_off)
-        self._task = self._bar.add_task(self._name, total=None, told="")
+        self._task = self._bar.add_task(self._name, total=None, numbers="")
 
     def __enter__(self) -> Self:
         return self
 
-    def _show(self, done: int, total: int | None, told: str, name: str = "", stage: str = "") -> None:
-        """Show how far the work is; its stage is told once, where there is no terminal."""
+    def _show(self, done: int, total: int | None, numbers: str, name: str = "", stage: str = "") -> None:
+        """Show the progress; without a terminal, a new stage gets a line."""
         if stage not in ("", self._stage) and not self._console.is_terminal:
             self._print(stage, "dim")
         self._stage = stage or self._stage
         description = name or self._name
-        self._bar.update(self._task, completed=done, total=total, told=told, description=description)
+        self._bar.update(self._task, completed=done, total=total, numbers=numbers, description=description)
         self._bar.start()
 
     def _print(self, line: str, style: str = "") -> None:
         self._shown_at = time.monotonic()
-        tell(self._console, line, style)
+        print_plain(self._console, line, style)
 
     def _is_due(self) -> bool:
-        """Whether the next line is to be written."""
+        """Return whether the next line is due."""
         return not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds
 
     def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         self._bar.stop()
         if self._done and isinstance(error, self._stopped_by):
-            self._print(f"stopped at {self._done}: the same command goes on from {self._goes_on_from}")
+            self._print(f"stopped at {self._done}: the same command continues from {self._continues_from}")
 
 
 class IndexProgress(_Bar):
-    """Shows how far a build is. How many documents will come is not known: the bar only moves."""
+    """The progress of an index build; the number of documents is not known, so the bar only moves."""
 
     def __call__(self, step: "BuildProgress") -> None:
-        """Take one step of the build; how many passages are to be encoded is known."""
-        told = f"{step.documents:,} documents · {step.passages:,} passages"
+        """Show a step of the build; the number of passages to encode is known."""
+        numbers = f"{step.documents:,} documents · {step.passages:,} passages"
         if step.to_encode:
             name = f"encoding {step.encoded:,} of {step.to_encode:,}"
-            self._show(step.encoded, step.to_encode, told, name, f"encoding {step.to_encode:,} passages")
+            self._show(step.encoded, step.to_encode, numbers, name, f"encoding {step.to_encode:,} passages")
         else:
-            self._show(0, None, told, printable(step.source), "reading documents")
+            self._show(0, None, numbers, printable(step.source), "reading documents")
 
 
 class CalibrationProgress(_Bar):
-    """Shows how far a calibration is; a line stays for every value that has been tried."""
+    """The progress of a calibration; a line stays for every value that has been tried."""
 
     def __init__(self, console: Console, parameter: str, num_questions: int) -> None:
         super().__init__(console, parameter)
         self._num_questions = num_questions
 
     def __call__(self, trial: int, value: float, done: int, searches: float | None) -> None:
-        """Take one question of a trial; `searches` is their mean number once the trial is over."""
+        """Show a question of a trial; `searches` is the mean number of searches once the trial is over."""
         name = f"trial {trial}, {self._name}={value:g}"
         stage = f"{name}: asking {self._num_questions:,} questions"
         self._show(done, self._num_questions, f"{done}/{self._num_questions} questions", name, stage)
         if searches is not None:
-            self._print(f"{name}: {searches:.2f} searches a question", "dim")
+            self._print(f"{name}: {searches:.2f} searches per question", "dim")
 
 
 class JudgingProgress(_Bar):
-    """Shows how far the judging of a run is."""
+    """The progress of judging a run."""
 
     def __call__(self, kind: str, done: int, total: int) -> None:
-        """Take an answer that is judged."""
+        """Show the number of judged answers."""
         stage = f"{self._name}: judging the {kind} of {total:,} answers"
         self._show(done, total, f"{done}/{total} answers", f"{self._name}, {kind}", stage)
 
 
 class EvaluationProgress(_Bar):
-    """Shows how an evaluation stands: a bar on a terminal, elsewhere a line now and then."""
+    """The progress of an evaluation: a bar on a terminal, elsewhere a line at intervals."""
 
-    def __call__(self, standing: "RunStatus") -> None:
-        """Show a standing."""
-        done, total = standing.num_finished, standing.num_questions
+    def __call__(self, status: "RunStatus") -> None:
+        """Show the status of a run."""
+        done, total = status.num_finished, status.num_questions
         stage = ""
         if not self._done and done < total:
-            before = f", {done:,} done before" if done else ""
+            before = f", {done:,} already done" if done else ""
             name = f"{self._name}: " if self._name else ""
             stage = f"{name}asking {total - done:,} questions{before}"
-        self._done = _done(standing)
-        lines = standing_lines(standing)
+        self._done = _done(status)
+        lines = status_lines(status)
         self._show(done, total, "\n".join(lines), stage=stage)
         if self._is_due():
             self._print(" · ".join(filter(None, (self._name, *lines))))
 
 
 class TrainingProgress(_Bar):
-    """Shows how far a training is: a bar on a terminal, elsewhere a line now and then."""
+    """The progress of a training: a bar on a terminal, elsewhere a line at intervals."""
 
-    _stopped_by, _goes_on_from = KeyboardInterrupt, "the last checkpoint"
+    _stopped_by, _continues_from = KeyboardInterrupt, "the last checkpoint"
     _loss: float | None = None
 
     def __init__(self, console: Console, every_seconds: float = 60.0) -> None:
         super().__init__(console, "training", every_seconds)
 
-    def __call__(self, standing: "TrainingStatus") -> None:
-        """Take one step."""
+    def __call__(self, status: "TrainingStatus") -> None:
+        """Show a step."""
         if not self._done:
-            is_new = standing.step == 1
-            told = "training, steps to take: " if is_new else f"going on after step {standing.step - 1:,}/"
-            self._print(f"{told}{standing.num_steps:,}")
-        self._done = f"step {standing.step:,}/{standing.num_steps:,}"
-        # Steps differ in what they learn: a mean over the last ones says more than the last one.
-        self._loss = standing.loss if self._loss is None else 0.95 * self._loss + 0.05 * standing.loss
-        told = training_line(standing, self._loss)
-        self._show(standing.step, standing.num_steps, told)
-        if standing.held_out is not None or self._is_due():
-            self._print(told)
+            is_new = status.step == 1
+            start = "training, steps to take: " if is_new else f"continuing after step {status.step - 1:,}/"
+            self._print(f"{start}{status.num_steps:,}")
+        self._done = f"step {status.step:,}/{status.num_steps:,}"
+        # Steps learn from different examples: a mean over the last steps says more than the last one.
+        self._loss = status.loss if self._loss is None else 0.95 * self._loss + 0.05 * status.loss
+        line = training_line(status, self._loss)
+        self._show(status.step, status.num_steps, line)
+        if status.held_out is not None or self._is_due():
+            self._print(line)
 
 
-def training_line(standing: "TrainingStatus", loss: float) -> str:
-    """Steps, loss, speed and the time left."""
-    held_out = "" if standing.held_out is None else f"held out {standing.held_out:.3f}"
-    left = timedelta(seconds=round(standing.seconds_left))
-    speed = f"{standing.tokens_per_second:,.0f} tokens/s"
-    parts = (f"step {standing.step:,}/{standing.num_steps:,}", f"loss {loss:.3f}", held_out, speed)
+def training_line(status: "TrainingStatus", loss: float) -> str:
+    """Return a line with the step, the loss, the speed and the time left."""
+    held_out = "" if status.held_out is None else f"held out {status.held_out:.3f}"
+    left = timedelta(seconds=round(status.seconds_left))
+    speed = f"{status.tokens_per_second:,.0f} tokens/s"
+    parts = (f"step {status.step:,}/{status.num_steps:,}", f"loss {loss:.3f}", held_out, speed)
     return " · ".join(filter(None, (*parts, f"{left} left")))
 
 
-def standing_lines(standing: "RunStatus") -> tuple[str, str]:
-    """First how many are done and how long the others will take, then means with 95 % intervals and speed."""
-    left = standing.seconds_left
-    progress = [_done(standing), "" if left is None else f"{timedelta(seconds=round(left))} left"]
+def status_lines(status: "RunStatus") -> tuple[str, str]:
+    """Return two lines: questions done and time left, then means with 95 % intervals and the speed."""
+    left = status.seconds_left
+    progress = [_done(status), "" if left is None else f"{timedelta(seconds=round(left))} left"]
     titles = {
         name: title
         for name, title in SPECIAL_METRICS.items()
-        if name in standing.metrics and standing.metrics[name].count == standing.num_finished
+        if name in status.metrics and status.metrics[name].count == status.num_finished
     }
     titles = titles if len(titles) == 1 else OPEN_METRICS
-    numbers = [_running(title, standing.metrics.get(name)) for name, title in titles.items()]
-    numbers += [f"{standing.searches.mean:.1f} searches", f"{standing.tokens_per_second:,.0f} tokens/s"]
+    numbers = [_running(title, status.metrics.get(name)) for name, title in titles.items()]
+    numbers += [f"{status.searches.mean:.1f} searches", f"{status.tokens_per_second:,.0f} tokens/s"]
     return " · ".join(filter(None, progress)), " · ".join(filter(None, numbers))
 
 
-def _done(standing: "RunStatus") -> str:
-    failed = f" · {standing.num_failures:,} failed" if standing.num_failures else ""
-    retries = f" · {standing.num_retries:,} calls tried again" if standing.num_retries else ""
-    return f"{standing.num_finished:,}/{standing.num_questions:,}{failed}{retries}"
+def _done(status: "RunStatus") -> str:
+    failed = f" · {status.num_failures:,} failed" if status.num_failures else ""
+    retries = f" · {status.num_retries:,} calls repeated" if status.num_retries else ""
+    return f"{status.num_finished:,}/{status.num_questions:,}{failed}{retries}"
 
 
 def _running(title: str, mean: "RunningMean | None") -> str:

@@ -1,4 +1,4 @@
-"""Tables of runs on the terminal."""
+"""Tables of runs for the terminal."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,11 +15,11 @@ from askance.terminal.console import plain_table
 
 _LEAST_WIDTH, _GAP = 8, 2
 _WORDS_AT_MOST = 0.6
-"""Share of the line that columns of words may take from the numbers beside them: they fold, numbers don't."""
+"""The largest share of a line for columns of words, which fold; numbers need the rest, because they don't."""
 
 
 def interval_table(means: Mapping[str, MeanInterval]) -> Table:
-    """Means with their intervals, by name."""
+    """Return a table of means with their confidence intervals, by name."""
     rows = [
         (name, f"{value.mean:.3f}", f"{value.low:.3f} to {value.high:.3f}", f"{value.num_questions:,}")
         for name, value in means.items()
@@ -28,9 +28,9 @@ def interval_table(means: Mapping[str, MeanInterval]) -> Table:
 
 
 def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:
-    """One below the other, each with its title above and its note below.
+    """Print tables one below the other, each with its title above and its note below.
 
-    Columns of numbers that do not fit beside the others stand below them, with the words of their rows again.
+    Columns of numbers that do not fit the width follow below, with the words of their rows repeated.
     """
     for table in tables:
         out.print(Text(f"\n{table.title}", style="bold"))
@@ -44,11 +44,11 @@ def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:
 
 def _rich_table(table: ResultTable) -> Table:
     shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    for at, heading in enumerate(table.headings):
-        if at < table.num_text_columns:
+    for column, heading in enumerate(table.headings):
+        if column < table.num_text_columns:
             shown.add_column(Text(heading), overflow="fold")
         else:
-            width = max([len(row[at]) for row in table.rows], default=0)
+            width = max([len(row[column]) for row in table.rows], default=0)
             shown.add_column(Text(_narrowed(heading, width)), justify="right", no_wrap=True)
     above = ""
     for first, *others in table.rows:
@@ -59,7 +59,7 @@ def _rich_table(table: ResultTable) -> Table:
 
 
 def _parts(table: ResultTable, width: int) -> Iterator[ResultTable]:
-    """The table, in as many parts as it takes to show its numbers in lines of `width` cells."""
+    """Yield the table in as many parts as it takes to show its numbers in lines of `width` characters."""
     words, at = table.num_text_columns, table.num_text_columns
     room = width - min(sum(_width(table, column) + _GAP for column in range(words)), width * _WORDS_AT_MOST)
     while True:
@@ -84,6 +84,6 @@ def _width(table: ResultTable, at: int) -> int:
 
 
 def _narrowed(heading: str, width: int) -> str:
-    """On as many lines as it takes not to widen a column of numbers, as far as words can be parted."""
+    """Return a heading on as many lines as it needs to fit a column of numbers; words are not split."""
     longest = max(map(len, heading.split()))
     return "\n".join(textwrap.wrap(heading, max(width, longest, _LEAST_WIDTH), break_on_hyphens=False))

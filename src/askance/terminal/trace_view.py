@@ -1,4 +1,4 @@
-"""The events of a trace as blocks of text, one below the other; steps of a search as a tree."""
+"""Display of traces: events as blocks of text, and the steps of a tree search as a tree."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,42 +24,42 @@ _LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
 
 
 def print_trace(events: Iterable[trace.AnyEvent], console: Console) -> None:
-    """A whole recorded trace, one block an event; steps that make a tree are one, where the last is."""
+    """Print a recorded trace: a block for each event, and one for each tree in place of its last step."""
     shown = [printable_record(event) for event in events]
     trees = search_trees(shown)
     last_of = {tree.steps[-1].id: tree for tree in trees}
     in_trees = {step.id for tree in trees for step in tree.steps}
     legend = Legend()
-    for at, event in enumerate(shown):
+    for index, event in enumerate(shown):
         if event.id in last_of:
             tree = last_of[event.id]
             console.print(_tree_block(tree))
             print_legend([line for step in tree.steps for line in legend(step)], console)
         elif event.id not in in_trees:
-            block = event_block(event, shown[:at])
+            block = event_block(event, shown[:index])
             if block is not None:
                 console.print(block)
             print_legend(legend(event), console)
 
 
 def print_legend(lines: Sequence[str], console: Console) -> None:
-    """What the terms of the block above mean."""
+    """Print the explanations of the terms of the block above."""
     if lines:
         console.print(_labelled("legend", Text("\n".join(lines), style=LEGEND), LEGEND))
 
 
 def event_block(event: trace.AnyEvent, before: Sequence[trace.AnyEvent] = ()) -> RenderableType | None:
-    """What one event looks like; None for events that are not shown.
+    """Return the block that shows an event, or None for events that are not shown.
 
     Args:
-        before: those before it, which say what an answer may quote.
+        before: The events before it, which hold the texts that an answer may quote.
     """
     block_of = _BLOCKS.get(type(event))
     return None if block_of is None else block_of(event, before)
 
 
 def usage_line(usage: Usage) -> str:
-    """One line of cost."""
+    """Return a line with the cost of an answer."""
     searches = f"{usage.searches} search{'' if usage.searches == 1 else 'es'}"
     at_most = "≤ " if usage.is_upper_bound else ""
     return (
@@ -69,7 +69,7 @@ def usage_line(usage: Usage) -> str:
 
 
 def spending_line(numbers: Mapping[str, float]) -> str:
-    """One line of what a search read and did; L_max and L_total are what papers call limit and sum."""
+    """Return a line with the spending of a tree search; L_max and L_total are the names in papers."""
     names = {"l_max": "L_max", "tokens": "L_total"}
     at_most = "≤ " if trace.UPPER_BOUND in numbers else ""
     return " · ".join(
@@ -80,7 +80,7 @@ def spending_line(numbers: Mapping[str, float]) -> str:
 
 
 def setting_block(event: trace.Asked) -> RenderableType:
-    """The method, the models and what is searched."""
+    """Return a block with the method, the models and the retriever."""
     models = describe_models(event.models, event.precisions)
     setting = " · ".join(part for part in (event.title, models, event.retriever) if part)
     return Text(f"{setting}\n", style=PROVISIONAL)
@@ -102,7 +102,7 @@ def _decided(event: trace.Decided, _: Before) -> RenderableType:
 
 
 def _words(words: Iterable[trace.WordSignal], threshold: float | None) -> Text:
-    """The judged words; doubtful ones with their number, coloured by its distance to the threshold."""
+    """Return the scored words; those that trigger have a value, coloured by its distance to the threshold."""
     shown = []
     for word in words:
         style = _doubt_style(word.value, threshold)
@@ -119,12 +119,12 @@ def _doubt_style(value: float, threshold: float | None) -> str:
 
 
 def _searched(event: trace.Searched, _: Before) -> RenderableType:
-    found = []
+    lines = []
     for hit in event.hits:
         title, text = (_one_line(hit.passage.title), "bold"), (_one_line(hit.passage.text), PROVISIONAL)
-        found.append(_line(f"{hit.rank}. ", title, f" {hit.score:.3g}  ", text))
-    found = found or [Text("nothing found", style=PROVISIONAL)]
-    return _labelled("search", Group(Text(event.query, style=QUERY), *found), QUERY)
+        lines.append(_line(f"{hit.rank}. ", title, f" {hit.score:.3g}  ", text))
+    lines = lines or [Text("nothing found", style=PROVISIONAL)]
+    return _labelled("search", Group(Text(event.query, style=QUERY), *lines), QUERY)
 
 
 def _expanded(event: trace.Expanded, _: Before) -> RenderableType:
@@ -145,16 +145,16 @@ def _generated(event: trace.Generated, _: Before) -> RenderableType:
     return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
 
 
-def _answered(event: trace.Answered, before: Before) -> RenderableType:
+def _cited_answer(event: trace.Answered, before: Before) -> RenderableType:
     answer = event.answer
-    written, cited, at = shown_plain(answer.text, before), Text(), 0
+    written, cited, start = shown_plain(answer.text, before), Text(), 0
     sources: dict[int, Passage] = {}
     for citation in answer.citations:
         sources[citation.number] = citation.passage
         end = written.offset(citation.end)
-        cited.append(written.text[at:end]).append(f" [{citation.number}]", style=QUERY)
-        at = end
-    lines = [Text(""), cited.append(written.text[at:])]
+        cited.append(written.text[start:end]).append(f" [{citation.number}]", style=QUERY)
+        start = end
+    lines = [Text(""), cited.append(written.text[start:])]
     if answer.short and answer.short != answer.text:
         lines.append(Text.assemble(("Answer: ", "bold"), (answer.short, f"bold {SURE}")))
     for number, passage in sorted(sources.items()):
@@ -179,21 +179,21 @@ _BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
     trace.Generated: _generated,
     trace.Committed: _committed,
     trace.Uncited: lambda event, _: _labelled("uncited", Text(f"{event.text}\n{event.why}", PROVISIONAL)),
-    trace.Answered: _answered,
+    trace.Answered: _cited_answer,
     trace.Noted: lambda event, _: _labelled("note", Text(f"{event.place}: {event.text}", WEAK)),
     trace.Failed: _failed,
 }
 
 
 def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> UnmarkedText:
-    """What a model wrote, and the markers in it: in profile "code" they stay in text and answer."""
+    """Return a model's text without its markers, which the profile "code" keeps in text and answer."""
     asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
     return without_markers(text, lambda: quotable_texts(question, before))
 
 
 def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:
-    """Content beside a label in a narrow column."""
+    """Return content to the right of a label in a narrow column."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=7)
     grid.add_column(ratio=1)
@@ -202,7 +202,7 @@ def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> 
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
-    """A line of texts, some with their styles, that is cut where the terminal ends."""
+    """Return a line of texts, some with styles, that is cut at the edge of the terminal."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
@@ -212,26 +212,26 @@ def _one_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SearchTree:
-    """Steps of one search.
+    """The steps of a tree search.
 
     Attributes:
-        steps: in the order of the trace; no two have the same place.
-        chosen: the place where the answer that was taken ends; empty where the trace does not tell.
+        steps: The steps in the order of the trace; no two have the same node.
+        chosen: The node of the chosen answer; empty if the trace does not give it.
     """
 
     steps: tuple[trace.Expanded, ...]
     chosen: str = ""
 
     def leads_to_chosen(self, step: trace.Expanded) -> bool:
-        """Whether a step is on the path of the answer that was taken."""
+        """Return whether a step is on the path to the chosen answer."""
         return f"{self.chosen}.".startswith(f"{step.node}.")
 
 
 def search_trees(events: Sequence[trace.AnyEvent]) -> list[SearchTree]:
-    """The searches of a trace whose steps lead from one to another, each with what was chosen of it.
+    """Return the tree searches of a trace, each with its chosen node.
 
-    Steps with and without visits belong to different searches, such as AirRAG and a Self-RAG that is one of
-    its actions; so do two steps with the same place.
+    Steps with and without visits belong to different searches, for example AirRAG's and that of a Self-RAG
+    within one of its actions; so do two steps with the same node.
     """
     searches: list[dict[str, trace.Expanded]] = []
     for step in (event for event in events if isinstance(event, trace.Expanded)):
@@ -240,17 +240,17 @@ def search_trees(events: Sequence[trace.AnyEvent]) -> list[SearchTree]:
             mine = {}
             searches.append(mine)
         mine[step.node] = step
-    nested = (each for each in searches if any(place.rpartition(".")[0] in each for place in each))
+    nested = (each for each in searches if any(node.rpartition(".")[0] in each for node in each))
     return [SearchTree(tuple(each.values()), _chosen(each, events)) for each in nested]
 
 
 def _counts(steps: Iterable[trace.Expanded]) -> bool:
-    """Whether a search counts the visits of its steps."""
+    """Return whether a search counts the visits of its steps."""
     return "visits" in next(iter(steps)).numbers
 
 
 def _chosen(steps: Mapping[str, trace.Expanded], events: Iterable[trace.AnyEvent]) -> str:
-    """The step marked as chosen; without marks, the one that the first choice afterwards names."""
+    """Return the step marked as chosen; without marks, the one that the next choice in the trace names."""
     if _counts(steps.values()):
         return next((step.node for step in steps.values() if step.numbers.get("chosen")), "")
     last = max(step.id for step in steps.values())
@@ -259,7 +259,7 @@ def _chosen(steps: Mapping[str, trace.Expanded], events: Iterable[trace.AnyEvent
 
 
 def _tree_block(tree: SearchTree) -> RenderableType:
-    """The tree, two lines or more a step: what it gave, and its numbers."""
+    """Return the block of a tree; each step has two or more lines: its text and its numbers."""
     root = Tree(Text(f"tree of {len(tree.steps)} steps", style="bold"), guide_style=PROVISIONAL)
     branches = {_ROOT: root}
     for step in tree.steps:
@@ -273,7 +273,7 @@ def _tree_block(tree: SearchTree) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A tree with room for its deepest step; what is beyond the terminal's edge is cut off."""
+    """A tree with room for its deepest step; text beyond the terminal's edge is cut off."""
 
     tree: Tree
     least_width: int
@@ -282,8 +282,8 @@ class _Wide:
         yield from console.render(self.tree, options.update(width=max(options.max_width, self.least_width)))
 
 
-def _step_label(step: trace.Expanded, is_chosen: bool) -> RenderableType:
-    mark, style = ("✓ ", f"bold {SURE}") if is_chosen else ("", "bold")
+def _step_label(step: trace.Expanded, is_decided: bool) -> RenderableType:
+    mark, style = ("✓ ", f"bold {SURE}") if is_decided else ("", "bold")
     action, text = f"{mark}{ACTIONS.get(step.action, step.action)}", _one_line(step.text) or "(nothing)"
     title = [] if step.passage is None else [_one_line(step.passage.passage.title)]
     numbers = " · ".join((step.node, *_step_numbers(step), *title))
@@ -296,7 +296,7 @@ def _step_label(step: trace.Expanded, is_chosen: bool) -> RenderableType:
 
 
 def _step_numbers(step: trace.Expanded) -> Iterator[str]:
-    """What the search counted, then all other numbers by name."""
+    """Yield the counts of the search, then all other numbers with their names."""
     numbers = {name: value for name, value in step.numbers.items() if name not in ("cut", "chosen")}
     visits, value = numbers.pop("visits", None), numbers.pop("value", None)
     votes = numbers.pop("votes", 1.0)

@@ -1,5 +1,5 @@
-"""Each dataset on a small file in its official layout, and FlashRAG's, written for these tests: how many
-examples there are, and what exactly the first and the last one are. Their grounds are in `test_grounds_told`.
+"""Each dataset on a small file in its official layout and in FlashRAG's, written for these tests: the number
+of examples, and the first and the last one exactly. `test_supporting_facts` checks their supporting facts.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import pytest
 
 from askance.core.types import Question
 from askance.evaluation.datasets import DATASETS, Example, read_dataset
-from askance.evaluation.datasets.grounds import SupportingFacts
+from askance.evaluation.datasets.example import SupportingFacts
 
 FILES = Path(__file__).parent / "files"
 AUTHOR = "Which river surrounds the birthplace of the author of Buddenbrooks?"
@@ -253,8 +253,8 @@ def test_count_first_and_last(spec):
     count, first, last = PINNED[spec]
     examples = read(spec)
     assert len(examples) == count
-    assert dataclasses.replace(examples[0], grounds=SupportingFacts()) == first
-    assert dataclasses.replace(examples[-1], grounds=SupportingFacts()) == last
+    assert dataclasses.replace(examples[0], supporting_facts=SupportingFacts()) == first
+    assert dataclasses.replace(examples[-1], supporting_facts=SupportingFacts()) == last
 
 
 def test_only_biographies_have_no_golds():

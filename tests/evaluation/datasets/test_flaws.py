@@ -1,4 +1,4 @@
-"""What the files of each dataset may have wrong, and what is said of it."""
+"""Flaws in the files of each dataset, and their error messages."""
 
 import json
 

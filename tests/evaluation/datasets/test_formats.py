@@ -7,7 +7,7 @@ import pytest
 from askance.core.errors import DatasetError
 from askance.core.types import Question
 from askance.evaluation.datasets import Example, read_dataset
-from askance.evaluation.datasets.grounds import Paragraph, ReasoningStep, SupportingFacts
+from askance.evaluation.datasets.example import Paragraph, ReasoningStep, SupportingFacts
 
 HOTPOT = {
     "_id": "5a",
@@ -70,7 +70,7 @@ def test_hotpotqa(tmp_path):
             ("Thomas Mann", "Lübeck"),
             kind="bridge",
             hops=2,
-            grounds=SupportingFacts(
+            supporting_facts=SupportingFacts(
                 (
                     Paragraph("Thomas Mann", "He was born in Lübeck.", ((0, 22),)),
                     Paragraph("Lübeck", "A city. Old. On the Trave.", ((13, 26),)),
@@ -134,12 +134,12 @@ def test_strategyqa(tmp_path):
         Example(
             Question("s1", "Can the Moon be seen from Bonn?", task="yes_no"),
             ("yes",),
-            grounds=SupportingFacts(facts=("It shines.",)),
+            supporting_facts=SupportingFacts(facts=("It shines.",)),
         ),
         Example(
             Question("s2", "Did Galileo fly?", task="yes_no"),
             ("no",),
-            grounds=SupportingFacts(steps=(ReasoningStep("When did he live?"),)),
+            supporting_facts=SupportingFacts(steps=(ReasoningStep("When did he live?"),)),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Judging recorded runs: what is kept, what goes on, and what it comes to."""
+"""Judging recorded runs: judgements are kept and continued, and the scores are right."""
 
 import asyncio
 import json
@@ -136,7 +136,8 @@ def test_a_judge_that_breaks_keeps_what_is_judged(run):
         return ValueError("out of order") if key[1] == "q2" else reply(shown, key)
 
     with pytest.raises(
-        ModelFailure, match=r"broke at question 'q2' of the run .*ValueError: out of order\. What"
+        ModelFailure,
+        match=r"failed at question 'q2' of the run .*: ValueError: out of order\. The judgements so far",
     ):
         facts(run, ScriptedModel(breaks))
     assert [line.get("id") for line in lines(run, "facts")[1]] == [None, "q1"]
@@ -190,7 +191,9 @@ def test_judgements_of_another_judge_are_not_taken_for_those_of_this_one(run):
     one, other = sorted((run.folder / "judged").glob("citations-*.jsonl"))
     other.write_bytes(one.read_bytes())
     one.unlink()
-    with pytest.raises(RunFolderError, match=r"line 1: not what this judge begins with\. Move the file away"):
+    with pytest.raises(
+        RunFolderError, match=r"line 1: this is not the header of this judge\. Move the file away"
+    ):
         [citations(run, ScriptedEntailment(name=name)) for name in ("one", "other")]
 
 

@@ -52,7 +52,7 @@ def test_squad_finds_that_nothing_and_nothing_share_all_their_words():
     st.integers(1, 9),
 )
 def test_supporting_recall_is_recall_at_k(searches, wanted, k):
-    """Of documents with one passage each, ranked by when they were first found."""
+    """Documents have one passage each, and are ranked by when they were first found."""
     assume(any(searches))
     trace = Trace()
     for titles in searches:

@@ -28,8 +28,8 @@ from tests.evaluation.hand_made import record, run_of
 from tests.tolerances import near
 
 
-def point(number, cost, worth):
-    return Point(number, f"m{number}", cost, worth, worth - 0.1, worth + 0.1)
+def point(number, cost, score):
+    return Point(number, f"m{number}", cost, score, score - 0.1, score + 0.1)
 
 
 def numbers_of(points):
@@ -45,12 +45,12 @@ def title_of(chart):
 
 
 def texts_of(chart):
-    """What can be read on a chart, in the order it is drawn."""
+    """Return the texts on a chart, in the order in which they are drawn."""
     return [each.text for each in parsed(chart).iter("text")]
 
 
 def dots_of(figure):
-    """Where the points are and how each is filled."""
+    """Return the positions of the points, and how each is filled."""
     (axes,) = figure.axes
     return {
         (line.get_xdata()[0], line.get_ydata()[0]): line.get_markerfacecolor()
@@ -76,14 +76,14 @@ def test_of_two_at_the_same_cost_the_better_one_is_on_the_frontier():
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5)), min_size=1, max_size=8))
 def test_what_is_off_the_frontier_is_beaten_by_one_on_it(pairs):
-    points = [point(at, cost, worth / 10) for at, (cost, worth) in enumerate(pairs)]
+    points = [point(at, cost, score / 10) for at, (cost, score) in enumerate(pairs)]
     best = frontier(points)
     for each in points:
         if each not in best:
-            assert any(other.cost <= each.cost and other.worth >= each.worth for other in best)
+            assert any(other.cost <= each.cost and other.score >= each.score for other in best)
     for one, two in combinations(best, 2):
         assert one.cost < two.cost
-        assert one.worth < two.worth
+        assert one.score < two.score
 
 
 def test_points_are_tokens_computed_and_the_metric_with_its_interval():
@@ -105,7 +105,7 @@ def test_the_chart_draws_every_run():
     assert title_of(chart).endswith("on the frontier: m1 (0.200 at 100 tokens), m2 (0.400 at 1,000 tokens)")
     figure = frontier_figure(points, "f1")
     dots = dots_of(figure)
-    assert list(dots) == [(each.cost, each.worth) for each in points]
+    assert list(dots) == [(each.cost, each.score) for each in points]
     assert dots[100, 0.2] == dots[1000, 0.4] != dots[2000, 0.3]
     whiskers = [line.get_ydata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
     assert [tuple(each) for each in whiskers] == [(each.low, each.high) for each in points]
@@ -118,9 +118,9 @@ def test_costs_far_apart_are_on_a_logarithmic_scale():
         return texts_of(frontier_chart([point(1, cost, 0.5) for cost in costs], "f1"))
 
     assert {"100", "200", "500", "1,000"} < set(texts(100, 1000))
-    assert "tokens computed a question, logarithmic scale" in texts(100, 1000)
-    assert "tokens computed a question" in texts(100, 700)
-    assert "tokens computed a question" in texts(0, 700)
+    assert "tokens computed per question, logarithmic scale" in texts(100, 1000)
+    assert "tokens computed per question" in texts(100, 700)
+    assert "tokens computed per question" in texts(0, 700)
 
 
 def test_numbers_of_runs_close_to_each_other_do_not_overlap():

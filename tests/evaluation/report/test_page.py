@@ -61,7 +61,7 @@ def test_the_parts_of_a_section(runs):
         "Runs",
         "Results",
         "Cost",
-        "Searches a question",
+        "Searches per question",
         "Differences between runs",
         "By kind and number of hops",
         "Questions that differ most",
@@ -138,8 +138,8 @@ def test_published_numbers_stand_beside_ours():
         parameters={"profile": "paper", "threshold": "1.3"},
     )
     text = page_of(ours)
-    section = text[text.index("Published numbers") :]
-    assert "Other models, other corpora" in section
+    section = text[text.index("Published results") :]
+    assert "used other models, corpora and prompts" in section
     assert "This report\nSmolLM2\nindex my-index\n3 questions" in section
     assert "Su et al. 2024, DRAGIN (arXiv 2403.10081), Table 2; searches: Table 3\nLlama2-13b-chat" in section
     cells = re.findall(
@@ -152,7 +152,7 @@ def test_published_numbers_stand_beside_ours():
     assert len(cells) == 1 + len(published("hotpotqa"))
     for caveat in caveats("hotpotqa"):
         assert escape(caveat) in section
-    assert "Published numbers" not in page_of(run("a", [1.0], "a"))
+    assert "Published results" not in page_of(run("a", [1.0], "a"))
 
 
 def test_our_runs_are_together_by_model_and_index():
@@ -162,7 +162,7 @@ def test_our_runs_are_together_by_model_and_index():
         run("b", [1.0], "b", index="", **fields),
         run("c", [1.0], "c", **fields),
     ]
-    section = page_of(*runs).partition("Published numbers")[2]
+    section = page_of(*runs).partition("Published results")[2]
     assert section.index(">a<") < section.index(">c<") < section.index(">b<")
 
 
@@ -176,7 +176,7 @@ def test_one_run_has_no_frontier_and_no_differences():
 def test_runs_that_never_searched_have_no_histogram():
     usage = Usage(prompt_tokens=10)
     text = page_of(run_of([record(1, usage=usage)], "runs/a"))
-    assert "Searches a question" not in text
+    assert "Searches per question" not in text
 
 
 def test_several_datasets_are_linked():
@@ -186,7 +186,7 @@ def test_several_datasets_are_linked():
 
 
 def test_without_matplotlib_the_page_is_whole_and_says_so(runs, monkeypatch):
-    charts = "Charts are drawn where matplotlib is installed"
+    charts = "Charts need matplotlib"
     assert charts not in page_of(*runs)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     text = page_of(*runs)

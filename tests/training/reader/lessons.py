@@ -5,7 +5,7 @@ from typing import Any
 
 from askance.core.types import Prompt, Question, Raw, Span
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph, ReasoningStep, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, ReasoningStep, SupportingFacts, Triple
 
 BOTH: Any = SimpleNamespace(capabilities=frozenset({"raw", "chat"}))
 RAW_ONLY: Any = SimpleNamespace(capabilities=frozenset({"raw"}))
@@ -51,7 +51,7 @@ OTHER_FILM = Example(
 ARGON = Example(
     Question("s1", "Can you chew argon?", task="yes_no"),
     ("no",),
-    grounds=SupportingFacts(
+    supporting_facts=SupportingFacts(
         facts=("Argon is a gas", "Gases can't be chewed."),
         steps=(ReasoningStep("What is argon?"), ReasoningStep("Can #1 be chewed?")),
     ),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance.evaluation.datasets.grounds import SupportingFacts
+from askance.evaluation.datasets.example import SupportingFacts
 from askance.training.reader.mixture import mixture
 from askance.training.reader.settings import ReaderSettings
 from tests.training.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
@@ -39,14 +39,16 @@ def test_a_share_is_a_number_of_lessons_per_example(share, expected):
 def test_the_reasoning_is_what_the_dataset_marks_or_tells():
     made = mixture(EXAMPLES, BOTH, replace(NONE, reading=1.0))
     targets = {lesson.id: lesson.target for lesson in made.lessons if lesson.task == "reading"}
-    heidi, dwan = (paragraph.text for paragraph in FILM.grounds.supporting)
+    heidi, dwan = (paragraph.text for paragraph in FILM.supporting_facts.supporting)
     assert targets["2wiki/f1"] == f" {heidi} {dwan} So the answer is 3 April 1885."
     assert targets["strategyqa/s1"] == " Argon is a gas. Gases can't be chewed. So the answer is no."
 
 
 def test_a_decomposition_alone_is_left_out_and_told():
     steps = replace(
-        ARGON, question=replace(ARGON.question, id="s2"), grounds=SupportingFacts(steps=ARGON.grounds.steps)
+        ARGON,
+        question=replace(ARGON.question, id="s2"),
+        supporting_facts=SupportingFacts(steps=ARGON.supporting_facts.steps),
     )
     made = mixture({"strategyqa": (ARGON, steps)}, BOTH, replace(NONE, reading=1.0))
     assert made.told_left_out == ("1 of strategyqa: steps, but no supporting paragraphs or facts",)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from askance.evaluation.datasets.grounds import Paragraph
+from askance.evaluation.datasets.example import Paragraph
 from askance.training.reader.passages import Showing, among_distractors, fitted
 from tests.training.reader.lessons import DWAN, HEIDI, PISA
 

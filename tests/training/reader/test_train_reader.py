@@ -14,7 +14,7 @@ from recipes.reader.mixture import RecipeBuilder, RecipeSettings
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import SupportingFacts
+from askance.evaluation.datasets.example import SupportingFacts
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.local.encoding import chat_template_digest
 from askance.models.local.reader_note import read_note
@@ -246,7 +246,9 @@ def test_what_is_held_out_need_not_fit(qwen_folder, tmp_path):
     """By its id, question 0 of this dataset is held out and question 1 is learned from."""
     held, learned = (
         Example(
-            Question(str(number), text), ("no",), grounds=SupportingFacts(facts=("It rains.", "It is wet."))
+            Question(str(number), text),
+            ("no",),
+            supporting_facts=SupportingFacts(facts=("It rains.", "It is wet.")),
         )
         for number, text in enumerate(("Is it " + "very " * 300 + "dry?", "Is it dry?"))
     )

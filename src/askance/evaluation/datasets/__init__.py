@@ -1,8 +1,8 @@
-"""Questions with known answers: the one table of datasets, and reading one of them.
+"""Questions with known answers: the table of datasets, and functions that read one of them.
 
     examples = read_dataset("hotpotqa:hotpot_dev_distractor_v1.json", limit=500)
 
-Files are read as their authors published them, or in FlashRAG's layout; nothing is downloaded.
+Files are read in the layout that their authors published, or in FlashRAG's layout. Nothing is downloaded.
 """
 
 import re
@@ -17,18 +17,19 @@ from askance.core.errors import DatasetError, InputError, UnknownName
 from askance.core.extensions import find_with_place, known_names
 from askance.core.records import read_records, rows, rows_or_table, table_rows
 from askance.evaluation.datasets import choices, long_form, multi_hop, own, single_hop
+from askance.evaluation.datasets.example import Example as Example
 from askance.evaluation.datasets.flashrag import read_either
-from askance.evaluation.datasets.grounds import Example as Example
 
 Read = Callable[..., Iterator[Example]]
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One dataset of `datasets.toml`, which says what the fields are.
+    """A dataset, as a row of `datasets.toml`, which explains the other fields.
 
     Attributes:
-        read: gives the examples; takes path and shape of a record, where there is a file, and options.
+        read: A function that yields the examples. It takes the path and the shape of a record, where the
+            dataset has a file, and the options.
     """
 
     spec: str
@@ -41,12 +42,12 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """What stands before the file."""
+        """The name, which is the part of `spec` before the file."""
         return self.spec.partition(":")[0]
 
     @property
     def takes_path(self) -> bool:
-        """Whether a file is named."""
+        """Return whether the dataset is read from a file that the user names."""
         return ":" in self.spec
 
     @property
@@ -81,18 +82,18 @@ DATASETS: Mapping[str, Dataset] = {
 
 
 def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
-    """The first `limit` examples of ``NAME:FILE[?OPTION=VALUE]``, or all of them, in the order of the file.
+    """Return the first `limit` examples of ``NAME:FILE[?OPTION=VALUE]``, or all, in the order of the file.
 
     Raises:
-        UnknownName: no such dataset or option.
-        DatasetError: a file that can't be read, has no questions, or two with one id.
-        InputError: a limit below 1.
+        UnknownName: There is no such dataset or option.
+        DatasetError: The file can't be read, has no questions, or has two questions with the same id.
+        InputError: The limit is below 1.
     """
     if limit is not None and limit < 1:
         raise InputError(f"a limit of {limit} questions leaves none: give 1 or more, or no limit.")
     dataset, path, options = located(spec)
-    told = (path, dataset.shape) if dataset.shape else (path,) if path else ()
-    examples = tuple(islice(dataset.read(*told, **options), limit))
+    arguments = (path, dataset.shape) if dataset.shape else (path,) if path else ()
+    examples = tuple(islice(dataset.read(*arguments, **options), limit))
     if not examples:
         raise DatasetError(f"dataset {spec!r} holds no questions with answers: name the file that has them.")
     _check_ids(spec, examples)
@@ -100,12 +101,12 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
 
 
 def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
-    """What ``NAME:FILE[?OPTION=VALUE]`` names: a row of the table, the file, if it takes one, and options.
+    """Return the dataset, the file (if it takes one) and the options of ``NAME:FILE[?OPTION=VALUE]``.
 
-    A plug-in, ``NAME:FILE``, and ``module:function`` are what reads the file; they take any options.
+    A plug-in, ``NAME:FILE``, or a ``module:function`` may read the file instead; these take any options.
 
     Raises:
-        UnknownName, DatasetError: as for `read_dataset`.
+        UnknownName, DatasetError: As for `read_dataset`.
     """
     named, _, query = spec.partition("?")
     name, _, path = named.partition(":")
@@ -132,7 +133,7 @@ def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
 
 
 def _with_its_name(file: str) -> str:
-    """What to write in place of a file's bare name, or nothing where it is a misspelt dataset."""
+    """Return a hint for a file that was named without a dataset, or nothing if `file` is no file name."""
     kinds = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
     kind = kinds.get(Path(file).suffix.lower())
     if kind is None:

@@ -1,13 +1,13 @@
-"""Questions with options to choose from: ARC and PubHealth.
+"""Multiple-choice datasets: ARC and PubHealth.
 
-Each function turns a record of the authors' file into examples; the files and the licences are in the table.
+Each function turns a record of the authors' file into examples; `datasets.toml` lists files and licences.
 """
 
 from collections.abc import Iterator
 
 from askance.core.records import Field, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.grounds import Example, Paragraph, SupportingFacts, whole
+from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
 
 _LETTERS = dict(zip("12345", "ABCDE", strict=True))
 _VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "false"}
@@ -15,7 +15,7 @@ _LEFT_OUT = ("", "mixture", "unproven")
 
 
 def arc(record: Field, number: int) -> Iterator[Example]:
-    """ARC: of science exams, with three to five choices.
+    """Yield the question of a record of ARC: a question of a science exam with three to five choices.
 
     Clark et al. 2018, "Think you have Solved Question Answering? Try ARC, the AI2 Reasoning Challenge" (arXiv
     1803.05457). The file is JSON Lines, for example ``ARC-Challenge-Test.jsonl``.
@@ -23,13 +23,13 @@ def arc(record: Field, number: int) -> Iterator[Example]:
         {"id": "M_7", "question": {"stem": "Which is a metal?", "choices": [
             {"text": "iron", "label": "A"}, {"text": "wood", "label": "B"}]}, "answerKey": "A"}
 
-    becomes a choice between "A: iron" and "B: wood". An option is its letter, a colon, a blank and its text;
-    the labels 1 to 5 are the letters A to E. As many options are shown as the question has, be they three or
-    five. The golds are the option as it is shown, "A: iron", and its text, "iron"; the letter alone is none
-    of them, for it is in almost any text. `choice_accuracy` accepts it all the same, where it stands alone.
+    becomes a choice between "A: iron" and "B: wood". An option is its letter, a colon, a space and its text;
+    the labels 1 to 5 become the letters A to E. The gold answers are the whole option, "A: iron", and its
+    text, "iron". The letter alone is no gold answer, because almost every text contains it;
+    `choice_accuracy` still accepts an answer that is only the letter.
 
-    The layout of the Hugging Face hub, which the Self-RAG authors use, is read, too: `question` is the stem,
-    and `choices` is {"text": ["iron", "wood"], "label": ["A", "B"]} beside it.
+    The layout of the Hugging Face hub, which the Self-RAG authors use, is also read: `question` is the stem,
+    and `choices` is {"text": ["iron", "wood"], "label": ["A", "B"]}.
     """
     columns = record.get("choices", [])
     if isinstance(columns.value, dict):
@@ -61,7 +61,7 @@ def _letter(label: Field) -> str:
 
 
 def pubhealth(record: Field, number: int) -> Iterator[Example]:
-    """PubHealth: claims about health, each true or false.
+    """Yield the question of a record of PubHealth: a claim about health that is true or false.
 
     Kotonya and Toni 2020, "Explainable Automated Fact-Checking for Public Health Claims" (arXiv 2010.09926).
     Two forms of file are read: the authors' table, for example ``test.tsv`` with 1,235 claims, and JSON Lines
@@ -73,11 +73,11 @@ def pubhealth(record: Field, number: int) -> Iterator[Example]:
 
         {"claim": "Beetroot cures the flu.", "label": "REFUTES"}
 
-    become a choice between "true" and "false" with the gold "false"; the claim is the question as it stands.
-    SUPPORTS and REFUTES, FEVER's words, are true and false. Claims labelled as a mixture or unproven, and
-    those without a label, are left out. Without a `claim_id` or `id`, a claim has its place in the file, from
-    1. `main_text`, the article that checks the claim, is its one paragraph, all of it supporting; it may be
-    long.
+    become a choice between "true" and "false" with the gold answer "false"; the claim itself is the question.
+    SUPPORTS and REFUTES, the labels of FEVER, mean true and false. Claims labelled as a mixture or unproven,
+    and claims without a label, are left out. A claim without a `claim_id` or `id` gets its position in the
+    file, from 1, as its id. `main_text`, the article that checks the claim, is its only paragraph, and all of
+    it is evidence; it may be long.
     """
     claim, id = record.first("claim", "question").text(), record.first("claim_id", "id")
     text = record.get("main_text", "").maybe_blank()
@@ -86,12 +86,12 @@ def pubhealth(record: Field, number: int) -> Iterator[Example]:
         question = Question(
             id.id() if id.is_given else str(number), claim, task="choice", options=("true", "false")
         )
-        grounds = SupportingFacts((Paragraph("", text, whole(text)),) if text.strip() else ())
-        yield Example(question, (_VERDICTS[label],), grounds=grounds)
+        supporting_facts = SupportingFacts((Paragraph("", text, whole(text)),) if text.strip() else ())
+        yield Example(question, (_VERDICTS[label],), supporting_facts=supporting_facts)
 
 
 def _label(given: Field) -> str:
-    """The one label, which the Self-RAG authors write as a list of one, too."""
+    """Return the label; the Self-RAG authors also write it as a list of one label."""
     is_list_of_one = isinstance(given.value, list) and len(given.value) == 1
     only = given[0] if is_list_of_one else given
     label = (str(only.value) if isinstance(only.value, bool) else only.maybe_blank()).strip().lower()

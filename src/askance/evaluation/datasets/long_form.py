@@ -1,6 +1,6 @@
-"""Questions for a long answer: ASQA and biographies.
+"""Datasets with long answers: ASQA and biographies.
 
-Each function turns a record of the authors' file into examples; the files and the licences are in the table.
+Each function turns a record of the authors' file into examples; `datasets.toml` lists files and licences.
 """
 
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from pathlib import Path
 from askance.core.errors import DatasetError
 from askance.core.records import Field, Rows, document, lines, read_records, rows, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.grounds import Example, Paragraph, SupportingFacts, whole
+from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
 
 _NO_CONTEXT = "No context provided"
-"""What stands in place of a context that nobody found."""
+"""The text that ASQA has in place of a context that was not found."""
 
 
 def read_asqa(path: Path, shape: str, split: str | None = None) -> Iterator[Example]:
-    """ASQA: with several readings, for a long answer that covers all of them.
+    """Yield the examples of ASQA: ambiguous questions whose long answer covers every interpretation.
 
     Stelmakh et al. 2022, "ASQA: Factoid Questions Meet Long-Form Answers" (arXiv 2204.06092); its dev split
-    is a part of ALCE (Gao et al. 2023, arXiv 2305.14627). The file is JSON: ALCE's, for example
-    ``asqa_eval_gtr_top100.json``, an array or an object with an array in `data`; or ASQA's own ``ASQA.json``,
-    an object of splits, of which dev is read unless ``?split=train`` names the other.
+    is a part of ALCE (Gao et al. 2023, arXiv 2305.14627). The file is JSON. ALCE's file, for example
+    ``asqa_eval_gtr_top100.json``, is an array or an object with an array in `data`. ASQA's own ``ASQA.json``
+    is an object of splits, of which dev is read unless ``?split=train`` names the other.
 
         [{"sample_id": "-3", "question": "When was the bridge of Bonn opened?",
           "qa_pairs": [{"question": "When was the old one opened?", "short_answers": ["1898"],
@@ -33,24 +33,24 @@ def read_asqa(path: Path, shape: str, split: str | None = None) -> Iterator[Exam
                            "knowledge": [{"content": "It opened in 1949.", "wikipage": "Kennedy Bridge"}]}]}]
 
     becomes an open question of the genre "ambiguous" with two groups of answers, ("1898",) and ("12 November
-    1949", "1949"), by which `str_em` judges it. The golds are the long answers, by which `rouge_lsum` does;
-    without them `answer`, ALCE's one long answer, and without that all short ones. The contexts and pieces of
-    knowledge are paragraphs, all of them supporting, and their pages the supporting titles. `docs`, what
-    ALCE's retriever found, is passed over.
+    1949", "1949"), which `str_em` compares with. The gold answers are the long answers, which `rouge_lsum`
+    compares with. If there are none, the gold answer is `answer`, ALCE's single long answer; if that is
+    missing, too, all short answers. The contexts and pieces of knowledge are paragraphs, all of them
+    supporting, and their pages are the supporting titles. ALCE's search results (`docs`) are ignored.
     """
     return read_records(path, shape, convert=_asqa, rows_of=partial(asqa_rows, split=split))
 
 
 def asqa_rows(path: Path, split: str | None = None) -> Rows:
-    """The records of a file of ASQA, one for each question."""
+    """Yield the records of a file of ASQA, one for each question."""
     content = document(path)
-    found = content.get("data", content) if isinstance(content, dict) else content
-    if isinstance(found, list):
+    data = content.get("data", content) if isinstance(content, dict) else content
+    if isinstance(data, list):
         if split is not None:
             raise DatasetError(f"{path} has no splits, as ASQA.json has: leave ?split={split} out.")
-        yield from ((f"record {number}", row) for number, row in enumerate(found, start=1))
+        yield from ((f"record {number}", row) for number, row in enumerate(data, start=1))
         return
-    records = found.get(split or "dev") if isinstance(found, dict) else None
+    records = data.get(split or "dev") if isinstance(data, dict) else None
     if not isinstance(records, dict):
         raise DatasetError(
             f"{path}: no array of records, and no split {split or 'dev'!r}: name ASQA.json, or ALCE's file."
@@ -60,27 +60,27 @@ def asqa_rows(path: Path, split: str | None = None) -> Rows:
 
 
 def _asqa(record: Field, number: int) -> Iterator[Example]:
-    groups, told = [], []
+    groups, pages = [], []
     for pair in record["qa_pairs"].filled():
         answers = [answer.maybe_blank() for answer in pair["short_answers"].filled()]
         if not any(map(str.strip, answers)):
             raise pair["short_answers"].flaw("holds no answer", found=True)
         groups.append(unique(filter(str.strip, answers)))
-        told.append(_page_and_text(pair, "context"))
+        pages.append(_page_and_text(pair, "context"))
     long_answers = []
     for annotation in record.get("annotations", []).each():
         long_answers.append(annotation["long_answer"].text())
-        told += [_page_and_text(each, "content") for each in annotation.get("knowledge", []).each()]
+        pages += [_page_and_text(each, "content") for each in annotation.get("knowledge", []).each()]
     answer = record.get("answer", "").maybe_blank()
     if answer.strip() and not long_answers:
         long_answers = [answer]
-    told = [(title, text) for title, text in dict.fromkeys(told) if text.strip() not in ("", _NO_CONTEXT)]
+    pages = [(title, text) for title, text in dict.fromkeys(pages) if text.strip() not in ("", _NO_CONTEXT)]
     question = record.first("question", "ambiguous_question").text()
     yield Example(
         Question(record["sample_id"].id(), question, genre="ambiguous"),
         unique(long_answers or chain(*groups)),
-        unique(title for title, _ in told if title),
-        grounds=SupportingFacts(tuple(Paragraph(title, text, whole(text)) for title, text in told)),
+        unique(title for title, _ in pages if title),
+        supporting_facts=SupportingFacts(tuple(Paragraph(title, text, whole(text)) for title, text in pages)),
         answer_groups=tuple(groups),
     )
 
@@ -90,7 +90,7 @@ def _page_and_text(passage: Field, name: str) -> tuple[str, str]:
 
 
 def biographies(record: Field, number: int) -> Iterator[Example]:
-    """Biographies: people whose lives are to be told, without accepted answers.
+    """Yield the question that asks for the biography of a person; there are no gold answers.
 
     Min et al. 2023, "FActScore: Fine-grained Atomic Evaluation of Factual Precision in Long Form Text
     Generation" (arXiv 2305.14251). The file is a list of names, one a line, for example
@@ -101,21 +101,21 @@ def biographies(record: Field, number: int) -> Iterator[Example]:
 
         {"topic": "Clara Schumann", "input": "Question: Tell me of Clara.", "cat": ["rare", "Europe"]}
 
-    become the open question "Write a short biography of Clara Schumann.", or what `input` asks, with the name
-    as its id and as its supporting title: the article that facts are held against. The kind is "rare,
-    Europe". There are no golds, so that metrics which compare answers don't apply; `askance judge --facts`
-    measures how much of a biography is true. What models wrote (`output`) is passed over.
+    become the open question "Write a short biography of Clara Schumann.", or the text of `input`. The name is
+    its id and its supporting title: the article that facts are checked against. The kind is "rare, Europe".
+    There are no gold answers, so metrics that compare answers don't apply; `askance judge --facts` measures
+    how much of a biography is true. The texts that models wrote (`output`) are ignored.
     """
     name = " ".join(record["topic"].text().split())
-    asked = record.get("input", "").maybe_blank().strip().removeprefix("Question:").strip()
-    question = Question(name, asked or f"Write a short biography of {name}.", genre="biography")
+    text = record.get("input", "").maybe_blank().strip().removeprefix("Question:").strip()
+    question = Question(name, text or f"Write a short biography of {name}.", genre="biography")
     kinds = record.get("cat", [])
     listed = filter(None, [kinds.maybe_blank()]) if isinstance(kinds.value, str) else kinds.texts()
     yield Example(question, (), (name,), kind=", ".join(unique(listed)))
 
 
 def biography_rows(path: Path) -> Rows:
-    """The lines of a list of names, or the rows of JSON Lines."""
+    """Yield the lines of a list of names, or the rows of JSON Lines."""
     if path.suffix.lower() != ".txt":
         return rows(path)
     return ((place, {"topic": line.strip()}) for place, line in lines(path))

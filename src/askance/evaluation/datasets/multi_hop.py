@@ -1,6 +1,6 @@
-"""Questions over several texts: HotpotQA, 2WikiMultihopQA, MuSiQue, IIRC and StrategyQA.
+"""Multi-hop datasets: HotpotQA, 2WikiMultihopQA, MuSiQue, IIRC and StrategyQA.
 
-Each function turns a record of the authors' file into examples; the files and the licences are in the table.
+Each function turns a record of the authors' file into examples; `datasets.toml` lists files and licences.
 """
 
 import dataclasses
@@ -10,24 +10,24 @@ from pathlib import Path
 
 from askance.core.records import Field, read_records, unique
 from askance.core.types import Question
-from askance.evaluation.datasets.flashrag import question_and_answer, read_either
-from askance.evaluation.datasets.grounds import (
+from askance.evaluation.datasets.example import (
     Example,
     Paragraph,
     SupportingFacts,
-    from_facts,
+    complete_triples,
+    paragraphs_from_facts,
     places,
-    steps_of,
-    triples_of,
+    reasoning_steps,
     whole,
 )
+from askance.evaluation.datasets.flashrag import question_and_answer, read_either
 
 _ALIASES_NAME = "id_aliases.json"
 _ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "demonyms": ["…"]}.'
 
 
 def hotpotqa(record: Field, number: int) -> Iterator[Example]:
-    """HotpotQA: over two Wikipedia articles, distractor or full-wiki setting.
+    """Yield the question of a record of HotpotQA: about two Wikipedia articles, distractor or full wiki.
 
     Yang et al. 2018, "HotpotQA: A Dataset for Diverse, Explainable Multi-hop Question Answering" (arXiv
     1809.09600). The file is a JSON array, for example ``hotpot_dev_distractor_v1.json``.
@@ -35,10 +35,10 @@ def hotpotqa(record: Field, number: int) -> Iterator[Example]:
         {"_id": "5a", "question": "Which river surrounds the birthplace of the author of Buddenbrooks?",
          "answer": "Trave", "type": "bridge", "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
 
-    becomes an open question of the kind "bridge" and two hops, one per supporting article, with one gold and
-    the supporting titles "Thomas Mann" and "Lübeck"; it is open also where the answer is yes or no. Its
-    `context`, [["Thomas Mann", ["He was born in Lübeck.", …]], …], gives the paragraphs, with the supporting
-    sentences as their evidence.
+    becomes an open question of the kind "bridge" with two hops, one per supporting article, one gold answer
+    and the supporting titles "Thomas Mann" and "Lübeck". The task is "open" even if the answer is yes or no.
+    Its `context`, [["Thomas Mann", ["He was born in Lübeck.", …]], …], gives the paragraphs, with the
+    supporting sentences as their evidence.
     """
     facts = [(fact[0].text(), fact[1].integer()) for fact in record["supporting_facts"].filled()]
     texts = [(text[0].maybe_blank(), text[1].maybe_blanks()) for text in record.get("context", []).each()]
@@ -49,31 +49,31 @@ def hotpotqa(record: Field, number: int) -> Iterator[Example]:
         titles,
         record.get("type", "").maybe_blank(),
         len(titles),
-        SupportingFacts(from_facts(texts, facts)),
+        SupportingFacts(paragraphs_from_facts(texts, facts)),
     )
 
 
 def read_two_wiki(path: Path, shape: str, aliases: str | None = None) -> Iterator[Example]:
-    """2WikiMultihopQA: over two to four Wikipedia articles, made from Wikidata.
+    """Yield the examples of 2WikiMultihopQA: over two to four Wikipedia articles, made from Wikidata.
 
     Ho et al. 2020, "Constructing A Multi-hop QA Dataset for Comprehensive Evaluation of Reasoning Steps"
     (arXiv 2011.01060). The file is a JSON array, for example ``dev.json``. Aliases of the answers are in a
-    second file, ``id_aliases.json``, JSON Lines by Wikidata id; it is found beside the first, or named.
+    second file, ``id_aliases.json``, JSON Lines by Wikidata id, in the same folder unless it is named.
 
         {"_id": "9b", "question": "Which river surrounds the birthplace of the author of Buddenbrooks?",
          "answer": "Trave", "answer_id": "Q4", "type": "compositional",
          "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
 
-    and the alias line ``{"Q_id": "Q4", "aliases": ["River Trave"], …}`` become an open question of two hops
-    with the golds "Trave" and "River Trave". Demonyms are passed over, as DRAGIN does. Paragraphs are
-    HotpotQA's; `evidences`, [["Thomas Mann", "place of birth", "Lübeck"], …], are the triples.
+    and the alias line ``{"Q_id": "Q4", "aliases": ["River Trave"], …}`` become an open question with two hops
+    and the gold answers "Trave" and "River Trave". Demonyms are ignored, as in DRAGIN. The paragraphs have
+    the form of HotpotQA's; `evidences`, [["Thomas Mann", "place of birth", "Lübeck"], …], are the triples.
 
-    FlashRAG's layout has no Wikidata ids, so that aliases do not apply to it.
+    FlashRAG's layout has no Wikidata ids, so aliases do not apply to it.
     """
     beside = path.with_name(_ALIASES_NAME)
-    found = Path(aliases) if aliases else beside if beside.exists() else None
+    file = Path(aliases) if aliases else beside if beside.exists() else None
     names: dict[str, list[str]] = {}
-    for id, others in read_records(found, _ALIASES_SHAPE, convert=_aliases) if found else ():
+    for id, others in read_records(file, _ALIASES_SHAPE, convert=_aliases) if file else ():
         names.setdefault(id, []).extend(others)
     option = "aliases" if aliases else ""
     return read_either(path, shape, convert=partial(_two_wiki, names=names), official_option=option)
@@ -82,23 +82,23 @@ def read_two_wiki(path: Path, shape: str, aliases: str | None = None) -> Iterato
 def _two_wiki(record: Field, number: int, names: Mapping[str, list[str]]) -> Iterator[Example]:
     id = record.get("answer_id", "").maybe_blank()
     evidences = record.get("evidences", []).each()
-    triples = triples_of([row[part].maybe_blank() for part in range(3)] for row in evidences)
+    triples = complete_triples([row[part].maybe_blank() for part in range(3)] for row in evidences)
     for example in hotpotqa(record, number):
         yield dataclasses.replace(
             example,
             golds=unique((*example.golds, *names.get(id, ()))),
-            grounds=dataclasses.replace(example.grounds, triples=triples),
+            supporting_facts=dataclasses.replace(example.supporting_facts, triples=triples),
         )
 
 
 def _aliases(record: Field, number: int) -> Iterator[tuple[str, list[str]]]:
-    """A Wikidata id with the names that are not blank."""
+    """Yield a Wikidata id with its names that are not blank."""
     names = record["aliases"].maybe_blanks()
     yield record["Q_id"].id(), [name for name in names if name.strip()]
 
 
 def musique(record: Field, number: int) -> Iterator[Example]:
-    """MuSiQue-Ans: of two to four hops, composed of single-hop questions.
+    """Yield the question of a record of MuSiQue-Ans: two to four hops, composed of single-hop questions.
 
     Trivedi et al. 2022, "MuSiQue: Multihop Questions via Single-hop Question Composition" (arXiv 2108.00573).
     The file is JSON Lines, for example ``musique_ans_v1.0_dev.jsonl``.
@@ -108,9 +108,10 @@ def musique(record: Field, number: int) -> Iterator[Example]:
          "paragraphs": [{"title": "Pisa", "is_supporting": true, …},
                         {"title": "Padua", "is_supporting": false, …}, …]}
 
-    becomes an open question of the kind "2hop" and two hops, with two golds and the supporting title "Pisa".
-    The kind is how the hops hang together, such as "3hop1", from the id; FlashRAG's ids do not tell it. All
-    of a supporting paragraph's `paragraph_text` is evidence; the single hops are the steps.
+    becomes an open question of the kind "2hop" with two hops, two gold answers and the supporting title
+    "Pisa". The kind, such as "3hop1", says how the hops are connected; it comes from the id, and FlashRAG's
+    ids do not hold it. All of a supporting paragraph's `paragraph_text` is evidence; the single-hop questions
+    are the steps.
     """
     if record.get("answerable", True).truth() is not True:
         raise record["answerable"].flaw("not true", found=True)
@@ -130,54 +131,54 @@ def musique(record: Field, number: int) -> Iterator[Example]:
         unique(titles),
         id.partition("__")[0] if "__" in id else "",
         len(hops) or None,
-        SupportingFacts(tuple(paragraphs), steps=steps_of(hops)),
+        SupportingFacts(tuple(paragraphs), steps=reasoning_steps(hops)),
     )
 
 
 def iirc(record: Field, number: int) -> Iterator[Example]:
-    """IIRC: on a paragraph of Wikipedia, answered by the articles that it links to.
+    """Yield the questions of a record of IIRC: about a Wikipedia paragraph and the articles it links to.
 
     Ferguson et al. 2020, "IIRC: A Dataset of Incomplete Information Reading Comprehension Questions" (arXiv
     2011.07127). The file is a JSON array of paragraphs, for example ``dev.json``, whose 954 questions with an
-    answer are those of DRAGIN.
+    answer are those that DRAGIN uses.
 
         [{"title": "Thomas Mann", "text": "He was born in Lübeck …", "links": […], "questions": [
             {"qid": "q_7", "question": "Which river surrounds his birthplace?",
              "context": [{"passage": "main", "text": "…"}, {"passage": "Lübeck", "text": "…"}],
              "answer": {"type": "span", "answer_spans": [{"text": "the Trave", "passage": "Lübeck"}]}}]}]
 
-    becomes an open question of the kind "span" and two hops with the gold "the Trave" and the supporting
+    becomes an open question of the kind "span" with two hops, the gold answer "the Trave" and the supporting
     titles "Thomas Mann" (which "main" stands for) and "Lübeck". Other titles are written as in the links,
-    often in lower case. A question without an id has the places of paragraph and question: "3-1". The
-    paragraph is there with the pieces of it that the answer needs as evidence, all of it if they are not
-    found, and behind it each piece of a linked article: the articles themselves are in another file.
+    often in lower case. A question without an id gets the numbers of its paragraph and question: "3-1". The
+    first paragraph is the record's; the pieces of it that the answer needs are its evidence, or all of it if
+    they are not found. The pieces of linked articles follow; the articles themselves are in another file.
 
-    As DRAGIN has it (Su et al. 2024, arXiv 2403.10081, and its code): a question of the type "none" is
-    dropped; "value" and "binary" give one gold, a value without its unit; each span is a gold of its own,
-    although all of them together are the answer. Questions of the type "bad", which are none, are dropped,
-    too, as in the authors' baseline.
+    DRAGIN (Su et al. 2024, arXiv 2403.10081, and its code) sets the rules for answers: a question of the type
+    "none" is dropped; "value" and "binary" give one gold answer, a value without its unit; each span is a
+    gold answer, although all spans together are the answer. Malformed questions (type "bad") are also
+    dropped, as in the authors' baseline.
     """
     title, text = record["title"].text(), record.get("text", "").maybe_blank()
-    for place, asked in enumerate(record["questions"].each(), start=1):
+    for index, asked in enumerate(record["questions"].each(), start=1):
         golds = _iirc_golds(asked["answer"])
         pieces = [
             (each["passage"].text(), each.get("text", "").maybe_blank())
             for each in asked.get("context", []).each()
         ]
-        question = Question(asked.get("qid", f"{number}-{place}").id(), asked["question"].text())
+        question = Question(asked.get("qid", f"{number}-{index}").id(), asked["question"].text())
         own = [piece for passage, piece in pieces if passage == "main"]
         evidence = places(text, own) or (whole(text) if own else ())
         linked = dict.fromkeys((passage, piece.strip()) for passage, piece in pieces if passage != "main")
         texts = (Paragraph(title, text, evidence), *(Paragraph(*each, whole(each[1])) for each in linked))
         titles = unique(title if passage == "main" else passage for passage, _ in pieces)
-        grounds = SupportingFacts(tuple(each for each in texts if each.text.strip()))
+        supporting_facts = SupportingFacts(tuple(each for each in texts if each.text.strip()))
         if golds:
             kind = asked["answer"]["type"].text()
-            yield Example(question, golds, titles, kind, len(titles) or None, grounds)
+            yield Example(question, golds, titles, kind, len(titles) or None, supporting_facts)
 
 
 def _iirc_golds(answer: Field) -> tuple[str, ...]:
-    """None of a question that the articles do not answer, or that is no question."""
+    """Return the gold answers; there are none if the articles have no answer or the question is malformed."""
     kind = answer["type"].one_of("none", "bad", "value", "binary", "span")
     if kind in ("none", "bad"):
         return ()
@@ -190,24 +191,24 @@ def _iirc_golds(answer: Field) -> tuple[str, ...]:
 
 
 def strategyqa(record: Field, number: int) -> Iterator[Example]:
-    """StrategyQA: yes or no, by reasoning steps that are not in the question.
+    """Yield the question of a record of StrategyQA: yes or no, by reasoning steps that it does not state.
 
     Geva et al. 2021, "Did Aristotle Use a Laptop? A Question Answering Benchmark with Implicit Reasoning
     Strategies" (arXiv 2101.02235). The file is a JSON array, for example ``strategyqa_train.json``.
 
         {"qid": "s1", "question": "Can the Moon be seen from Bonn?", "answer": true, …}
 
-    becomes a yes-or-no question with the gold "yes". `facts` are its facts, and `decomposition`, questions
-    without answers, its steps. There are no supporting titles: the annotators chose their evidence from
-    paragraphs of a Wikipedia dump of their own, each another one.
+    becomes a yes-or-no question with the gold answer "yes". `facts` are its facts, and `decomposition`, which
+    holds questions without answers, gives its steps. There are no supporting titles: each annotator chose
+    other evidence, from paragraphs of the authors' own Wikipedia dump.
     """
     facts = record.get("facts", []).maybe_blanks()
     questions = record.get("decomposition", []).maybe_blanks()
     yield Example(
         Question(record["qid"].id(), record["question"].text(), task="yes_no"),
         ("yes" if record["answer"].truth() else "no",),
-        grounds=SupportingFacts(
+        supporting_facts=SupportingFacts(
             facts=tuple(" ".join(fact.split()) for fact in facts if fact.strip()),
-            steps=steps_of((question, "") for question in questions),
+            steps=reasoning_steps((question, "") for question in questions),
         ),
     )

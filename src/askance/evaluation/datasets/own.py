@@ -1,25 +1,25 @@
-"""A question of the user's: what a line of `jsonl` and a row of `csv` may say.
+"""The user's own questions: the fields of a line of `jsonl` and of a row of `csv`.
 
 | field | meaning |
 |---|---|
 | `question` | the question |
-| `answers` | the accepted answers, the preferred one first |
-| `id` | if left out, the question's place in the file, from 1 |
-| `task` | "open", "yes_no" or "choice"; guessed from options and type, if left out |
-| `options` | of a choice |
-| `supporting` | titles of the documents that the answer follows from |
-| `type`, `hops` | kind of the question, and its number of reasoning steps |
+| `answers` | the gold answers, the preferred one first |
+| `id` | the id; by default the question's position in the file, from 1 |
+| `task` | "open", "yes_no" or "choice"; by default it follows from the options and the type |
+| `options` | the options of a choice |
+| `supporting` | the titles of the documents that the answer follows from |
+| `type`, `hops` | the kind of the question, and its number of reasoning steps |
 
-Other fields are passed over, unless one looks like a field of these that is not there: `answer` is an error.
+Other fields are ignored, unless one looks like a misspelt field of this table: `answer` is an error.
 
-A line of `jsonl` may also say why the answer is right:
+A line of `jsonl` may also give the supporting facts:
 
 | field | meaning |
 |---|---|
 | `paragraphs` | texts beside the question, each {"title": "…", "text": "…"}; one that supports the answer \
-has "evidence": ["sentence as it stands in the text", …] or "supporting": true |
+has "evidence": ["a sentence copied from the text", …] or "supporting": true |
 | `facts` | sentences without a source that the answer follows from |
-| `steps` | the way to the answer, each {"question": "…", "answer": "…"}; the answer only if known |
+| `steps` | the reasoning steps, each {"question": "…", "answer": "…"}; the answer only if known |
 | `triples` | facts as [subject, relation, object] |
 """
 
@@ -31,7 +31,7 @@ from typing import Any
 
 from askance.core.records import Field, read_records, unique
 from askance.core.types import Question, Task
-from askance.evaluation.datasets.grounds import (
+from askance.evaluation.datasets.example import (
     Example,
     Paragraph,
     ReasoningStep,
@@ -44,29 +44,29 @@ from askance.sample import CORPUS, QUESTIONS
 
 _LISTS = ("answers", "options", "supporting")
 _QUESTION = ("question", "answers", "id", "task", "options", "supporting", "type", "hops")
-_GROUNDS = ("paragraphs", "facts", "steps", "triples")
+_SUPPORTING_FACTS = ("paragraphs", "facts", "steps", "triples")
 _TASKS: tuple[Task, ...] = ("open", "yes_no", "choice")
 _LOOKS_LIKE = 0.75
-"""Similarity, by difflib: 0.92 of "answer" and "answers", 0.73 of "task_id" and "task"."""
+"""The least similarity of a misspelt field, by difflib: "answer", "answers" 0.92; "task_id", "task" 0.73."""
 _FIELDS_OF_OTHERS = ("titles",)
-"""Common names that look like a field, here like "triples", and are not meant for it."""
+"""Common names that resemble one of our fields, here "triples", but mean something else."""
 
 
 def jsonl(record: Field, number: int) -> Iterator[Example]:
-    """Your own questions as JSON Lines (or a JSON array).
+    """Yield one of your own questions from JSON Lines (or a JSON array).
 
         {"question": "Which river flows through Bonn?", "answers": ["Rhine", "the Rhine"],
          "supporting": ["Bonn"]}
 
-    becomes an open question with the id "1", two golds and one supporting title. With
+    becomes an open question with the id "1", two gold answers and one supporting title. The field
 
         "paragraphs": [{"title": "Bonn", "text": "Bonn is old. It lies on the Rhine.",
                         "evidence": ["It lies on the Rhine."]}]
 
-    it has a paragraph whose second sentence is evidence. FlashRAG's files of any dataset can be read, too.
+    gives it a paragraph whose second sentence is evidence. FlashRAG's files of any dataset are also read.
     """
-    _check_spelling(record, (*_QUESTION, *_GROUNDS))
-    grounds = SupportingFacts(
+    _check_spelling(record, (*_QUESTION, *_SUPPORTING_FACTS))
+    supporting_facts = SupportingFacts(
         tuple(_paragraph(each) for each in record.get("paragraphs", []).each()),
         tuple(
             Triple(row[0].text(), row[1].text(), row[2].text()) for row in record.get("triples", []).each()
@@ -74,19 +74,19 @@ def jsonl(record: Field, number: int) -> Iterator[Example]:
         tuple(_step(each) for each in record.get("steps", []).each()),
         tuple(record.get("facts", []).texts()),
     )
-    yield dataclasses.replace(asked(record, number, "answers"), grounds=grounds)
+    yield dataclasses.replace(parse_example(record, number, "answers"), supporting_facts=supporting_facts)
 
 
 def csv(record: Field, number: int) -> Iterator[Example]:
-    """Your own questions as a table: CSV with commas, or TSV with tabs, and a header.
+    """Yield one of your own questions from a table with a header: CSV with commas, or TSV with tabs.
 
         question,answers,supporting,hops
         Which river flows through Bonn?,Rhine | the Rhine,Bonn,1
 
-    becomes an open question with the id "1", two golds and one supporting title. A cell of answers, options
-    or supporting lists them with "|" between, or is a JSON list, where one holds a "|" itself; instead of
-    answers, there may be one `answer`, taken as it is. Empty cells count as left out, and columns without a
-    name are passed over.
+    becomes an open question with the id "1", two gold answers and one supporting title. A cell of answers,
+    options or supporting separates them by "|", or is a JSON list if one of them contains a "|". A column
+    `answer` may replace `answers`; its cell is one answer, taken literally. Empty cells count as left out,
+    and columns without a name are ignored.
     """
     _check_spelling(record, (*_QUESTION, "answer"))
     cells: dict[str, Any] = {name: cell.strip() for name, cell in record.object().items() if cell.strip()}
@@ -98,55 +98,56 @@ def csv(record: Field, number: int) -> Iterator[Example]:
         cells["answers"] = [cells["answer"]]
     if "hops" in cells and cells["hops"].isascii() and cells["hops"].isdigit():
         cells["hops"] = int(cells["hops"])
-    yield asked(Field(cells), number, "answers")
+    yield parse_example(Field(cells), number, "answers")
 
 
-def asked(record: Field, number: int, answers: str, task: Task | None = None) -> Example:
-    """A question with its answers, checked against each other. Without an id it has its place in the file.
+def parse_example(record: Field, number: int, answers: str, task: Task | None = None) -> Example:
+    """Return the question of a record with its gold answers, after a check that they fit each other.
 
     Args:
-        answers: the field that they are in.
-        task: if it is not the record that tells.
+        number: The position of the record in the file, from 1, which is the id of a question without one.
+        answers: The name of the field that holds the answers.
+        task: The task of the question; by default the record states it.
     """
     id, question = record.get("id", str(number)).id(), record["question"].text()
     golds = [answer.text() for answer in record[answers].filled()]
     options = record.get("options", []).texts()
     kind = record.get("type", "").maybe_blank()
     guessed: Task = "choice" if options else "yes_no" if kind == "yes_no" else "open"
-    told = record.get("task", guessed).one_of(*_TASKS)
-    asked_as = task or told
-    possible = {"open": golds, "yes_no": ["yes", "no"], "choice": options}[asked_as]
+    stated = record.get("task", guessed).one_of(*_TASKS)
+    task = task or stated
+    possible = {"open": golds, "yes_no": ["yes", "no"], "choice": options}[task]
     for gold in golds:
         if gold not in possible:
             listing = ", ".join(map(repr, possible)) or "(no options)"
-            raise record.flaw(f"answer {gold!r} of a {asked_as} question is none of {listing}")
+            raise record.flaw(f"answer {gold!r} of a {task} question is none of {listing}")
     hops = record["hops"].integer() if record["hops"].is_given else None
     if hops is not None and hops < 1:
         raise record["hops"].flaw("not greater than or equal to 1", found=True)
     titles = unique(record.get("supporting", []).texts())
-    return Example(Question(id, question, asked_as, tuple(options)), unique(golds), titles, kind, hops)
+    return Example(Question(id, question, task, tuple(options)), unique(golds), titles, kind, hops)
 
 
-def _paragraph(told: Field) -> Paragraph:
-    """With the places of its evidence, or all of it where it is only said to support the answer."""
-    _check_spelling(told, ("text", "title", "evidence", "supporting"))
-    text, title = told["text"].text(), told.get("title", "").maybe_blank()
-    evidence = told.get("evidence", []).each()
+def _paragraph(record: Field) -> Paragraph:
+    """Return a paragraph; all of it is evidence if it is marked as supporting without any quote."""
+    _check_spelling(record, ("text", "title", "evidence", "supporting"))
+    text, title = record["text"].text(), record.get("title", "").maybe_blank()
+    evidence = record.get("evidence", []).each()
     for quote in evidence:
         if quote.text().strip() not in text:
             raise quote.flaw(
                 "is not in the paragraph's text: copy it from there letter by letter", found=True
             )
-    is_supporting = told.get("supporting", bool(evidence)).truth()
+    is_supporting = record.get("supporting", bool(evidence)).truth()
     if evidence and not is_supporting:
-        raise told.flaw("has evidence, but is not supporting: leave one of them out")
+        raise record.flaw("has evidence, but is not supporting: leave one of them out")
     unquoted = whole(text) if is_supporting else ()
     return Paragraph(title, text, places(text, [quote.text() for quote in evidence]) or unquoted)
 
 
-def _step(told: Field) -> ReasoningStep:
-    _check_spelling(told, ("question", "answer"))
-    return ReasoningStep(told["question"].text(), told.get("answer", "").maybe_blank())
+def _step(record: Field) -> ReasoningStep:
+    _check_spelling(record, ("question", "answer"))
+    return ReasoningStep(record["question"].text(), record.get("answer", "").maybe_blank())
 
 
 def _texts(cell: Field, content: str) -> Any:
@@ -156,7 +157,7 @@ def _texts(cell: Field, content: str) -> Any:
 
 
 def _check_spelling(record: Field, known: Collection[str]) -> None:
-    """Raises `Flaw` if a field that is not known looks like a known one that is not there."""
+    """Raise `Flaw` if an unknown field resembles a known field that is missing."""
     row = record.object()
     missing = [name for name in known if name not in row]
     for name in (name for name in row if name not in (*known, *_FIELDS_OF_OTHERS)):
@@ -169,9 +170,9 @@ def _check_spelling(record: Field, known: Collection[str]) -> None:
 
 
 def read_sample() -> Iterator[Example]:
-    """The 96 questions over the sample corpus, which ship with the package (CC0).
+    """Yield the 96 questions about the sample corpus, which ship with the package (CC0).
 
-    The file names supporting documents by id; here they have their titles.
+    The file names supporting documents by id; the examples name them by title.
     """
     titles = dict(read_records(CORPUS, "", convert=_id_and_title))
     for example in read_records(QUESTIONS, "", convert=jsonl):

@@ -1,6 +1,6 @@
-"""Questions that one text answers: Natural Questions, TriviaQA, PopQA and SQuAD 2.0.
+"""Single-hop datasets: Natural Questions, TriviaQA, PopQA and SQuAD 2.0.
 
-Each function turns a record of the authors' file into examples; the files and the licences are in the table.
+Each function turns a record of the authors' file into examples; `datasets.toml` lists files and licences.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from pathlib import Path
 from askance.core.errors import UnknownName
 from askance.core.records import Field, rows, unique
 from askance.core.types import Question
+from askance.evaluation.datasets.example import Example, Paragraph, SupportingFacts, whole
 from askance.evaluation.datasets.flashrag import read_either
-from askance.evaluation.datasets.grounds import Example, Paragraph, SupportingFacts, whole
 from askance.text.answers import sentence_spans
 
 NO_ANSWER = "noanswer"
@@ -20,7 +20,7 @@ UNANSWERABLE = "unanswerable"
 
 
 def nq(record: Field, number: int) -> Iterator[Example]:
-    """Natural Questions, the open form: typed into a search engine, with short answers.
+    """Yield the question of a record of NQ-open: typed into a search engine, with short answers.
 
     Kwiatkowski et al. 2019, "Natural Questions: A Benchmark for Question Answering Research" (TACL 7), in the
     selection of Lee et al. 2019, "Latent Retrieval for Weakly Supervised Open Domain Question Answering"
@@ -29,14 +29,15 @@ def nq(record: Field, number: int) -> Iterator[Example]:
 
         {"question": "where does the trave meet the sea", "answer": ["Travemünde", "at Travemünde"]}
 
-    becomes an open question with two golds. There are no ids: a question has its place in the file, from 1.
+    becomes an open question with two gold answers. There are no ids: a question's id is its position in the
+    file, from 1.
     """
     golds = unique(answer.text() for answer in record["answer"].filled())
     yield Example(Question(str(number), record["question"].text()), golds)
 
 
 def triviaqa(record: Field, number: int) -> Iterator[Example]:
-    """TriviaQA: of quiz writers, with every name of the answer.
+    """Yield the question of a record of TriviaQA: by quiz writers, with all aliases of the answer.
 
     Joshi et al. 2017, "TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading
     Comprehension" (arXiv 1705.03551). The file is a JSON object around an array, for example
@@ -45,9 +46,9 @@ def triviaqa(record: Field, number: int) -> Iterator[Example]:
         {"Data": [{"QuestionId": "tc_7", "Question": "Which novelist was born in Lübeck in 1875?",
                    "Answer": {"Value": "Thomas Mann", "Aliases": ["Mann, Thomas"], …}, …}]}
 
-    becomes an open question with two golds. Answers that people accepted afterwards (`HumanAnswers`) are
-    golds, too. `NormalizedAliases` are passed over, since the metrics normalise by themselves, and so are the
-    pages that come with a question: they were found by search, and not every answer follows from them.
+    becomes an open question with two gold answers. Answers that people accepted afterwards (`HumanAnswers`)
+    are also gold answers. `NormalizedAliases` are ignored, because the metrics normalise. The pages that come
+    with a question are ignored, too: a search found them, and not every answer follows from them.
     """
     answer = record["Answer"]
     others = [*answer.get("Aliases", []).maybe_blanks(), *answer.get("HumanAnswers", []).maybe_blanks()]
@@ -56,7 +57,7 @@ def triviaqa(record: Field, number: int) -> Iterator[Example]:
 
 
 def popqa(record: Field, number: int) -> Iterator[Example]:
-    """PopQA: about entities of all degrees of fame, made from Wikidata.
+    """Yield the question of a record of PopQA: about well-known and little-known entities, from Wikidata.
 
     Mallen et al. 2023, "When Not to Trust Language Models: Investigating Effectiveness of Parametric and
     Non-Parametric Memories" (arXiv 2212.10511). The file is a table, for example ``popQA.tsv``.
@@ -64,9 +65,9 @@ def popqa(record: Field, number: int) -> Iterator[Example]:
         id    subj     prop     question                     possible_answers            …
         12    Lübeck   country  In what country is Lübeck?   ["Germany", "FR Germany"]   …
 
-    becomes an open question of the kind "country" and one hop, since it asks for one property of one subject.
-    There are no supporting titles: that the answer stands in the article on the subject is likely, but nobody
-    checked.
+    becomes an open question of the kind "country" with one hop, because it asks for one property of one
+    subject. There are no supporting titles: the article on the subject probably gives the answer, but nobody
+    has checked it.
     """
     question = Question(record["id"].id(), record["question"].text())
     answers = record["possible_answers"]
@@ -77,24 +78,24 @@ def popqa(record: Field, number: int) -> Iterator[Example]:
 
 
 def read_squad2(path: Path, shape: str, unanswerable: str | None = None) -> Iterator[Example]:
-    """SQuAD 2.0: on paragraphs of Wikipedia, half of which the paragraph does not answer.
+    """Yield the examples of SQuAD 2.0: questions about a Wikipedia paragraph, half of them unanswerable.
 
     Rajpurkar et al. 2018, "Know What You Don't Know: Unanswerable Questions for SQuAD" (arXiv 1806.03822).
-    The file is a JSON object around an array of articles, for example ``dev-v2.0.json``. SQuAD 1.1, which has
-    answerable ones only, is read, too.
+    The file is a JSON object around an array of articles, for example ``dev-v2.0.json``. SQuAD 1.1, which
+    only has answerable questions, is also read.
 
         {"data": [{"title": "Luebeck_Cathedral", "paragraphs": [{"context": "…", "qas": [
             {"id": "5f", "question": "Who founded it?", "is_impossible": false,
              "answers": [{"text": "Henry", "answer_start": 9}, {"text": "Henry", "answer_start": 9}]}]}]}]}
 
-    becomes an open question of the kind "answerable" and one hop with the gold "Henry" and the supporting
-    title "Luebeck Cathedral": underscores in titles are blanks, as in Wikipedia. Many questions are clear
-    only to a reader of the paragraph. It is the question's one paragraph (`context`); the sentences that the
-    first answer lies in are the evidence, and nothing is where there is no answer.
+    becomes an open question of the kind "answerable" with one hop, the gold answer "Henry" and the supporting
+    title "Luebeck Cathedral": underscores in titles become spaces, as in Wikipedia. Many questions are only
+    clear to a reader of the paragraph (`context`), which is the question's only paragraph. Its evidence is
+    the sentences that hold the first answer; an unanswerable question has none.
 
-    Questions without an answer are skipped, since a search may well find what the one paragraph lacks. With
-    ``?unanswerable=keep`` they stay as the kind "unanswerable" with the gold "noanswer", the word by which
-    HotpotQA's and DRAGIN's metrics know that nothing was answered; a model has to be told to say it.
+    Unanswerable questions are skipped, because a search may find what the paragraph lacks. With
+    ``?unanswerable=keep`` they are kept, with the kind "unanswerable" and the gold answer "noanswer", which
+    HotpotQA's and DRAGIN's metrics take for "no answer"; the prompt has to ask the model to say it.
     """
     if unanswerable not in (None, "skip", "keep"):
         raise UnknownName("choice", unanswerable, ("skip", "keep"), place=f"of unanswerable for {path}")
@@ -105,7 +106,7 @@ def read_squad2(path: Path, shape: str, unanswerable: str | None = None) -> Iter
 
 
 def _squad2(record: Field, number: int) -> Iterator[Example]:
-    """The questions on one article."""
+    """Yield the questions about one article."""
     title = record["title"].text().replace("_", " ")
     for paragraph in record["paragraphs"].each():
         context = paragraph.get("context", "").maybe_blank()
@@ -128,12 +129,16 @@ def _on_paragraph(asked: Field, title: str, context: str) -> Example:
         (title,),
         UNANSWERABLE if is_impossible else "answerable",
         hops=1,
-        grounds=SupportingFacts((Paragraph(title, context, evidence),) if context.strip() else ()),
+        supporting_facts=SupportingFacts((Paragraph(title, context, evidence),) if context.strip() else ()),
     )
 
 
 def _sentences(context: str, answer: str, said: int) -> tuple[tuple[int, int], ...]:
-    """Those that an answer lies in, where it is said to stand or stands first; all if it stands nowhere."""
+    """Return the spans of the sentences that hold an answer, or the whole text if it does not occur.
+
+    Args:
+        said: The offset of the answer according to the dataset; if it is wrong, the first occurrence counts.
+    """
     start = said if said >= 0 and context.startswith(answer, said) else context.find(answer)
     if start < 0:
         return whole(context)

@@ -1,1 +1,1 @@
-"""Judging recorded runs by models: whether citations bear sentences out, and which facts are true."""
+"""Judge models for recorded runs: whether citations support sentences, and which facts are true."""

@@ -1,17 +1,17 @@
-"""Whether sentences follow from what they cite: citation recall and precision of ALCE.
+"""Citation recall and precision of ALCE: do the cited passages entail the sentences that cite them?
 
 Gao et al. 2023, "Enabling Large Language Models to Generate Text with Citations" (arXiv 2305.14627), section
 4; the judge is a model of natural language inference (Honovich et al. 2022, TRUE, arXiv 2204.04991).
 
-- A sentence is supported if all that it cites, put together, entails it; one that cites nothing is not.
-- A citation is relevant if its sentence is supported and the passage is needed for it: it entails the
-  sentence alone, or the others together do not without it.
+- A sentence is supported if its cited passages together entail it. A sentence without citations is not.
+- A citation is relevant if its sentence is supported and needs the passage: the passage alone entails the
+  sentence, or the other passages together do not.
 
-Recall is the share of sentences that are supported, precision the share of citations that are relevant, both
-of one answer. An answer without citations has a precision of 0, one without sentences a recall of 0.
+Recall is the share of an answer's sentences that are supported; precision is the share of its citations that
+are relevant. An answer without citations has a precision of 0, and one without sentences a recall of 0.
 
-Deviations from ALCE's code: all citations of a sentence count, not its first three; sentences are found by
-askance's own rules, not by NLTK's; answers without sentences are not passed over.
+Deviations from ALCE's code: all citations of a sentence count, not only the first three; sentences are split
+by askance's rules instead of NLTK's; answers without sentences are not skipped.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from askance.text.support import cited_sentences
 
 
 def citation_judge(entailment: Entailment, spec: str) -> AnswerJudge:
-    """What judges citations; `spec` is how it was named."""
+    """Return the judge of citations; `spec` is the name of the model as the user gave it."""
 
     async def find(id: str, topic: str, answer: Answer) -> tuple[JudgeFinding, ...]:
         return await judge_citations(answer, entailment)
@@ -32,14 +32,14 @@ def citation_judge(entailment: Entailment, spec: str) -> AnswerJudge:
 
 
 async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[JudgeFinding, ...]:
-    """What is found about each sentence of an answer."""
+    """Return a finding for each sentence of an answer."""
     return tuple([await _judge(each.text, each.passages, entailment) for each in cited_sentences(answer)])
 
 
 def citation_scores(findings: Sequence[JudgeFinding]) -> dict[str, float]:
-    """Recall and precision of one answer, from 0 to 1.
+    """Return citation recall and precision of one answer, from 0 to 1.
 
-    Of two sentences the first cites two passages, of which one would do, the other nothing:
+    The first of two sentences cites two passages, one of which is enough; the second cites nothing:
 
     >>> citation_scores([JudgeFinding("Bonn is old.", True, 2, 1), JudgeFinding("It rains.", False)])
     {'nli_citation_recall': 0.5, 'nli_citation_precision': 0.5}
@@ -71,5 +71,5 @@ async def _is_relevant(
 
 
 def _premise(passages: Sequence[Passage]) -> str:
-    """As ALCE puts passages before its judge."""
+    """Return passages in the format that ALCE gives to its judge."""
     return "\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)

@@ -1,21 +1,21 @@
-"""How much of what an answer says is true: FActScore.
+"""FActScore: the share of an answer's facts that are true.
 
 Min et al. 2023, "FActScore: Fine-grained Atomic Evaluation of Factual Precision in Long Form Text
-Generation" (arXiv 2305.14251). A model takes each sentence apart into single facts; each fact is searched for
-in an index, and the model judges it by the passages found. The score of an answer is the share of its facts
-that are true, times exp(1 − gamma / facts) where it has fewer than gamma: the penalty of the authors' code.
+Generation" (arXiv 2305.14251). A judge model splits each sentence into atomic facts. Each fact is searched
+for in an index, and the model judges it by the passages found. The score of an answer is the share of its
+facts that are true, times exp(1 − gamma / facts) if there are fewer than gamma: the penalty of their code.
 
-An answer that refuses, or says nothing, has no score; how many do answer is told apart (`responded`).
+An answer that refuses, or says nothing, has no score; `responded` is the share of the other answers.
 
-Deviations from paper and code:
-- the prompts are our own, with one example for taking apart, and one model does both (InstructGPT and ChatGPT
+Deviations from the paper and its code:
+- the prompts are our own, with one example for splitting, and one model does both (InstructGPT and ChatGPT
   there);
-- passages are searched for with topic and fact together in the whole index, not in the topic's article alone;
-- a fact for which nothing is found is not supported, and the model is not asked; neither is one on which it
-  gives no verdict;
-- a sentence of which the model names no facts is one fact itself;
-- a fact that is told twice counts once;
-- refusals are known by how they begin (`facts.toml`); the code has lists of phrases for each model.
+- the query is the topic with the fact, and it searches the whole index, not only the topic's article;
+- a fact for which no passage is found is not supported, and the model is not asked; neither is a fact on
+  which the model gives no verdict;
+- a sentence in which the model finds no facts counts as one fact;
+- a repeated fact counts once;
+- refusals are recognised by how they begin (`facts.toml`); the code has lists of phrases for each model.
 """
 
 import math
@@ -56,7 +56,7 @@ _REFUSAL = re.compile("|".join(_TEXTS["refusals"]), re.IGNORECASE)
 def fact_judge(
     model: Model, retriever: Retriever, spec: str, *, passages: int = 5, gamma: float = 10, in_flight: int = 1
 ) -> AnswerJudge:
-    """What judges facts; `spec` is how the model was named, and for `gamma` see `fact_scores`."""
+    """Return the judge of facts; `spec` names its model as the user gave it, `gamma` is for `fact_scores`."""
     identity = {
         "judge": spec,
         "model": model.name,
@@ -69,10 +69,10 @@ def fact_judge(
 
 @dataclass(frozen=True, slots=True)
 class FactJudge:
-    """What judges facts.
+    """A judge of facts.
 
     Attributes:
-        passages: how many are searched for to judge one fact by.
+        passages: The number of passages that are searched for each fact.
     """
 
     model: Model
@@ -80,15 +80,17 @@ class FactJudge:
     passages: int = 5
 
     async def find(self, id: str, topic: str, answer: Answer) -> tuple[JudgeFinding, ...]:
-        """The facts of an answer on a topic, each with its verdict; none where it refuses or is empty.
+        """Return the facts of an answer about a topic, each with its verdict.
+
+        A refusal and an empty answer have no facts.
 
         Raises:
-            PromptTooLong: a sentence, or a fact with a single passage, does not fit the model's window.
+            PromptTooLong: A sentence, or a fact with a single passage, does not fit the model's window.
         """
         facts: dict[str, str] = {}
-        told = () if is_refusal(answer.text) else sentences(unmarked(answer.text))
-        for number, sentence in enumerate(told, start=1):
-            for fact in await self._taken_apart(id, number, topic, sentence):
+        statements = () if is_refusal(answer.text) else sentences(unmarked(answer.text))
+        for number, sentence in enumerate(statements, start=1):
+            for fact in await self._split(id, number, topic, sentence):
                 facts.setdefault(fact.casefold(), fact)
         verdicts = [
             await self._is_true(id, number, topic, fact)
@@ -96,13 +98,13 @@ class FactJudge:
         ]
         return tuple(map(JudgeFinding, facts.values(), verdicts))
 
-    async def _taken_apart(self, id: str, number: int, topic: str, sentence: str) -> tuple[str, ...]:
+    async def _split(self, id: str, number: int, topic: str, sentence: str) -> tuple[str, ...]:
         if not any(character.isalnum() for character in sentence):
             return ()
-        asked = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
-        prompt = _prompt(self.model, _TEXTS["split"], asked, "Facts:")
+        fields = (*_field("Topic", topic), Span("\n"), *_field("Sentence", sentence))
+        prompt = _prompt(self.model, _TEXTS["split"], fields, "Facts:")
         sampling = Sampling(MOST_SPLIT_TOKENS, stop=("\nSentence:", "\nTopic:"))
-        return facts_in(await self._written(prompt, sampling, id, "split", number)) or (sentence,)
+        return facts_in(await self._generate(prompt, sampling, id, "split", number)) or (sentence,)
 
     async def _is_true(self, id: str, number: int, topic: str, fact: str) -> bool:
         hits = await self.retriever.search(f"{topic} {fact}", self.passages)
@@ -110,34 +112,34 @@ class FactJudge:
             return False
         prompt = self._judging_prompt(topic, fact, hits)
         sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
-        return says_true(await self._written(prompt, sampling, id, "judge", number))
+        return says_true(await self._generate(prompt, sampling, id, "judge", number))
 
-    async def _written(self, prompt: Prompt, sampling: Sampling, *key: str | int) -> str:
-        (written,) = await self.model.generate(GenerateRequest(prompt, sampling, key=("facts", *key)))
-        return written.text
+    async def _generate(self, prompt: Prompt, sampling: Sampling, *key: str | int) -> str:
+        (generated,) = await self.model.generate(GenerateRequest(prompt, sampling, key=("facts", *key)))
+        return generated.text
 
     def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:
-        """With as many of the passages, best first, as the model's window takes."""
+        """Return the prompt with as many of the best passages as fit the model's window."""
         for num_passages in range(len(hits), 0, -1):
-            about = (*_field("Topic", topic), Span("\n"), *numbered_passages(hits[:num_passages]))
-            asked = (*about, *_field("Statement", fact))
-            prompt = _prompt(self.model, _TEXTS["judge"], asked, "Verdict:")
+            context = (*_field("Topic", topic), Span("\n"), *numbered_passages(hits[:num_passages]))
+            fields = (*context, *_field("Statement", fact))
+            prompt = _prompt(self.model, _TEXTS["judge"], fields, "Verdict:")
             if self.model.count(prompt) + MOST_VERDICT_TOKENS <= self.model.context_tokens:
                 break
         return prompt
 
 
 def fact_scores(findings: Sequence[JudgeFinding], gamma: float = 10) -> dict[str, float | None]:
-    """Of one answer; the scores are None where it tells no facts.
+    """Return the scores of one answer; they are None if it states no facts.
 
     Args:
-        gamma: answers of fewer facts are marked down; 0 marks none down.
+        gamma: Answers with fewer facts than this get a penalty; 0 means no penalty.
 
-    Two facts of three are true; with 10 facts or more that would be the score:
+    Two of three facts are true; an answer with 10 facts or more would get that share as its score:
 
-    >>> born, sang = JudgeFinding("Ada was born.", True), JudgeFinding("Ada sang.", False)
-    >>> found = [born, sang, JudgeFinding("Ada died.", True)]
-    >>> {name: round(score, 3) for name, score in fact_scores(found).items()}
+    >>> facts = {"Ada was born.": True, "Ada sang.": False, "Ada died.": True}
+    >>> findings = [JudgeFinding(fact, is_true) for fact, is_true in facts.items()]
+    >>> {name: round(score, 3) for name, score in fact_scores(findings).items()}
     {'factscore': 0.065, 'supported_facts': 0.667, 'facts': 3.0, 'responded': 1.0}
     """
     if not findings:
@@ -154,7 +156,7 @@ def fact_scores(findings: Sequence[JudgeFinding], gamma: float = 10) -> dict[str
 
 
 def facts_in(written: str) -> tuple[str, ...]:
-    """The facts that a model listed, whatever it wrote around the list.
+    """Return the facts that a model listed, without any text around the list.
 
     >>> facts_in("- Ada was born.")
     ('Ada was born.',)
@@ -163,7 +165,7 @@ def facts_in(written: str) -> tuple[str, ...]:
 
 
 def says_true(written: str) -> bool:
-    """The first verdict in what a model wrote; without one it is false.
+    """Return the first verdict in a model's text, or False if there is none.
 
     >>> says_true("The statement is true."), says_true("Not true: …"), says_true("Well.")
     (True, False, False)
@@ -173,14 +175,14 @@ def says_true(written: str) -> bool:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a text begins as those do that answer nothing."""
+    """Return whether a text begins like a refusal to answer."""
     return _REFUSAL.match(text.strip()) is not None
 
 
-def _prompt(model: Model, instruction: str, asked: tuple[Span, ...], cue: str) -> Prompt:
+def _prompt(model: Model, instruction: str, fields: tuple[Span, ...], cue: str) -> Prompt:
     if "chat" in model.capabilities:
-        return Chat((Turn("user", (Span(f"{instruction}\n\n"), *asked)),))
-    return Raw((Span(f"{instruction}\n\n"), *asked, Span(f"\n{cue}")))
+        return Chat((Turn("user", (Span(f"{instruction}\n\n"), *fields)),))
+    return Raw((Span(f"{instruction}\n\n"), *fields, Span(f"\n{cue}")))
 
 
 def _field(label: str, text: str) -> tuple[Span, ...]:

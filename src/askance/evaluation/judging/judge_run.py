@@ -1,10 +1,11 @@
-"""Judging all answers of a run, as far as it has not been done yet; what is found out is kept beside the run.
+"""Judge all answers of a run that have not been judged yet, and store the findings in the run's folder.
 
-    RUN/judged/citations-1f0c93ab.jsonl    what was judged by, then one line an answer
-    RUN/judged/citations-1f0c93ab.json     what it comes to
+    RUN/judged/citations-1f0c93ab.jsonl    a header that describes the judge, then one line per answer
+    RUN/judged/citations-1f0c93ab.json     the resulting scores
 
-The name tells one judge from another: runs may be judged by several. An answer is judged once its line is on
-the disk, so that a judging that was stopped goes on. One whose question was asked again is judged again.
+Several judges may judge the same run; the hash in the file name identifies the judge. An answer counts as
+judged once its line is on the disk, so judging can be stopped and continued. If a question was asked again
+and its answer has changed, it is judged again.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -21,26 +22,31 @@ from askance.core.errors import AskanceError, InputError, ModelFailure, RunFolde
 from askance.core.strict_json import json_line
 from askance.core.types import Answer
 from askance.evaluation.run.record import Record
-from askance.evaluation.run.recorded_run import RecordedRun, refusals_told, sealed_lines, validated
+from askance.evaluation.run.recorded_run import (
+    RecordedRun,
+    os_errors_as_run_errors,
+    read_sealed_lines,
+    validated,
+)
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import AppendOnlyFile, locked_folder, sealed, write_atomically
 
 Kind = Literal["citations", "facts"]
 FORMAT, SCHEMA_VERSION = "askance-judgements", 1
 FOLDER, LOCK = "judged", "lock"
-# The header and the judgements of files from before there were checksums begin in these ways.
+# In files written before there were checksums, the header and the judgements begin with these bytes.
 _OLD = (b'{"format": ', b'{"id": ')
 _DAMAGED = "The file is damaged: move it away to judge anew."
-_KEPT = "What was judged before is kept: make room, and run the same command again to go on."
+_KEPT = "Earlier judgements are kept: make room, and run the same command again to continue."
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeFinding:
-    """What was found about a sentence or a fact.
+    """The verdict on a sentence or a fact.
 
     Attributes:
-        is_supported: whether what it cites, or what was found for it, bears it out.
-        cited, relevant: how many passages a sentence cites, and how many of these it needs.
+        is_supported: Whether the cited or retrieved passages support it.
+        cited, relevant: The numbers of passages that a sentence cites, and of those that it needs.
     """
 
     text: str
@@ -51,7 +57,7 @@ class JudgeFinding:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One line of the file: the answer of the question `id`, known by its hash, with what was found."""
+    """The findings about the answer to the question `id`, identified by its hash: one line of the file."""
 
     id: str
     answer_sha256: str
@@ -62,7 +68,7 @@ _JUDGEMENT = TypeAdapter(Judgement)
 
 
 def answer_hash(answer: str) -> str:
-    """What tells one answer from another; the same for half characters as for what a file has for them."""
+    """Return the hash of an answer; lone surrogates count as the "?" that a file holds in their place."""
     return sha256(answer.encode(errors="replace")).hexdigest()
 
 
@@ -70,22 +76,22 @@ def answer_hash(answer: str) -> str:
 def open_judgements(
     run: Path, kind: Kind, judge: Mapping[str, str]
 ) -> Iterator[tuple[dict[str, Judgement], AppendOnlyFile, Path]]:
-    """Begin judging a run, or go on with what is there: judgements by question, their file, and its path.
+    """Open the judgements of a run, new or existing; yield them by question id, with their file and its path.
 
     Args:
-        judge: all that verdicts depend on, by name.
+        judge: Everything that the verdicts depend on, by name.
 
     Raises:
-        RunFolderError: the folder can't be written, then or later; another process judges, or the file is
-            damaged.
+        RunFolderError: The folder can't be written, now or later; another process is judging; or the file
+            is damaged.
     """
     header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
     name = sha256((header + "\n").encode()).hexdigest()[:8]
     path = run / FOLDER / f"{kind}-{name}.jsonl"
-    with refusals_told(f"write {path}", _KEPT), locked_folder(path.parent, LOCK):
-        lines, size_bytes = sealed_lines(path, _OLD, _DAMAGED) if path.exists() else ([], 0)
+    with os_errors_as_run_errors(f"write {path}", _KEPT), locked_folder(path.parent, LOCK):
+        lines, size_bytes = read_sealed_lines(path, _OLD, _DAMAGED) if path.exists() else ([], 0)
         if lines and lines[0][1].decode(errors="replace") != header:
-            raise RunFolderError(f"{path}, line 1: not what this judge begins with. Move the file away.")
+            raise RunFolderError(f"{path}, line 1: this is not the header of this judge. Move the file away.")
         kept = [validated(_JUDGEMENT, line, place, _DAMAGED) for place, line in lines[1:]]
         with closing(AppendOnlyFile(path, size_bytes)) as file:
             if not size_bytes:
@@ -97,36 +103,37 @@ def _line(text: str) -> bytes:
     return sealed(text.encode()) + b"\n"
 
 
-Find = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
-"""What is found about an answer to the question of an id, which keys of calls begin with, and a topic."""
+JudgeAnswer = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
+"""Return the findings about an answer, given the question's id (the first part of call keys) and topic."""
 Progress = Callable[[str, int, int], None]
-"""Takes the kind of judging, how many answers are judged, and of how many."""
+"""Receive the kind of judging, the number of answers judged so far, and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerJudge:
-    """One way to judge answers.
+    """A way to judge answers.
 
     Attributes:
-        identity: all that verdicts depend on, by name.
-        scores: what the findings about one answer come to; None does not apply.
-        in_flight: so many answers are judged at the same time.
+        identity: Everything that the verdicts depend on, by name.
+        find: A function that returns the findings about an answer.
+        scores: A function from the findings about one answer to its scores; None means "does not apply".
+        in_flight: The number of answers that are judged at the same time.
     """
 
     kind: Kind
     identity: Mapping[str, str]
-    find: Find
+    find: JudgeAnswer
     scores: Callable[[Sequence[JudgeFinding]], Mapping[str, float | None]]
     in_flight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """What judging a run comes to.
+    """The result of judging a run.
 
     Attributes:
-        file: where the numbers are.
-        scores: means over the questions they apply to; a failed question counts as one with an empty answer.
+        file: The file that holds the scores.
+        scores: Means over the questions they apply to; a failed question counts as an empty answer.
     """
 
     kind: Kind
@@ -137,20 +144,20 @@ class JudgedAnswer:
 
 
 def check_can_be_judged(run: RecordedRun, kinds: Sequence[Kind]) -> None:
-    """Find out what can be wrong with a run before a model is loaded for it.
+    """Check that a run can be judged, before a judge model is loaded.
 
     Raises:
-        RunFolderError: it has no finished question.
-        InputError: its citations are to be judged, and it has none.
+        RunFolderError: The run has no finished question.
+        InputError: Citations are to be judged, and the run has none.
     """
     if not run.records:
         raise RunFolderError(f"the run {run.folder} has no finished question yet: leave it out.")
     if "citations" in kinds:
-        check_cites(run)
+        check_has_citations(run)
 
 
-def check_cites(run: RecordedRun) -> None:
-    """Raises InputError unless some answer of the run cites something."""
+def check_has_citations(run: RecordedRun) -> None:
+    """Raise `InputError` unless at least one answer of the run has a citation."""
     if not any(record.cited_titles for record in run.records):
         raise InputError(
             f"no answer of the run {run.folder} cites anything (method {run.settings.title}): name a run of "
@@ -161,16 +168,16 @@ def check_cites(run: RecordedRun) -> None:
 async def judge_run(
     run: RecordedRun, judge: AnswerJudge, progress: Progress = lambda *_: None
 ) -> JudgedAnswer:
-    """Judge what is left of a run, and sum up.
+    """Judge the remaining answers of a run, and return the scores of all of them.
 
     Raises:
-        RunFolderError: as for `open_judgements`.
-        ModelFailure: the judge broke; what is judged is kept.
+        RunFolderError: As for `open_judgements`.
+        ModelFailure: The judge model failed; the judgements so far are kept.
     """
 
     async def judge_record(record: Record) -> Judgement:
-        found = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
-        return Judgement(record.id, answer_hash(record.text), found)
+        findings = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
+        return Judgement(record.id, answer_hash(record.text), findings)
 
     with open_judgements(run.folder, judge.kind, judge.identity) as (kept, file, path):
         hashes = {record.id: answer_hash(record.text) for record in run.records}
@@ -196,9 +203,7 @@ async def judge_run(
 
 
 def topic_of(record: Record) -> str:
-    """What the answer to a question is about: its one supporting title, as that of a biography is the person,
-    otherwise the question itself.
-    """
+    """Return the topic of an answer: its only supporting title (such as a person), or else the question."""
     return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
 
 
@@ -206,6 +211,6 @@ def _as_failure(run: RecordedRun, record: Record, error: BaseException) -> Askan
     if isinstance(error, AskanceError):
         return error
     return ModelFailure(
-        f"the judge broke at question {record.id!r} of the run {run.folder}: {type(error).__name__}: {error}."
-        " What is judged is kept: the same command goes on from there."
+        f"the judge failed at question {record.id!r} of the run {run.folder}: {type(error).__name__}: "
+        f"{error}. The judgements so far are kept: the same command continues from there."
     )

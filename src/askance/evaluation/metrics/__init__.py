@@ -1,11 +1,11 @@
-"""Metrics: the one table of them, and how answers are scored by name.
+"""Metrics: the table of all metrics, and functions that score answers by their names.
 
     scoring = open_metrics(["exact_match", "f1:airrag", "supporting_recall@5"])
     scores = scoring.scores(example, result.answer, result.trace.events)
 
-Each gives a number per question, or None where it does not apply to the question; a mean is taken over the
-questions it applies to. Whether it applies depends on what is known about the question alone, so that every
-method is measured on the same ones. `prices` says what the answers cost.
+A metric gives a number per question, or None if it does not apply; its mean is over the questions that it
+applies to. Whether it applies depends only on the question and its gold answers, so every method is measured
+on the same questions. The module `prices` computes the cost of answers.
 """
 
 import re
@@ -29,16 +29,17 @@ _WORD_FORMS = ("dragin", "airrag")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of the table.
+    """A metric, as a row of the table.
 
     Attributes:
-        function: takes what is read, then the golds, or the example.
-        reads: what is judged; all but the trace belongs to the answer.
-        normalisations: those that may be named after a colon; the first is the default.
-        takes_example: whether it is the example, rather than its golds.
-        counts_passages: whether "@K" may be named, the number of passages to look at.
-        package: what must be installed for it, by the name it is imported by; empty for nothing more.
-        extra: of askance, which brings the package.
+        function: The function of the metric; it takes the input that `reads` names, then the gold answers or
+            the example.
+        reads: The part of the answer that is scored, or the trace.
+        normalisations: The normalisations that may follow the name after a colon; the first is the default.
+        takes_example: Whether the function takes the example instead of its gold answers.
+        counts_passages: Whether "@K" may follow the name: the number of passages to look at.
+        package: The import name of a package that the metric needs; empty if it needs none.
+        extra: The extra of askance that installs the package.
     """
 
     function: Callable[..., float | None]
@@ -51,17 +52,17 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """That of its function."""
+        """The name of the metric, which is the name of its function."""
         return self.function.__name__
 
     @property
     def spec(self) -> str:
-        """How it is named, with the parameter that it may take."""
+        """The name with the parameters that the metric accepts."""
         others = self.normalisations[1:]
         return self.name + (f"[:{'|'.join(others)}]" if others else "[@K]" if self.counts_passages else "")
 
     def judged(self, answer: Answer, events: Sequence[AnyEvent]) -> Any:
-        """What it reads of an answered question."""
+        """Return the part of the answer, or the trace, that the metric reads."""
         if self.reads == "trace":
             return events
         return {"short answer": answer.short, "text": answer.text, "citations": answer.citations}[self.reads]
@@ -92,7 +93,12 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """Metrics, ready to be used; `names` as they were given, and how the answers they judge are read."""
+    """Metrics that are ready to score answers.
+
+    Attributes:
+        names: The metrics as the user named them.
+        reading: The way in which short answers are extracted before they are scored.
+    """
 
     names: tuple[str, ...]
     _scores: tuple[Score, ...] = field(repr=False)
@@ -101,15 +107,15 @@ class Scoring:
     def scores(
         self, example: Example, answer: Answer | None, events: Iterable[AnyEvent]
     ) -> dict[str, float | None]:
-        """Every metric of one question, by name; None where it does not apply to the question.
+        """Return the score of a question in every metric, by name; None if a metric does not apply.
 
         Args:
-            answer: None where the question failed: all that applies is then 0, whatever was found before.
-            events: of the trace, in memory or from a file; read once.
+            answer: The answer, or None if the question failed: every metric that applies is then 0.
+            events: The events of the trace, in memory or from a file; they are read once.
         """
         if answer is None:
-            would_be = self.scores(example, Answer(""), ())
-            return {name: None if score is None else 0.0 for name, score in would_be.items()}
+            of_empty = self.scores(example, Answer(""), ())
+            return {name: None if score is None else 0.0 for name, score in of_empty.items()}
         kept = tuple(events)
         return {
             name: score(example, answer, kept) for name, score in zip(self.names, self._scores, strict=True)
@@ -118,20 +124,20 @@ class Scoring:
     def judge(
         self, example: Example, answer: Answer | None, events: Sequence[AnyEvent]
     ) -> tuple[Answer, dict[str, float | None]]:
-        """The answer as it is read here, an empty one where the question failed, and its `scores`."""
+        """Return the answer with its short form in this reading, or an empty one, and its scores."""
         read = None if answer is None else self.reading.read(answer, events)
         return read or Answer(""), self.scores(example, read, events)
 
 
 def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading = AnswerReading()) -> Scoring:
-    """The metrics of these names, checked before anything runs.
+    """Return the metrics with these names, ready to score; errors are raised before anything runs.
 
     A parameter follows the name: ``f1:airrag`` names a normalisation, ``supporting_recall@5`` a number.
 
     Raises:
-        UnknownName: no such metric or normalisation.
-        InputError: no name, a parameter that the metric does not take, or a metric twice.
-        MissingExtra: a package is not installed; names the pip line.
+        UnknownName: There is no such metric or normalisation.
+        InputError: There is no name, a metric does not take the parameter, or a metric is named twice.
+        MissingExtra: A package is not installed; the message gives the pip command.
     """
     if not names:
         raise InputError(f"no metric is named: name one or more, such as {DEFAULT_METRICS[0]}.")
@@ -160,15 +166,15 @@ def _scorer(metric: Metric, parameters: Mapping[str, Any]) -> Score:
 
 
 def _read(name: str) -> tuple[Metric, dict[str, Any]]:
-    """The metric, and its parameter by the name that its function has for it; defaults are filled in."""
+    """Return the metric with this name, and the keyword arguments of its function, defaults included."""
     stem, mark, parameter = (*re.split("([:@])", name, maxsplit=1), "", "")[:3]
     metric = METRICS.get(stem) or _extension(stem)
     if metric is None:
-        of_module = _extension(name)
-        if of_module is None:
+        extension = _extension(name)
+        if extension is None:
             known = known_names("metrics", METRICS)
             raise UnknownName("metric", stem, known, place="" if stem == name else f"in {name!r}")
-        return of_module, {}
+        return extension, {}
     if mark == ":" and metric.normalisations:
         if parameter not in metric.normalisations:
             raise UnknownName("normalisation", parameter, metric.normalisations, place=f"in metric {name!r}")
@@ -183,7 +189,10 @@ def _read(name: str) -> tuple[Metric, dict[str, Any]]:
 
 
 def _extension(name: str) -> Metric | None:
-    """The metric of a plug-in or of ``module:function``: a row, or a function of short answer and golds."""
+    """Return the metric of a plug-in or of ``module:function``, if there is one.
+
+    It is a `Metric`, or a function of the short answer and the gold answers.
+    """
     found = find_extension("metrics", name)
     if found is None or isinstance(found, Metric):
         return found

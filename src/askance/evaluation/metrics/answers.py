@@ -1,14 +1,13 @@
-"""What an answer is worth beside the accepted ones: each metric is a function with a worked example.
+"""Metrics that compare an answer with the gold answers; each is a function with a worked example.
 
-A metric takes what it judges, the short answer or the whole text, and the accepted answers, or the example
-where more than these counts. It gives a number from 0 to 1, the best over the accepted answers, or None where
-it does not apply to the question.
+A metric takes the short answer or the whole text, and the gold answers, or the example if it needs more. It
+returns a number from 0 to 1, the best over the gold answers, or None if it does not apply to the question.
 
-Answers are normalised before they are compared. DRAGIN and AirRAG take the same steps: lower case, without
-ASCII punctuation, articles and superfluous white space, in this order (`text.answers.normalise_answer`). They
-differ where nothing is left of an accepted answer, such as "A" or "The The": for DRAGIN, as for SQuAD and
-HotpotQA, any answer of which nothing is left equals it; for AirRAG, as read here, it is ignored, since
-everything contains it. Self-RAG's closed sets need the letter that the others take for an article.
+Answers are normalised before they are compared. DRAGIN and AirRAG take the same steps in this order: lower
+case, no ASCII punctuation, no articles, no superfluous white space (`text.answers.normalise_answer`). They
+differ if nothing is left of a gold answer, as of "A" or "The The". In DRAGIN, SQuAD and HotpotQA, an answer
+of which nothing is left then equals it. In AirRAG, as read here, the gold answer is ignored, because every
+text contains it. Self-RAG's closed sets need the letter that the other normalisations take for an article.
 """
 
 import re
@@ -23,7 +22,7 @@ from askance.text.options import named_option
 from askance.text.support import unmarked
 
 WordForm = Literal["dragin", "airrag"]
-"""Normalisations that leave words to compare."""
+"""The normalisations that leave words to compare."""
 AnswerForm = Literal["dragin", "airrag", "selfrag"]
 _ALL_OR_NOTHING = {"yes", "no", "noanswer"}
 _LABEL = re.compile(r"\(?(\w)(?:[).:](?=\s|$)|$)")
@@ -32,13 +31,13 @@ _VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "f
 
 
 def closed_set_form(text: str) -> str:
-    """The option that `text` begins with, or all of it in lower case.
+    """Return the option that `text` begins with, or the whole text in lower case.
 
     Self-RAG's closed sets (Asai et al. 2023, arXiv 2310.11511): PubHealth's claims are true or false, or
     SUPPORTS and REFUTES; ARC's options have a letter or digit, bare or as in "(A)", "A." and "A:".
 
-    Deviation: their code looks for the gold anywhere in the output, so that "A" is in any text with a capital
-    A (metric `match`). An option's own text stands for no letter here: `short_answer` reads options.
+    Deviation: their code looks for the gold answer anywhere in the output, so every text with a capital A
+    contains "A" (metric `match`). The text of an option is not mapped to its letter: `short_answer` does it.
 
     >>> closed_set_form("(B) Iron"), closed_set_form("Supports, since …"), closed_set_form("A dog")
     ('b', 'true', 'a dog')
@@ -56,21 +55,22 @@ NORMALISATIONS: Mapping[AnswerForm, Callable[[str], str]] = {
     "airrag": normalise_answer,
     "selfrag": closed_set_form,
 }
-"""The normal form of a prediction or an accepted answer, by name."""
+"""The functions that normalise a prediction or a gold answer, by name."""
 
 
 def accepted_forms(golds: Sequence[str], normalisation: AnswerForm) -> list[str]:
-    """The normal forms of the golds that count; none where all are ignored."""
+    """Return the normal forms of the gold answers, without those that the normalisation ignores."""
     forms = map(NORMALISATIONS[normalisation], golds)
     return [form for form in forms if form or normalisation != "airrag"]
 
 
 def exact_match(prediction: str, golds: Sequence[str], normalisation: AnswerForm = "dragin") -> float | None:
-    """1 if the answer is one of the accepted ones, otherwise 0; nothing where the normalisation ignores all.
+    """Return 1 if the answer equals a gold answer, otherwise 0.
 
-    SQuAD (Rajpurkar et al. 2016, arXiv 1606.05250), HotpotQA, DRAGIN; AirRAG (Feng et al. 2025, arXiv
-    2501.10053) and the closed sets of Self-RAG (Asai et al. 2023, arXiv 2310.11511) by their names. As in
-    SQuAD and DRAGIN, an empty answer matches a gold made of articles and punctuation, such as "A".
+    It is None if the normalisation ignores every gold answer. The source is SQuAD (Rajpurkar et al. 2016,
+    arXiv 1606.05250), HotpotQA and DRAGIN; the normalisations "airrag" (Feng et al. 2025, arXiv 2501.10053)
+    and "selfrag" (the closed sets of Asai et al. 2023, arXiv 2310.11511) follow those papers. As in SQuAD
+    and DRAGIN, an empty answer matches a gold answer of articles and punctuation, such as "A".
 
     >>> exact_match("The Rhine.", ["Rhein", "rhine"])
     1.0
@@ -80,12 +80,13 @@ def exact_match(prediction: str, golds: Sequence[str], normalisation: AnswerForm
 
 
 def f1(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
-    """The harmonic mean of precision and recall over words, as multisets; the best over the golds.
+    """Return the harmonic mean of precision and recall over multisets of words.
 
-    SQuAD (Rajpurkar et al. 2016, arXiv 1606.05250); yes and no as in HotpotQA (Yang et al. 2018, arXiv
-    1809.09600), DRAGIN and AirRAG (Feng et al. 2025, arXiv 2501.10053). Nothing where the normalisation
-    ignores every gold. 0 where both sides have no words left, though they match exactly; SQuAD's second
-    version says 1 there. "river Rhine" against "Rhine": precision 1/2, recall 1.
+    It is the best over the gold answers. The source is SQuAD (Rajpurkar et al. 2016, arXiv 1606.05250); yes
+    and no count as in HotpotQA (Yang et al. 2018, arXiv 1809.09600), DRAGIN and AirRAG (Feng et al. 2025,
+    arXiv 2501.10053). It is None if the normalisation ignores every gold answer, and 0 if neither side has a
+    word left, although they match exactly; SQuAD's second version gives 1 there. "river Rhine" against
+    "Rhine": precision 1/2, recall 1.
 
     >>> round(f1("the river Rhine", ["the Rhine"]), 3)
     0.667
@@ -94,10 +95,10 @@ def f1(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin"
 
 
 def precision(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
-    """The share of the answer's words that are in an accepted answer, from 0 to 1.
+    """Return the share of the answer's words that are in a gold answer, from 0 to 1.
 
-    It is the best over the golds; that need not be the gold that recall or F1 is best for. Nothing where the
-    normalisation ignores every gold. "river Rhine" against "Rhine": one word of two.
+    It is the best over the gold answers; recall or F1 may be best for another one. It is None if the
+    normalisation ignores every gold answer. "river Rhine" against "Rhine": one of two words.
 
     >>> precision("the river Rhine", ["the Rhine"])
     0.5
@@ -106,10 +107,10 @@ def precision(prediction: str, golds: Sequence[str], normalisation: WordForm = "
 
 
 def recall(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
-    """The share of an accepted answer's words that are in the answer, from 0 to 1.
+    """Return the share of a gold answer's words that are in the answer, from 0 to 1.
 
-    It is the best over the golds; that need not be the gold that precision or F1 is best for. Nothing where
-    the normalisation ignores every gold. "Ada" against "Ada Lovelace": one word of two.
+    It is the best over the gold answers; precision or F1 may be best for another one. It is None if the
+    normalisation ignores every gold answer. "Ada" against "Ada Lovelace": one of two words.
 
     >>> recall("Ada", ["Ada Lovelace"])
     0.5
@@ -120,10 +121,11 @@ def recall(prediction: str, golds: Sequence[str], normalisation: WordForm = "dra
 def _best(
     prediction: str, golds: Sequence[str], normalisation: WordForm, share: Callable[[int, int, int], float]
 ) -> float | None:
-    """The best of `share(shared, predicted, gold)` over the golds, which takes numbers of words.
+    """Return the best `share(shared, predicted, gold)` over the gold answers; it takes numbers of words.
 
-    0 for a gold without a shared word, and where either side is yes, no or noanswer and the other is not the
-    same: "no" shares nothing with "no one". Nothing where the normalisation ignores every gold.
+    A gold answer without a shared word counts 0. So does one if either side is yes, no or noanswer and the
+    other is not the same: "no" shares nothing with "no one". The result is None if the normalisation ignores
+    every gold answer.
     """
     predicted, accepted = NORMALISATIONS[normalisation](prediction), accepted_forms(golds, normalisation)
     if not accepted:
@@ -138,15 +140,15 @@ def _best(
 
 
 def accuracy(prediction: str, golds: Sequence[str]) -> float | None:
-    """1 if an accepted answer is part of the short answer, once both are normalised, otherwise 0.
+    """Return 1 if the normalised short answer contains a normalised gold answer, otherwise 0.
 
-    AirRAG (Feng et al. 2025, arXiv 2501.10053), where a node that answers writes a sentence of its own;
-    FlashRAG (Jin et al. 2024, arXiv 2405.13576) computes it the same way, though it does not ignore empty
-    golds. Here golds of which normalisation leaves nothing are ignored, and where all are, nothing applies.
+    The source is AirRAG (Feng et al. 2025, arXiv 2501.10053), where an answering node writes a sentence.
+    FlashRAG (Jin et al. 2024, arXiv 2405.13576) computes it in the same way but does not ignore empty gold
+    answers. Here a gold answer of which normalisation leaves nothing is ignored; if all are, it is None.
 
-    It reads the short answer, for that is what the paper's answering nodes write; the whole text may weigh
-    candidates up before it decides, and naming a gold on the way is not answering. A part need not be whole
-    words: "son" is part of "Johnson".
+    It reads the short answer, because the paper's answering nodes write only that. The whole text may compare
+    candidates before it decides, and to mention a gold answer there is not to answer. A part need not be a
+    whole word: "son" is part of "Johnson".
 
     >>> accuracy("It is the river Rhine.", ["Rhein", "the Rhine"])
     1.0
@@ -156,9 +158,10 @@ def accuracy(prediction: str, golds: Sequence[str]) -> float | None:
 
 
 def yes_no_accuracy(prediction: str, golds: Sequence[str]) -> float | None:
-    """1 if the answer is the gold's yes or no, 0 if it is anything else; nothing where the gold is neither.
+    """Return 1 if the answer is the yes or no of the gold answer, 0 if it is anything else.
 
-    StrategyQA (Geva et al. 2021, arXiv 2101.02235), DRAGIN.
+    It is None if the gold answer is neither. The source is StrategyQA (Geva et al. 2021, arXiv 2101.02235)
+    and DRAGIN.
 
     >>> yes_no_accuracy("Yes.", ["yes"]), yes_no_accuracy("", ["no"]), yes_no_accuracy("yes", ["Bonn"])
     (1.0, 0.0, None)
@@ -168,16 +171,16 @@ def yes_no_accuracy(prediction: str, golds: Sequence[str]) -> float | None:
 
 
 def choice_accuracy(prediction: str, example: Example) -> float | None:
-    """1 if the option named first is the right one, otherwise 0; an answer that names no option is wrong.
+    """Return 1 if the option named first is the right one, otherwise 0; an answer without an option is wrong.
 
-    Self-RAG (Asai et al. 2023, arXiv 2310.11511) for PubHealth and ARC-Challenge. Nothing where the question
-    has no options.
+    The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) for PubHealth and ARC-Challenge. It is None if
+    the question has no options.
 
-    Of the choice between "A: iron" and "B: gold", gold is named by "B", "(B)", "B.", "B: gold" and "Gold"; of
-    true and false, by the words as well as by SUPPORTS and REFUTES (`text.options.named_option`).
+    In the choice between "A: iron" and "B: gold", the answers "B", "(B)", "B.", "B: gold" and "Gold" name
+    gold. SUPPORTS and REFUTES name true and false, as these words do (`text.options.named_option`).
 
-    Deviation: the authors' code looks for the gold anywhere in the output, letter case and all, so that a
-    capital A anywhere is the answer A (metric `match`).
+    Deviation: the authors' code looks for the gold answer anywhere in the output, case included, so a capital
+    A anywhere is the answer A (metric `match`).
 
     >>> from askance.core.types import Question
     >>> question = Question("q", "Which one rusts?", "choice", ("A: iron", "B: gold"))
@@ -192,15 +195,15 @@ def choice_accuracy(prediction: str, example: Example) -> float | None:
 def match(
     text: str, golds: Sequence[str], normalisation: Literal["raw", "normalised"] = "raw"
 ) -> float | None:
-    """1 if an accepted answer occurs in the text, letter by letter, otherwise 0; empty golds are ignored.
+    """Return 1 if a gold answer occurs literally in the text, otherwise 0; empty gold answers are ignored.
 
-    Self-RAG (Asai et al. 2023, arXiv 2310.11511) and its code, for PopQA and TriviaQA, where the text is the
-    answer. A chain of thought that merely names a gold matches, too: where methods reason, read `accuracy`
-    instead.
+    The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) and its code, for PopQA and TriviaQA, where
+    the text is the answer. A chain of thought that merely mentions a gold answer also matches: use `accuracy`
+    for methods that reason.
 
     Args:
-        normalisation: "raw" compares as the authors' code does, case and all; "normalised" in lower case,
-            without ASCII punctuation, articles and superfluous white space, as `accuracy` does.
+        normalisation: "raw" compares as the authors' code does, with case; "normalised" compares in lower
+            case without ASCII punctuation, articles and superfluous white space, as `accuracy` does.
 
     >>> match("The Rhine does.", ["Rhine"]), match("The Rhine does.", ["the rhine"])
     (1.0, 0.0)
@@ -212,13 +215,14 @@ def match(
 
 
 def str_em(text: str, example: Example) -> float | None:
-    """From 0 to 1: the share of answer groups of which a short answer occurs in the text.
+    """Return the share of answer groups with a short answer that occurs in the text, from 0 to 1.
 
-    ASQA (Stelmakh et al. 2022, arXiv 2204.06092) and ALCE (Gao et al. 2023, arXiv 2305.14627). It tells how
-    many of the things that a long answer has to tell occur in it. Both sides are normalised, and citation
-    markers such as [1] left out. Nothing where there are no groups, or normalisation leaves nothing of them.
+    The source is ASQA (Stelmakh et al. 2022, arXiv 2204.06092) and ALCE (Gao et al. 2023, arXiv 2305.14627).
+    It measures how many parts of a complete answer a long answer contains. Both sides are normalised, and
+    citation markers such as [1] are removed. It is None if there are no groups, or normalisation leaves
+    nothing of them.
 
-    Deviations from ALCE's code: it reads the first line only; here a text may have several. A short answer of
+    Deviations from ALCE's code: it reads only the first line; here a text may have several. A short answer of
     which normalisation leaves nothing occurs in every text there; here it is ignored.
 
     >>> from askance.core.types import Question
@@ -229,18 +233,18 @@ def str_em(text: str, example: Example) -> float | None:
     """
     normal = normalise_answer(unmarked(text))
     groups = [[form for form in map(normalise_answer, group) if form] for group in example.answer_groups]
-    told = [any(form in normal for form in group) for group in groups if group]
-    return sum(told) / len(told) if told else None
+    is_found = [any(form in normal for form in group) for group in groups if group]
+    return sum(is_found) / len(is_found) if is_found else None
 
 
 def rouge_l(text: str, golds: Sequence[str]) -> float:
-    """From 0 to 1, the best over the golds, without stemming; precision and recall weigh the same.
+    """Return ROUGE-L, from 0 to 1: the F1 of the longest common subsequence of words, without stemming.
 
-    Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries": the longest common subsequence of
-    words; computed by the package rouge-score. Its words are runs of digits and of the letters a to z, in
-    lower case: other scripts have none, and "Köln" is two.
+    It is the best over the gold answers. The source is Lin 2004, "ROUGE: A Package for Automatic Evaluation
+    of Summaries"; the package rouge-score computes it. Its words are runs of digits and of the letters a to z
+    in lower case: other scripts have no words, and "Köln" has two.
 
-    "Rhine flows north" is common to the two: 3 words of 4, and of 5.
+    The two texts below share "Rhine flows north": 3 words of 4, and of 5.
 
     >>> round(rouge_l("The Rhine flows north.", ["Rhine: it flows north, mostly"]), 3)
     0.667
@@ -249,13 +253,13 @@ def rouge_l(text: str, golds: Sequence[str]) -> float:
 
 
 def rouge_lsum(text: str, golds: Sequence[str]) -> float:
-    """From 0 to 1, the best over the golds, sentence by sentence; citation markers such as [1] are left out.
+    """Return summary-level ROUGE-L, from 0 to 1: the F1 sentence by sentence, without citation markers.
 
-    This is the summary level of ROUGE-L, with stemming, as ASQA (Stelmakh et al. 2022, arXiv 2204.06092) and
-    ALCE (Gao et al. 2023, arXiv 2305.14627) have it. Unlike in `rouge_l`, the order of sentences does not
-    count: each sentence of the gold is held against all of the text's.
+    It is the best over the gold answers, with stemming, as in ASQA (Stelmakh et al. 2022, arXiv 2204.06092)
+    and ALCE (Gao et al. 2023, arXiv 2305.14627). Unlike in `rouge_l`, the order of sentences does not matter:
+    each sentence of the gold answer is compared with all sentences of the text.
 
-    Deviation: sentences are found by askance's own rules, not by NLTK's.
+    Deviation: sentences are split by askance's rules instead of NLTK's.
 
     >>> rouge_lsum("It opened in 1949. It fell in 1945.", ["It fell in 1945. It opened in 1949."])
     1.0

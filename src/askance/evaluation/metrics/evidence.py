@@ -1,10 +1,9 @@
-"""Whether the documents that an answer follows from were found, and are cited.
+"""Metrics of evidence: were the supporting documents found, and are they cited?
 
-All of them read supporting facts, as HotpotQA (Yang et al. 2018, arXiv 1809.09600) names them, by title,
-compared character by character. Where a dataset names none, there is nothing to measure. ALCE (Gao et al.
-2023, arXiv 2305.14627) has measures of citations with the same names: the share of sentences that a language
-model finds entailed by what they cite, and the share of citations without which it would not. These read no
-text and need no model.
+They compare the titles of documents with the supporting titles, as HotpotQA (Yang et al. 2018, arXiv
+1809.09600) gives them, character by character. They do not apply if a dataset has no supporting titles. ALCE
+(Gao et al. 2023, arXiv 2305.14627) has citation metrics with the same names, for which a model judges
+entailment (`evaluation.judging.citations`); the metrics here read no text and need no model.
 """
 
 from collections.abc import Iterable
@@ -15,11 +14,11 @@ from askance.evaluation.datasets import Example
 
 
 def citation_precision(citations: Iterable[Citation], example: Example) -> float | None:
-    """The share of the cited passages that come from documents the answer follows from, from 0 to 1.
+    """Return the share of the cited passages that come from supporting documents, from 0 to 1.
 
-    A passage counts once, however often it is cited. An answer that cites
-    nothing has 0, as in ALCE, so that every method is measured on the same questions. Supporting "Fidelio"
-    and "Bonn", cited two passages of "Fidelio" and one of "Tosca": 2/3.
+    A passage counts once, however often it is cited. An answer without citations has 0, as in ALCE, so every
+    method is measured on the same questions. If "Fidelio" and "Bonn" support the answer, which cites two
+    passages of "Fidelio" and one of "Tosca", it is 2/3.
     """
     if not example.supporting_titles:
         return None
@@ -28,10 +27,10 @@ def citation_precision(citations: Iterable[Citation], example: Example) -> float
 
 
 def citation_recall(citations: Iterable[Citation], example: Example) -> float | None:
-    """The share of the documents an answer follows from that it cites, from 0 to 1.
+    """Return the share of the supporting documents that the answer cites, from 0 to 1.
 
-    Supporting "Fidelio" and "Bonn", cited two passages of "Fidelio" and
-    one of "Tosca": 1/2.
+    If "Fidelio" and "Bonn" support the answer, which cites two passages of "Fidelio" and one of "Tosca", it
+    is 1/2.
     """
     wanted = set(example.supporting_titles)
     cited = {citation.passage.title for citation in citations}
@@ -41,13 +40,13 @@ def citation_recall(citations: Iterable[Citation], example: Example) -> float | 
 def supporting_recall(
     events: Iterable[AnyEvent], example: Example, *, first: int | None = None
 ) -> float | None:
-    """The share of supporting titles among the passages that the searches of a trace returned.
+    """Return the share of the supporting documents that the searches of a trace found, from 0 to 1.
 
-    It is recall at the level of documents, over everything a method searched for. Supporting "Fidelio" and
-    "Bonn", found "Fidelio", "Tosca": 1/2.
+    It is document-level recall over all searches of a question. If "Fidelio" and "Bonn" support the answer,
+    and the searches found "Fidelio" and "Tosca", it is 1/2.
 
     Args:
-        first: look at the first so many different passages only, counted over all searches in their order.
+        first: The number of distinct passages to look at, counted over all searches in order; all by default.
     """
     hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
     titles = list({hit.passage.id: hit.passage.title for hit in hits}.values())[:first]

@@ -1,4 +1,4 @@
-"""What answering cost in money, at prices that the user names."""
+"""The cost of answers in money, at prices that the user gives."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,17 +15,17 @@ _TOKENS_PRICED = 1_000_000
 
 @dataclass(frozen=True)
 class Prices(Parameters):
-    """Prices in one currency; the same for every model that a method calls.
+    """The prices in one currency, the same for every model that a method calls.
 
     Attributes:
-        prompt: of a million tokens of prompts.
-        generated: of a million tokens generated, kept or not.
-        reused: of a million tokens of prompts that came from a cache; None charges them as others.
-        search: of one search.
+        prompt: The price of a million prompt tokens.
+        generated: The price of a million generated tokens, kept or not.
+        reused: The price of a million prompt tokens that came from a cache; None means the price of others.
+        search: The price of one search.
 
     Raises:
-        ParameterError: a price below 0, or without an end.
-        InputError: no currency.
+        ParameterError: A price is below 0 or not finite.
+        InputError: The currency is empty.
     """
 
     owner: ClassVar[str] = "the prices"
@@ -43,10 +43,10 @@ class Prices(Parameters):
 
 
 def cost(usage: Usage, prices: Prices) -> float:
-    """The price of one question, in the currency of `prices`.
+    """Return the cost of one question, in the currency of `prices`.
 
-    1,000,000 tokens of prompts, half of them from a cache, 100,000 generated and 2 searches, at 2, 1
-    (reused), 8 and 0.01: 1 + 0.5 + 0.8 + 0.02 = 2.32.
+    For 1,000,000 prompt tokens, half of them from a cache, 100,000 generated tokens and 2 searches, at the
+    prices 2, 1 (reused), 8 and 0.01, it is 1 + 0.5 + 0.8 + 0.02 = 2.32.
     """
     reused = prices.prompt if prices.reused is None else prices.reused
     tokens = (
@@ -58,11 +58,11 @@ def cost(usage: Usage, prices: Prices) -> float:
 
 
 def read_prices(settings: Iterable[str]) -> Prices:
-    """The prices of ``NAME=PRICE`` texts: prompt, generated, and if there are, reused, search and currency.
+    """Return the prices of ``NAME=PRICE``: prompt and generated; optionally reused, search and currency.
 
     Raises:
-        UnknownName: no such price.
-        InputError: a text without "=", a price twice, missing, no number, below 0, or without an end.
+        UnknownName: There is no such price.
+        InputError: A text has no "=", or a price is repeated, missing, no number, below 0 or not finite.
     """
     given: dict[str, str] = {}
     for setting in settings:

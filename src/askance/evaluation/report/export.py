@@ -1,9 +1,9 @@
-"""Runs in the formats that other evaluations read: ALCE's, and FActScore's.
+"""Export of runs to the formats of other evaluations: ALCE's and FActScore's.
 
 ALCE (Gao et al. 2023, arXiv 2305.14627) reads one JSON object: its own items in `data`, each with `output`,
-the answer with markers such as [1], and `docs`, the passages that the markers count. FActScore (Min et al.
-2023, arXiv 2305.14251) reads JSON Lines with `topic` and `output`; the Self-RAG authors add `input`, `cat`
-and `intermediate`, here the searches with the titles they found.
+the answer with markers such as [1], and `docs`, the passages that the markers number. FActScore (Min et al.
+2023, arXiv 2305.14251) reads JSON Lines with `topic` and `output`. The Self-RAG authors add `input`, `cat`
+and `intermediate`, which here holds the searches with the titles they found.
 """
 
 from typing import Any
@@ -14,23 +14,24 @@ from askance.core.trace import Searched
 from askance.core.types import Answer
 from askance.evaluation.datasets import located, read_dataset
 from askance.evaluation.datasets.long_form import asqa_rows
-from askance.evaluation.judging.judge_run import check_cites, topic_of
-from askance.evaluation.run.record import Record, differing_field
+from askance.evaluation.judging.judge_run import check_has_citations, topic_of
+from askance.evaluation.run.record import Record, first_changed_field
 from askance.evaluation.run.recorded_run import RecordedRun, last_answer
 from askance.text.support import cited_passages, marked, unmarked
 
 
 def alce(run: RecordedRun, dataset: str) -> str:
-    """A run over ASQA as ALCE reads it, with the finished questions in the order of the file.
+    """Return a run over ASQA in ALCE's format, with the finished questions in the order of the file.
 
     Args:
-        dataset: where the questions lie, such as "asqa:FILE".
+        dataset: The dataset with the questions, such as "asqa:FILE".
 
     Raises:
-        InputError: another dataset, questions that are not those of the run, or a run that cites nothing.
+        InputError: The dataset is another one, the questions are not those of the run, or the run has no
+            citations.
     """
     _check_is_of(run, "asqa", "alce")
-    check_cites(run)
+    check_has_citations(run)
     _, path, options = located(dataset)
     if not dataset.startswith("asqa:") or path is None:
         raise DatasetError(f"dataset {dataset!r}: the run {run.folder} is over ASQA; name asqa:FILE.")
@@ -39,11 +40,11 @@ def alce(run: RecordedRun, dataset: str) -> str:
         record = records.pop(example.question.id, None)
         if record is None:
             continue
-        field = differing_field(record, example)
+        field = first_changed_field(record, example)
         if field:
             raise DatasetError(
                 f"dataset {dataset!r} has the question {record.id!r} with another {field} than the run "
-                f"{run.folder}: name the file that the run was asked from."
+                f"{run.folder}: name the file that the run used."
             )
         answer = run.answer(record) or Answer("")
         docs = [{"title": passage.title, "text": passage.text} for passage in cited_passages(answer)]
@@ -51,16 +52,16 @@ def alce(run: RecordedRun, dataset: str) -> str:
     if records:
         raise DatasetError(
             f"dataset {dataset!r} lacks {len(records)} questions of the run {run.folder}, such as "
-            f"{min(records)!r}: name the file that the run was asked from."
+            f"{min(records)!r}: name the file that the run used."
         )
     return json_line({"data": data}) + "\n"
 
 
 def factscore(run: RecordedRun) -> str:
-    """A run over biographies as FActScore reads it.
+    """Return a run over biographies in FActScore's format.
 
     Raises:
-        InputError: a run over another dataset, or without a finished question.
+        InputError: The run is over another dataset, or has no finished question.
     """
     _check_is_of(run, "biographies", "factscore")
     return "".join(json_line(_biography(run, record)) + "\n" for record in run.records)

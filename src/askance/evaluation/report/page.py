@@ -1,4 +1,4 @@
-"""The page: per dataset what was run, what came out and at what cost, how sure that is, what others got."""
+"""The HTML report: for each dataset the runs, their results, costs and differences, and published results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,22 +17,25 @@ from askance.evaluation.statistics.run_groups import RunGroup
 from askance.text.printable import printable
 
 MOST_FAILURES = 20
-"""The page tells at most this many failed questions of a run one by one."""
+"""The most failed questions of a run that the page lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Runs over the same questions, and all that was found about them."""
+    """A group of runs over the same questions, with their comparisons."""
 
     group: RunGroup
     found: Comparisons
 
 
 def report_page(reported: Sequence[Reported], made_on: str) -> str:
-    """The whole page; `made_on` is a date.
+    """Return the HTML of the report.
 
-    Nothing in it is fetched from anywhere, and nothing of a question or answer is anything but text. Where
-    matplotlib is not installed, the page says so in place of its charts.
+    The page loads nothing from elsewhere, and questions and answers appear in it as text only. If matplotlib
+    is not installed, a note replaces the charts.
+
+    Args:
+        made_on: The date of the report.
     """
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -59,12 +62,12 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
 
 
 def _printable(value: object) -> object:
-    """What an expression of the template writes, made safe to show; markup is safe already."""
+    """Return the value of a template expression, made safe to show; markup is safe already."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _searches_of(group: RunGroup) -> dict[str, list[int]]:
-    """How often each question was searched for, by the name of the run."""
+    """Return the number of searches of each question, by the name of the run."""
     return {
         name: [record.usage.searches for record in run.records]
         for name, run in zip(group.names, group.runs, strict=True)

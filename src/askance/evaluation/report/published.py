@@ -1,6 +1,6 @@
-"""Results that papers print, to stand beside our own; `published.toml` beside this module holds them.
+"""Published results of papers, to compare with our own; `published.toml` in this folder holds them.
 
-They are facts of other models over other corpora: they say what was seen, not what a run here should reach.
+They come from other models and other corpora: they are for context, not results that a run should reach.
 """
 
 import tomllib
@@ -17,12 +17,13 @@ from askance.evaluation.statistics.summaries import RunSummary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One row of a paper's table, or of our runs beside it.
+    """A row of a paper's table, or of our runs next to it.
 
     Attributes:
-        method: as printed; `counterpart` is the method of askance that it is, as tables name it, or empty.
-            Where a method has several readings it is the paper's, or that of the authors' code, never ours.
-        scores: by metric, as shares; `searches` among them are a mean.
+        method: The method's name in the paper.
+        counterpart: The same method in askance, as tables name it, or empty. If askance has several readings
+            of the method, it is that of the paper or of the authors' code, never our own.
+        scores: The scores by metric, from 0 to 1; `searches` is a mean number.
     """
 
     paper: str
@@ -38,13 +39,13 @@ class Published:
 
     @property
     def source(self) -> str:
-        """Where the row is from and what it is of, a line each."""
+        """The paper and table, the model, the corpus and the number of questions, one per line."""
         place = f"{self.paper} (arXiv {self.arxiv}), {self.table}" if self.arxiv else self.paper
         return "\n".join((place, self.model, self.corpus, counted(self.num_questions)))
 
 
 def published(dataset: str) -> tuple[Published, ...]:
-    """The rows of a dataset, such as "hotpotqa", in the order of the papers' tables; none for most."""
+    """Return the published rows of a dataset, such as "hotpotqa", in the order of the papers' tables."""
     return tuple(
         Published(
             paper=paper["paper"],
@@ -56,7 +57,7 @@ def published(dataset: str) -> tuple[Published, ...]:
             model=results["model"],
             method=method,
             counterpart=paper["methods"].get(method, ""),
-            # A method that never searches, or always once, has no number of searches in print.
+            # Papers print no number of searches for a method that never searches, or always once.
             scores={
                 name: value / (100 if paper.get("percent") else 1)
                 for name, value in zip(results["metrics"], values, strict=False)
@@ -68,25 +69,25 @@ def published(dataset: str) -> tuple[Published, ...]:
 
 
 def caveats(dataset: str) -> tuple[str, ...]:
-    """What to know before trusting the rows of a dataset, each led by its paper."""
-    found = [
+    """Return the caveats about the rows of a dataset, each of which begins with its paper."""
+    notes = [
         f"{paper['paper']}, {paper['table']}: {caveat}"
         for paper, results in _results(dataset)
         for caveat in (*paper.get("caveats", ()), *results.get("caveats", ()))
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(notes))
 
 
 def metrics_of(dataset: str) -> tuple[str, ...]:
-    """What the rows of a dataset have scores in; searches come last."""
+    """Return the metrics in which the rows of a dataset have scores; searches come last."""
     names = dict.fromkeys(name for row in published(dataset) for name in row.scores)
     return *(name for name in names if name != "searches"), "searches"
 
 
-def with_ours(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str, list[Published]]:
-    """The rows by source: our runs first, then the papers over the same dataset.
+def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str, list[Published]]:
+    """Return the rows by their source: our runs first, then the papers with results on the same dataset.
 
-    There are none where no paper is known. Scores are means without intervals, which papers do not give.
+    There are none if no paper is known. Scores are means without intervals, because papers give none.
     """
     dataset = group.runs[0].settings.dataset_name
     printed, ours = published(dataset), []
@@ -113,7 +114,7 @@ def with_ours(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str, lis
 
 
 def _results(dataset: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """The tables of a dataset, each with its paper."""
+    """Yield the tables of a dataset, each with its paper."""
     for paper in _papers().values():
         yield from ((paper, results) for results in paper["results"] if results["dataset"] == dataset)
 

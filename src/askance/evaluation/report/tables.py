@@ -1,4 +1,4 @@
-"""The tables of runs, as text: the same on the terminal, in Markdown and on a page."""
+"""The tables of runs as text, which the terminal, Markdown and the report share."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from askance.evaluation.statistics.compare import MOST_ENUMERATED, MeanInterval
 from askance.evaluation.statistics.paired_runs import Comparison, Comparisons
-from askance.evaluation.statistics.summaries import Costs, PartSummary, RunSummary, reading_told
+from askance.evaluation.statistics.summaries import Costs, PartSummary, RunSummary, reading_note
 
 NONE = "–"
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 INTERVAL = "95 %"
 _P = (
-    "p: paired permutation test; all choices of signs where at most "
-    f"{MOST_ENUMERATED} questions differ, otherwise 10,000 of them"
+    "p: paired permutation test over all assignments of signs if at most "
+    f"{MOST_ENUMERATED} questions differ, otherwise over 10,000 random ones"
 )
 
 _COSTS: Mapping[str, Callable[[Costs], str]] = {
@@ -24,16 +24,17 @@ _COSTS: Mapping[str, Callable[[Costs], str]] = {
     "median s": lambda costs: f"{costs.median_seconds:.2f}",
     "p95 s": lambda costs: f"{costs.p95_seconds:.2f}",
 }
-"""The columns of the costs, each with what its cells say."""
+"""The columns of the costs, each with a function that formats its cells."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """Cells as text; the first `num_text_columns` hold words, the others numbers.
+    """A table whose cells are text.
 
     Attributes:
-        note: how to read it; may be empty.
-        is_grouped: rows that follow each other with the same first cell belong together.
+        num_text_columns: The number of leading columns that hold words; the others hold numbers.
+        note: An explanation below the table; may be empty.
+        is_grouped: Whether consecutive rows with the same first cell form a group.
     """
 
     title: str
@@ -45,7 +46,7 @@ class ResultTable:
 
 
 def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
-    """All tables of runs over the same questions, by the headings they stand under, in their order."""
+    """Return all tables of runs over the same questions, in order, by their headings."""
     return {
         "Results": [results_table(found), *other_metrics_tables(found)],
         "Cost": [cost_table(found)],
@@ -56,36 +57,36 @@ def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
 
 
 def tables_of(found: Comparisons) -> list[ResultTable]:
-    """All tables, without the headings."""
+    """Return all tables, without the headings."""
     return [table for tables in tables_by_heading(found).values() for table in tables]
 
 
 def setting_lines(found: Comparisons) -> list[str]:
-    """What is the same in all runs though it is no default, and what is not the same; a line each."""
+    """Return a line for shared parameters that are not defaults, and one for each setting that differs."""
     shared = ", ".join(f"{parameter}={value}" for parameter, value in found.shared_parameters.items())
-    return [f"in all runs that have them: {shared}"] * bool(shared) + [
+    return [f"parameters of all runs that have them: {shared}"] * bool(shared) + [
         setting.line for setting in found.differing
     ]
 
 
 def remarks_of(found: Comparisons) -> list[str]:
-    """What must be known of the runs before their numbers are read."""
+    """Return remarks that a reader needs before the numbers: unfinished runs and questions left out."""
     counts = list(zip(found.names, found.num_finished, found.num_asked, strict=True))
     remarks = [
         f"{name} is unfinished: {done} of {asked} questions." for name, done, asked in counts if done < asked
     ]
     left_out = {name: asked - found.num_questions for name, _, asked in counts if asked > found.num_questions}
     if left_out and len(counts) > 1:
-        told = ", ".join(f"{number} of {name}" for name, number in left_out.items())
+        listing = ", ".join(f"{number} of {name}" for name, number in left_out.items())
         if len(left_out) == len(counts) and len(set(left_out.values())) == 1:
-            told = f"{next(iter(left_out.values()))} of each"
-        whole = f"Compared over what all runs have finished ({counted(found.num_questions)})"
-        remarks.append(f"{whole}; left out: {told}.")
+            listing = f"{next(iter(left_out.values()))} of each"
+        shared = f"Compared over the questions that all runs have finished ({counted(found.num_questions)})"
+        remarks.append(f"{shared}; left out: {listing}.")
     return remarks
 
 
 def results_table(found: Comparisons) -> ResultTable:
-    """What the runs are to be judged by, with intervals."""
+    """Return the table of the main metrics, with confidence intervals."""
     headings = ("run", *_with_intervals(found.metrics), "short answer", "failed")
     rows = [
         (name, *_intervals(summary, found.metrics), f"{summary.share_answered:.2f}", f"{summary.failures}")
@@ -93,15 +94,15 @@ def results_table(found: Comparisons) -> ResultTable:
     ]
     (reading, *others) = dict.fromkeys(summary.reading for summary in found.summaries)
     note = (
-        f"Means over {counted(found.num_questions)}, failed ones as 0"
-        f"{'' if others else reading_told(reading)}; intervals: bootstrap over questions. "
-        "Short answer: share of questions with one."
+        f"Means over {counted(found.num_questions)}; failed questions count 0"
+        f"{'' if others else reading_note(reading)}. Intervals: bootstrap over questions. "
+        "Short answer: the share of questions with a short answer."
     )
     return ResultTable("Results", headings, tuple(rows), note=note)
 
 
 def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """Means of the metrics that are not in the first table, if there are any."""
+    """Yield the table of the other metrics, if there are any."""
     recorded = dict.fromkeys(metric for summary in found.summaries for metric in summary.metrics)
     others = [metric for metric in recorded if metric not in found.metrics]
     if others:
@@ -109,27 +110,29 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
             (name, *(_mean(summary.metrics.get(metric)) for metric in others))
             for name, summary in _summaries(found)
         ]
-        note = "Each over the questions that it applies to."
+        note = "Each metric is a mean over the questions that it applies to."
         yield ResultTable("Other metrics", ("run", *map(label, others)), tuple(rows), note=note)
 
 
 def cost_table(found: Comparisons) -> ResultTable:
-    """What a question cost; in money if there are prices."""
+    """Return the table of the costs per question, in money if there are prices."""
     columns = dict(_COSTS)
     if found.currency:
-        columns[f"{found.currency} a 1,000 questions"] = lambda costs: f"{1000 * (costs.price or 0):,.2f}"
+        columns[f"{found.currency} per 1,000 questions"] = lambda costs: f"{1000 * (costs.price or 0):,.2f}"
     rows = [
         (name, *(cell(summary.costs) for cell in columns.values())) for name, summary in _summaries(found)
     ]
-    note = "Means, but for the seconds. Tokens computed: of prompts as far as not reused, and generated."
+    note = (
+        "Means, except for the seconds. Tokens computed: prompt tokens that were not reused, and generated."
+    )
     return ResultTable("Cost", ("run", *columns), tuple(rows), note=note)
 
 
 def part_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """By kind and by hops, where the dataset tells them apart."""
-    for what in ("kind", "hops"):
+    """Yield the tables by kind and by number of hops, if the dataset has them."""
+    for field in ("kind", "hops"):
         parts = [
-            (name, part) for name, summary in _summaries(found) for part in getattr(summary, f"by_{what}")
+            (name, part) for name, summary in _summaries(found) for part in getattr(summary, f"by_{field}")
         ]
         order = [part.part for _, part in parts]
         parts.sort(key=lambda each: order.index(each[1].part))
@@ -143,17 +146,17 @@ def part_tables(found: Comparisons) -> Iterator[ResultTable]:
             for name, part in parts
         ]
         if rows:
-            headings = (f"{what} (questions)", "run", *_with_intervals(found.metrics), "searches")
-            yield ResultTable(f"By {what}", headings, tuple(rows), num_text_columns=2, is_grouped=True)
+            headings = (f"{field} (questions)", "run", *_with_intervals(found.metrics), "searches")
+            yield ResultTable(f"By {field}", headings, tuple(rows), num_text_columns=2, is_grouped=True)
 
 
 def _summaries(found: Comparisons) -> Iterator[tuple[str, RunSummary]]:
-    """The summary of each run by its name."""
+    """Yield the name and the summary of each run."""
     return zip(found.names, found.summaries, strict=True)
 
 
 def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """One a metric: how much better each run is than its base."""
+    """Yield a table for each metric with the differences of the runs from their base."""
     for metric in found.metrics:
         of_metric = [each for each in found.differences if each.metric == metric]
         if of_metric:
@@ -166,7 +169,7 @@ def _difference_table(metric: str, found: Sequence[Comparison]) -> ResultTable:
     if len(bases) == 1:
         title, headings = f"{title}: run minus {found[0].base}", ["run"]
     rows = [(*(each.run, each.base)[: len(headings)], *_difference_cells(each)) for each in found]
-    note = f"{_P}; Holm: for all {len(found)} of this table" if len(found) > 1 else _P
+    note = f"{_P}; Holm: corrected for the {len(found)} tests of this table" if len(found) > 1 else _P
     columns = ("difference", INTERVAL, "p", "p (Holm)", "won", "lost", "tied")
     return ResultTable(title, (*headings, *columns), tuple(rows), len(headings), f"{note}.")
 
@@ -183,7 +186,7 @@ def _difference_cells(found: Comparison) -> tuple[str, ...]:
 
 
 def question_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """One a comparison: the questions with the greatest differences, each answer with its score."""
+    """Yield a table for each comparison: the questions that differ most, and their answers with scores."""
     for pair in found.differences:
         rows = [
             (
@@ -196,12 +199,12 @@ def question_tables(found: Comparisons) -> Iterator[ResultTable]:
         ]
         if rows:
             title = f"Questions that differ most in {label(pair.metric)}: {pair.run} and {pair.base}"
-            headings = ("question", "accepted", pair.run, pair.base)
+            headings = ("question", "gold answers", pair.run, pair.base)
             yield ResultTable(title, headings, tuple(rows), num_text_columns=4)
 
 
 def markdown(table: ResultTable) -> str:
-    """The table with its title and note."""
+    """Return the table in Markdown, with its title and note."""
     rules = ["---"] * table.num_text_columns + ["---:"] * (len(table.headings) - table.num_text_columns)
     rows = [table.headings, rules, *table.rows]
     lines = [f"| {' | '.join(map(_markdown_cell, row))} |" for row in rows]
@@ -209,24 +212,24 @@ def markdown(table: ResultTable) -> str:
     return "\n".join([f"**{_markdown_cell(table.title)}**", "", *lines, *note])
 
 
-def counted(number: int, what: str = "question") -> str:
-    """Such as "1 question", "2 questions"."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+def counted(number: int, noun: str = "question") -> str:
+    """Return a number with its noun, such as "1 question" or "2 questions"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def signed(value: float) -> str:
-    """A difference with its sign, which only 0 is without."""
+    """Return a difference with its sign; only 0 has none."""
     text = f"{value:+.3f}".replace("-", "−")
     return "0.000" if text[1:] == "0.000" else text
 
 
 def p_text(p: float) -> str:
-    """Three decimals; what would read as 0 is told as less than the least of them."""
+    """Return a p-value with three decimals, or "<0.001"."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def label(metric: str) -> str:
-    """A metric's name as it stands in a heading."""
+    """Return the name of a metric for a heading."""
     return metric.replace("yes_no", "yes/no").replace("_", " ")
 
 
@@ -248,5 +251,5 @@ def _range(found: MeanInterval | None) -> str:
 
 
 def _markdown_cell(text: str) -> str:
-    """On one line; what may begin a tag stays text."""
+    """Return a cell on one line, in which nothing can begin an HTML tag."""
     return _TAG.sub("&lt;", text.replace("|", "\\|").replace("\n", " "))

@@ -1,4 +1,4 @@
-"""One cell of an evaluation: the configuration of an engine, and the questions that it is asked."""
+"""Experiments: the configuration of an engine, and the questions that it is asked."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -31,26 +31,28 @@ from askance.registry import DEFAULT_METHOD, plain_method, prompts_parameter
 
 PROMPTS_OF_DATASET = "dataset"
 SAMPLING_SEED = 0
-Chosen = Mapping[int, Example]
-"""Questions by their place in the dataset, from 1."""
+NumberedExamples = Mapping[int, Example]
+"""Examples by their number in the dataset, from 1."""
 Load = Callable[..., Any]
-"""Calls a function that reads or opens something, given first, with what is given behind it."""
+"""Call a function that loads something, given first, with the other arguments, and return its result."""
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Experiment(EngineConfig):
-    """What is asked of what: the configuration of an engine, and questions: all, or by at most one of three.
+    """An experiment: the configuration of an engine, and the questions that it is asked.
 
-    The index may be "@gold", too (see `GoldRetriever`), and the prompts "dataset": the set with the dataset's
-    name, or askance's own where there is none; nothing where the method has prompts of its own alone.
+    The questions are all of a dataset, or those that one of `limit`, `sample` and `ids` selects. The index
+    may also be "@gold" (see `GoldRetriever`). The prompts may also be "dataset": the prompt set with the name
+    of the dataset, or askance's own if there is none; a method with its own prompts ignores it.
 
     Attributes:
-        dataset: such as "hotpotqa:FILE".
-        limit: so many questions, the first ones.
-        sample: so many, each kind of question with about its share; those of a smaller sample are among those
-            of a greater one.
-        ids: a text file with the id of one question a line.
-        reading: how short answers are read, see `evaluation.run.readings`.
+        dataset: The dataset, such as "hotpotqa:FILE".
+        limit: The number of questions to ask, from the first.
+        sample: The number of questions to ask, with about the same share of each kind. A smaller sample is a
+            part of a larger one.
+        ids: A text file with one question id per line.
+        metrics: The metrics to score answers by.
+        reading: The way in which short answers are read, see `evaluation.run.readings`.
     """
 
     dataset: str
@@ -65,7 +67,7 @@ class Experiment(EngineConfig):
         given = [name for name in ("limit", "sample", "ids") if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
-        # What is asked of a dataset is said beforehand: nothing but the default answers where none is named.
+        # An experiment names its method: if none is given, it is the default one.
         object.__setattr__(self, "method", self.method or DEFAULT_METHOD)
         if self.prompts == PROMPTS_OF_DATASET:
             name = self.dataset.partition(":")[0]
@@ -74,11 +76,11 @@ class Experiment(EngineConfig):
 
     @property
     def is_gold(self) -> bool:
-        """Whether searches find what the dataset says supports the answers."""
+        """Return whether searches return the supporting facts of the dataset."""
         return self.index == Path(GOLD)
 
     def check_retrieval(self, method: Method) -> None:
-        """As of every configuration; what needs no searching can't be searched in a way."""
+        """Check the retriever as for every configuration; "@gold" takes no `--retriever`."""
         super().check_retrieval(method)
         if self.is_gold and self.retriever != DEFAULT_RETRIEVER:
             raise InputError(
@@ -88,51 +90,53 @@ class Experiment(EngineConfig):
 
 
 def takes_prompts(method: Method) -> bool:
-    """Whether a method takes the prompt sets of datasets, rather than having prompts of its own alone."""
+    """Return whether a method takes the prompt sets of datasets, instead of only its own prompts."""
     return prompts_parameter(method) == "wording"
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyCell:
-    """A cell whose names have all been looked up, but for the models, which may take long to load."""
+class ReadyExperiment:
+    """An experiment with everything it names loaded and checked, except the models, which may take long."""
 
-    cell: Experiment
-    questions: Chosen
+    experiment: Experiment
+    questions: NumberedExamples
     method: Method
     retriever: Retriever | None
     scoring: Scoring
     encoder: Encoder | None = None
 
     def settings(self, models: Mapping[str, str], precisions: Mapping[str, str]) -> Settings:
-        """The settings of a run that begins now.
+        """Return the settings of a run that starts now.
 
         Args:
-            models, precisions: the names of the loaded models by role, and what they compute in.
+            models: The names of the loaded models, by role.
+            precisions: The data types that the models compute in, by role.
         """
-        cell, examples = self.cell, tuple(self.questions.values())
+        experiment, examples = self.experiment, tuple(self.questions.values())
+        retriever = experiment.retriever
         return Settings(
-            dataset=cell.dataset,
+            dataset=experiment.dataset,
             num_questions=len(examples),
             questions_sha256=sha256(repr(examples).encode()).hexdigest(),
             method=name_of(type(self.method)),
             title=short_repr(self.method),
             parameters=_parameters(self.method),
             models=models,
-            model_specs=cell.model_specs,
-            index="" if cell.index is None else str(cell.index),
+            model_specs=experiment.model_specs,
+            index="" if experiment.index is None else str(experiment.index),
             index_content="" if self.retriever is None else self.retriever.fingerprint,
-            seed=cell.seed,
+            seed=experiment.seed,
             metrics=self.scoring.names,
             askance=VERSION,
             versions=versions_here(),
             machine=machine_here(),
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            budget={name: value for name, value in asdict(cell.budget).items() if value is not None},
-            retriever=cell.retriever if isinstance(cell.retriever, str) else cell.retriever.name,
+            budget={name: value for name, value in asdict(experiment.budget).items() if value is not None},
+            retriever=retriever if isinstance(retriever, str) else retriever.name,
             precisions=precisions,
             encoder="" if self.encoder is None else f"{self.encoder.name}, {self.encoder.fingerprint}",
             reading=self.scoring.reading.name,
-            config=cell.stored(),
+            config=experiment.stored(),
         )
 
 
@@ -142,79 +146,84 @@ def _parameters(method: Any) -> dict[str, str]:
     return {name: value if isinstance(value, str) else repr(value) for name, value in values.items()}
 
 
-def look_up(cell: Experiment, load: Load = lambda function, *given: function(*given)) -> ReadyCell:
-    """Find out all that can be wrong with a cell before a model is loaded for it.
+def prepare_experiment(
+    experiment: Experiment, load: Load = lambda function, *given: function(*given)
+) -> ReadyExperiment:
+    """Load and check everything that an experiment needs, except its models.
 
     Args:
-        load: may remember what came of a call, for cells that have an index or questions in common.
+        load: A function that may cache results, for experiments that share an index or questions.
 
     Raises:
-        InputError: a name, file, parameter or index that can't be used.
-        MissingExtra: a metric's package is missing; names the pip line.
+        InputError: A name, file, parameter or index can't be used.
+        MissingExtra: The package of a metric is missing; the message gives the pip command.
     """
     with about("reading"):
-        reading = open_reading(cell.reading, cell.dataset)
+        reading = open_reading(experiment.reading, experiment.dataset)
     with about("metrics"):
-        scoring = open_metrics(cell.metrics, reading)
-    method = cell.make()
-    cell.check_retrieval(method)
+        scoring = open_metrics(experiment.metrics, reading)
+    method = experiment.make()
+    experiment.check_retrieval(method)
+    index, encoder = experiment.index, experiment.encoder
     with about("encoder"):
-        encoder = load(load_encoder, cell.encoder) if isinstance(cell.encoder, str) else cell.encoder
+        encoder = load(load_encoder, encoder) if isinstance(encoder, str) else encoder
     retriever: Retriever | None = None
-    if not cell.is_gold and (cell.index is not None or cell.retriever != DEFAULT_RETRIEVER):
-        with about("retriever" if cell.index is None else "index"):
-            retriever = cell.cached_retriever(load(open_retriever, cell.index, cell.retriever, encoder))
+    if not experiment.is_gold and (index is not None or experiment.retriever != DEFAULT_RETRIEVER):
+        with about("retriever" if index is None else "index"):
+            opened_index = load(open_retriever, index, experiment.retriever, encoder)
+            retriever = experiment.cached_retriever(opened_index)
     with about("questions"):
-        examples = load(read_dataset, cell.dataset, cell.limit)
+        examples = load(read_dataset, experiment.dataset, experiment.limit)
     with about("ids"):
-        questions = chosen(cell.dataset, examples, cell.sample, cell.ids)
-    retriever = GoldRetrievers(tuple(questions.values())) if cell.is_gold else retriever
+        questions = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)
+    retriever = GoldRetrievers(tuple(questions.values())) if experiment.is_gold else retriever
     check_can_search(method, retriever, encoder)
-    return ReadyCell(cell, questions, method, retriever, scoring, encoder if method.needs.encoder else None)
+    encoder = encoder if method.needs.encoder else None
+    return ReadyExperiment(experiment, questions, method, retriever, scoring, encoder)
 
 
-def chosen(
+def select_examples(
     dataset: str, examples: Sequence[Example], sample: int | None = None, ids: Path | None = None
-) -> Chosen:
-    """All questions of a dataset, a sample of them or those of a list, in its order.
+) -> NumberedExamples:
+    """Return all examples of a dataset, a sample of them, or those of a list of ids, in the dataset's order.
 
     Raises:
-        DatasetError: the list of ids can't be read, or names a question that is not there.
+        DatasetError: The list of ids can't be read, or names a question that the dataset does not have.
     """
-    places: Sequence[int] = range(len(examples))
+    indices: Sequence[int] = range(len(examples))
     if sample is not None:
-        places = stratified(examples, sample)
+        indices = stratified(examples, sample)
     elif ids is not None:
-        places = _listed(dataset, examples, ids)
-    return {place + 1: examples[place] for place in sorted(places)}
+        indices = _listed(dataset, examples, ids)
+    return {index + 1: examples[index] for index in sorted(indices)}
 
 
 def stratified(examples: Sequence[Example], num_wanted: int) -> tuple[int, ...]:
-    """Places (from 0) of `num_wanted` examples, each kind with about its share.
+    """Return the indices of `num_wanted` examples, with about the same share of each kind.
 
-    The members of each kind are shuffled, always in the same way, and all are put in the order of their share
-    of their kind; so a smaller sample is the beginning of a greater one.
+    The members of each kind are shuffled with a fixed seed, and all examples are ranked by their position
+    within their kind, so a smaller sample is a part of a larger one.
     """
     random = np.random.default_rng(SAMPLING_SEED)
     ranked = []
     for kind in sorted({example.kind for example in examples}):
-        members = [place for place, example in enumerate(examples) if example.kind == kind]
+        members = [index for index, example in enumerate(examples) if example.kind == kind]
         order = random.permutation(len(members)).tolist()
-        ranked += [((rank + 0.5) / len(members), kind, members[at]) for rank, at in enumerate(order)]
-    return tuple(place for _, _, place in sorted(ranked)[:num_wanted])
+        ranked += [((rank + 0.5) / len(members), kind, members[i]) for rank, i in enumerate(order)]
+    return tuple(index for _, _, index in sorted(ranked)[:num_wanted])
 
 
 def _listed(dataset: str, examples: Sequence[Example], path: Path) -> tuple[int, ...]:
-    places = {example.question.id: place for place, example in enumerate(examples)}
+    indices = {example.question.id: index for index, example in enumerate(examples)}
     with opened(path) as file:
         ids = [line.strip() for line in file.read().split("\n") if line.strip()]
     if not ids:
-        raise DatasetError(f"{path} names no questions: write the id of one question a line.")
+        raise DatasetError(f"{path} names no questions: write one question id per line.")
     for id, times in Counter(ids).items():
         if times > 1:
             raise DatasetError(f"{path} names the question {id!r} {times} times: name it once.")
-        if id not in places:
-            near = get_close_matches(id, places, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else "check the list, or name the file it is of."
+        if id not in indices:
+            near = get_close_matches(id, indices, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else "check the list, or name another file."
             raise DatasetError(f"{path} names the question {id!r}, which {dataset!r} does not have: {remedy}")
-    return tuple(places[id] for id in ids)
+    return tuple(indices[id] for id in ids)

@@ -1,7 +1,6 @@
-"""Searching as well as can be: every search finds what the dataset says supports the answer.
+"""The gold retriever (`--index @gold`): every search returns the supporting facts of the question.
 
-`--index @gold` in place of an index folder. What a method scores with it is how well its model reads; what it
-loses with a real index is lost in searching.
+The score of a method with it measures how well its model reads; the loss with a real index is due to search.
 """
 
 from collections.abc import Sequence
@@ -10,23 +9,23 @@ from hashlib import sha256
 from askance.core.errors import DatasetError
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import SupportingFacts
+from askance.evaluation.datasets.example import SupportingFacts
 from askance.retrieval.scripted import ScriptedRetriever
 
 GOLD = "@gold"
-"""How it is named where an index is asked for."""
+"""The name of the gold retriever, in place of an index folder."""
 
 
 class GoldRetriever(ScriptedRetriever):
-    """A `Retriever` over the supporting paragraphs of one question, whatever the query.
+    """A `Retriever` that returns the supporting paragraphs of one question for every query.
 
-    Paragraphs are shown whole, in the order of the dataset; facts without a source are passages without a
+    Paragraphs are returned whole, in the order of the dataset; facts without a source are passages without a
     title. Scores are 1, 1/2, 1/3 and so on.
     """
 
-    def __init__(self, grounds: SupportingFacts) -> None:
-        paragraphs = [(each.title, each.text) for each in grounds.supporting]
-        texts = paragraphs or [("", fact) for fact in grounds.facts]
+    def __init__(self, supporting_facts: SupportingFacts) -> None:
+        paragraphs = [(each.title, each.text) for each in supporting_facts.supporting]
+        texts = paragraphs or [("", fact) for fact in supporting_facts.facts]
         passages = [
             Passage(f"gold-{number}", title, text, source=GOLD, end=len(text))
             for number, (title, text) in enumerate(texts, start=1)
@@ -35,24 +34,24 @@ class GoldRetriever(ScriptedRetriever):
 
 
 class GoldRetrievers(GoldRetriever):
-    """What stands for all of them before it is known which question is asked."""
+    """The gold retrievers of all questions of an experiment; `of` returns the one of a question."""
 
     def __init__(self, examples: Sequence[Example]) -> None:
-        """Checks that all questions have grounds.
+        """Check that all questions have supporting facts.
 
         Raises:
-            DatasetError: one has none; names it.
+            DatasetError: A question, which the message names, has none.
         """
         super().__init__(SupportingFacts())
         for example in examples:
-            if not example.grounds.supporting and not example.grounds.facts:
+            if not example.supporting_facts.supporting and not example.supporting_facts.facts:
                 raise DatasetError(
                     f"question {example.question.id!r} has no supporting paragraphs or facts in its dataset, "
                     f"which --index {GOLD} shows: name an index folder, or a file with its contexts."
                 )
-        content = repr([example.grounds for example in examples])
+        content = repr([example.supporting_facts for example in examples])
         self.fingerprint = f"{GOLD} {sha256(content.encode()).hexdigest()}"
 
     def of(self, example: Example) -> GoldRetriever:
-        """The one for a question."""
-        return GoldRetriever(example.grounds)
+        """Return the gold retriever of a question."""
+        return GoldRetriever(example.supporting_facts)

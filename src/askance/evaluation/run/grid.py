@@ -1,10 +1,10 @@
-"""Grids: methods × datasets × models from one TOML file, a run folder each.
+"""Grids: experiments for methods × datasets × models from one TOML file, each with a run folder.
 
-    index = "wikipedia-index"           # what stands here is for every dataset that does not say otherwise
-    retriever = "bm25"                  # or "dense" or "hybrid"; a method may have one of its own
+    index = "wikipedia-index"           # settings at the top are for every dataset without its own
+    retriever = "bm25"                  # or "dense" or "hybrid"; a method may have its own
     prompts = "dataset"
     sample = 50
-    budget = { seconds = 60 }           # of each question: tokens, calls, seconds
+    budget = { seconds = 60 }           # for each question: tokens, calls, seconds
 
     [datasets.hotpotqa]
     questions = "hotpotqa:hotpot_dev_distractor_v1.json"
@@ -22,9 +22,9 @@
     method = "dragin"
     set = { profile = "paper" }
 
-Every setting of an engine (see `EngineConfig`) may stand at the top, in the table of a dataset or in that of
-a method, which wins over the others. The run of a cell is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative
-to where the command is run.
+Every setting of an engine (see `EngineConfig`) may be at the top, in the table of a dataset or in the table
+of a method, which takes precedence. The run of an experiment is in ``OUT/DATASET/MODEL/METHOD``. Paths are
+relative to the current folder.
 """
 
 import re
@@ -50,42 +50,49 @@ from askance.core.errors import (
 from askance.core.ports import Model
 from askance.core.toml_file import read_toml
 from askance.core.types import Role
-from askance.evaluation.run.experiment import Experiment, Load, ReadyCell, look_up, takes_prompts
+from askance.evaluation.run.experiment import (
+    Experiment,
+    Load,
+    ReadyExperiment,
+    prepare_experiment,
+    takes_prompts,
+)
 from askance.evaluation.run.gold_retriever import GOLD
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import LoadModels, Progress, Terms, begin, evaluate
+from askance.evaluation.run.runner import LoadModels, Progress, RunOptions, evaluate, start_run
 from askance.loaders import DEFAULT_RETRIEVER, ROLES, is_kind
 
 Table = Mapping[str, Any]
-"""A table as it stands in the file."""
+"""A table of the file."""
 GridListener = Callable[[str], AbstractContextManager[Progress]]
-"""Makes what is told of the progress of a cell, by its name."""
+"""Return the progress listener for the experiment with this name."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
-_WHICH = ("limit", "sample", "ids")
-_OF_CELL = (*_WHICH, "reading", "metrics")
-"""Keys of a grid that are no settings of an engine, but of what is asked."""
-_OF_ENGINE = {*SETTINGS, *ALIASES} - {"models", "model"}
+_QUESTION_KEYS = ("limit", "sample", "ids")
+_EXPERIMENT_KEYS = (*_QUESTION_KEYS, "reading", "metrics")
+"""The keys of a grid that are settings of an experiment, but not of its engine."""
+_ENGINE_KEYS = {*SETTINGS, *ALIASES} - {"models", "model"}
 _KEYS: dict[str, Collection[str]] = {
-    "datasets": {"questions", *_WHICH, "reading", *_OF_ENGINE},
+    "datasets": {"questions", *_QUESTION_KEYS, "reading", *_ENGINE_KEYS},
     "models": ROLES,
-    "methods": _OF_ENGINE,
+    "methods": _ENGINE_KEYS,
 }
-"""What each kind of table may hold. The models of a grid are tables of their own, not settings."""
+"""The keys that each kind of table may hold. The models of a grid are tables, not settings."""
 _NEEDED = {"datasets": "questions", "models": "answer"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A whole file.
+    """The contents of a grid file.
 
     Attributes:
-        datasets, models, methods: tables by name. A dataset has ``questions``, such as ``hotpotqa:FILE``, a
-            model its roles, a method its own name unless it says another one.
-        common: what stands at the top, for every dataset.
-        place: of the grid, as errors tell it; `lines`: those of its values, by the names that lead to each.
+        datasets, models, methods: The tables by name. A dataset has ``questions``, such as ``hotpotqa:FILE``,
+            a model has its roles, and a method is the one with the table's name unless it names another.
+        common: The settings at the top, for every dataset.
+        place: The name of the file in error messages.
+        lines: The line numbers of the values, by the keys that lead to each.
 
     Raises:
-        GridError, UnknownName: a key or value that is none of a grid's.
+        GridError, UnknownName: A key or a value is not valid in a grid.
     """
 
     datasets: Mapping[str, Table]
@@ -96,7 +103,7 @@ class Grid:
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check((), self.common, {*_OF_CELL, *_OF_ENGINE, *_KEYS})
+        self._check((), self.common, {*_EXPERIMENT_KEYS, *_ENGINE_KEYS, *_KEYS})
         for kind, known in _KEYS.items():
             tables = getattr(self, kind)
             if not isinstance(tables, Mapping) or not tables:
@@ -119,8 +126,8 @@ class Grid:
                 raise UnknownName("key", key, known, place=f"{place} of {origin}")
             if key == "questions" and not isinstance(value, str):
                 raise GridError(f"{origin}, {place}: {key}={value!r} is no text: write NAME:FILE.")
-            if key in _OF_CELL:
-                with _named(f"{origin}, {place}"):
+            if key in _EXPERIMENT_KEYS:
+                with _variables(f"{origin}, {place}"):
                     Experiment(dataset="", **{key: value})
         needed = _NEEDED.get(keys[0], "") if keys else ""
         if needed and needed not in table:
@@ -129,34 +136,34 @@ class Grid:
     def _origin(self, keys: tuple[str, ...]) -> str:
         return f"{self.place}, line {self.lines[keys]}" if keys in self.lines else self.place
 
-    def cells(
+    def experiments(
         self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
     ) -> dict[str, Experiment]:
-        """All cells by ``DATASET/MODEL/METHOD``; those of one model follow each other.
+        """Return all experiments by ``DATASET/MODEL/METHOD``; those of one model follow each other.
 
         Args:
-            base: settings that the file wins over, in layers; models are those of the file alone.
-            flags: settings that win over the file.
+            base: Settings that the file overrides, in layers; models only come from the file.
+            flags: Settings that override the file.
         """
         below = [[each for each in layer if each.name != "models"] for layer in base]
-        above, cells = list(flags), {}
+        above, experiments = list(flags), {}
         for model, dataset, method in product(self.models, self.datasets, self.methods):
             name = f"{dataset}/{model}/{method}"
-            with _named(name):
-                of_cell = [
+            with _variables(name):
+                of_experiment = [
                     *given_as({"method": method}, self._origin(("methods", method))),
                     *self._roles(model),
                     *self._given(("methods", method), self.methods[method]),
                 ]
                 of_dataset = self._given(("datasets", dataset), self.datasets[dataset])
-                sourced = merged([*below, self._given((), self.common), of_dataset, of_cell, above])
+                sourced = merged([*below, self._given((), self.common), of_dataset, of_experiment, above])
                 with sourced.naming_origins(SETTINGS):
-                    cells[name] = self._cell(_without_unused(sourced), self.datasets[dataset])
-        return cells
+                    experiments[name] = self._experiment(_without_unused(sourced), self.datasets[dataset])
+        return experiments
 
-    def place_of(self, cell: str, setting: str) -> str:
-        """Where the file gives the value that a cell has of a setting; empty where it gives none."""
-        dataset, model, method = cell.split("/")
+    def place_of(self, experiment: str, setting: str) -> str:
+        """Return where the file gives an experiment its value of a setting; empty if it gives none."""
+        dataset, model, method = experiment.split("/")
         tables = (("methods", method), ("models", model), ("datasets", dataset), ())
         given = [keys for keys in ((*table, setting) for table in tables) if keys in self.lines]
         return self._origin(given[0]) if given else ""
@@ -166,24 +173,25 @@ class Grid:
             yield from given_as({"models": {role: spec}}, self._origin(("models", model, role)))
 
     def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[SourcedValue]:
-        """The settings of an engine that stand in a table, each with its line."""
+        """Yield the settings of an engine in a table, each with its line."""
         for key, value in table.items():
             if key in SETTINGS or key in ALIASES:
                 for names, each in _values_in(value):
                     given = {key: {".".join(names): each} if names else each}
                     yield from given_as(given, self._origin((*keys, key, *names)))
 
-    def _cell(self, config: EngineConfig, asked: Table) -> Experiment:
-        which = asked if any(key in asked for key in _WHICH) else self.common
-        told = {**self.common, **asked}
-        own = {key: which[key] for key in _WHICH if key in which}
-        own |= {key: told[key] for key in ("reading", "metrics") if key in told}
-        return Experiment(**config.settings, dataset=asked["questions"], **own)
+    def _experiment(self, config: EngineConfig, dataset: Table) -> Experiment:
+        source = dataset if any(key in dataset for key in _QUESTION_KEYS) else self.common
+        merged_table = {**self.common, **dataset}
+        own = {key: source[key] for key in _QUESTION_KEYS if key in source}
+        own |= {key: merged_table[key] for key in ("reading", "metrics") if key in merged_table}
+        return Experiment(**config.settings, dataset=dataset["questions"], **own)
 
 
 def _without_unused(sourced: SourcedConfig) -> EngineConfig:
-    """Without a way to search where nothing is searched, and without an encoder, models and prompts that the
-    method has no use for: others of the grid may.
+    """Return the configuration without settings that the method does not use, but others of the grid may.
+
+    These are the retriever, if nothing is searched, the encoder, models and prompts.
     """
     config = sourced.config
     if is_kind(config.retriever) and config.index in (None, Path(GOLD)):
@@ -193,10 +201,10 @@ def _without_unused(sourced: SourcedConfig) -> EngineConfig:
 
 
 def read_grid(path: Path) -> Grid:
-    """The grid of a file.
+    """Return the grid of a file.
 
     Raises:
-        GridError, UnknownName: it can't be read, is no TOML, or has a key or value that is none of a grid's.
+        GridError, UnknownName: The file can't be read, is no TOML, or has a key or a value that is not valid.
     """
     content, text = read_toml(path, "the grid", GridError, "Check the path.")
     tables = {kind: content.pop(kind) for kind in _KEYS if kind in content}
@@ -205,13 +213,13 @@ def read_grid(path: Path) -> Grid:
 
 
 def _lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """The line on which each value of TOML ends, by the names that lead to it."""
-    lines, found = text.split("\n"), dict[tuple[str, ...], int]()
+    """Return the number of the line on which each value of TOML ends, by the keys that lead to it."""
+    lines, numbers = text.split("\n"), dict[tuple[str, ...], int]()
     for number in range(1, len(lines) + 1):
         with suppress(tomllib.TOMLDecodeError):  # in the middle of a value
             for names in _names_in(tomllib.loads("\n".join(lines[:number]))):
-                found.setdefault(names, number)
-    return found
+                numbers.setdefault(names, number)
+    return numbers
 
 
 def _names_in(table: Table) -> Iterator[tuple[str, ...]]:
@@ -222,7 +230,7 @@ def _names_in(table: Table) -> Iterator[tuple[str, ...]]:
 
 
 def _values_in(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The values of a table, however deep, by the names that lead to each; any other value by no name."""
+    """Yield the values of a table, nested ones too, by the keys that lead to each; other values by no key."""
     if not isinstance(value, Mapping):
         yield (), value
         return
@@ -230,78 +238,78 @@ def _values_in(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
         yield from (((name, *names), inner) for names, inner in _values_in(each))
 
 
-def look_up_all(
-    cells: Mapping[str, Experiment], place_of: Callable[[str, str], str] = lambda cell, setting: ""
-) -> dict[str, ReadyCell]:
-    """Find out all that can be wrong with any cell before the first model is loaded; see `look_up`.
+def prepare_experiments(
+    experiments: Mapping[str, Experiment],
+    place_of: Callable[[str, str], str] = lambda name, setting: "",
+) -> dict[str, ReadyExperiment]:
+    """Load and check everything that the experiments need, except models; see `prepare_experiment`.
 
     Args:
-        place_of: where the value that a cell has of a setting was given, as `Grid.place_of` tells it.
+        place_of: A function that returns where an experiment was given a setting, such as `Grid.place_of`.
 
     Raises:
-        GridError: as for `look_up`, with the name of the cell.
+        GridError: As for `prepare_experiment`, with the name of the experiment.
     """
     load_once: Load = cache(lambda function, *given: function(*given))
     ready = {}
-    for name, cell in cells.items():
-        with _named(name, partial(place_of, name)):
-            ready[name] = look_up(cell, load_once)
+    for name, experiment in experiments.items():
+        with _variables(name, partial(place_of, name)):
+            ready[name] = prepare_experiment(experiment, load_once)
     return ready
 
 
 @contextmanager
-def _named(place: str, place_of: Callable[[str], str] = lambda setting: "") -> Iterator[None]:
-    """What is wrong, with the cell or the place in the file, since many are looked at."""
+def _variables(place: str, place_of: Callable[[str], str] = lambda setting: "") -> Iterator[None]:
+    """Add the experiment or the place in the file to the message of an `InputError`."""
     try:
         yield
     except InputError as error:
-        told = ": ".join(filter(None, (place, place_of(error.setting))))
-        raise GridError(f"{told}: {error}") from error
+        location = ": ".join(filter(None, (place, place_of(error.setting))))
+        raise GridError(f"{location}: {error}") from error
 
 
 async def run_grid(
-    cells: Mapping[str, ReadyCell],
+    experiments: Mapping[str, ReadyExperiment],
     folder: Path,
     load_models: LoadModels,
-    terms: Terms,
+    options: RunOptions,
     listener: GridListener,
 ) -> dict[str, RecordedRun | AskanceError]:
-    """Run what is not done yet of all cells; gives the error of a cell that was given up in place of its run.
+    """Run the unfinished questions of all experiments; return each run, or the error that ended it.
 
-    Each model is loaded once, for the cells that follow each other with it; what can be wrong with one of
-    them is found out before the first of them is run. A model that can't be loaded, or refuses what it is
-    asked, does not keep the other cells, nor do too many failures.
+    Each model is loaded once for all its experiments, and these are checked before the first of them runs. If
+    a model can't be loaded or refuses requests, or too many questions fail, the other experiments still run.
 
     Raises:
-        RunFolderError, MissingAbility: as for `evaluate`.
+        RunFolderError, MissingAbility: As for `evaluate`.
     """
-    found: dict[str, RecordedRun | AskanceError] = {}
-    for _, group in groupby(cells.items(), key=lambda entry: entry[0].split("/")[1]):
+    results: dict[str, RecordedRun | AskanceError] = {}
+    for _, group in groupby(experiments.items(), key=lambda entry: entry[0].split("/")[1]):
         of_model, load_once = dict(group), _once(load_models)
         for name, ready in of_model.items():
-            with _giving_up(name, found, unless=(RunFolderError, MissingAbility)):
-                begin(ready, folder / name, load_once)
-        for name in [name for name in of_model if name not in found]:
-            with _giving_up(name, found, unless=(RunFolderError,)), listener(name) as progress:
-                found[name] = await evaluate(of_model[name], folder / name, load_once, terms, progress)
-    return {name: found[name] for name in cells}
+            with _keep_error(name, results, unless=(RunFolderError, MissingAbility)):
+                start_run(ready, folder / name, load_once)
+        for name in [name for name in of_model if name not in results]:
+            with _keep_error(name, results, unless=(RunFolderError,)), listener(name) as progress:
+                results[name] = await evaluate(of_model[name], folder / name, load_once, options, progress)
+    return {name: results[name] for name in experiments}
 
 
 @contextmanager
-def _giving_up(
-    name: str, found: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
+def _keep_error(
+    name: str, results: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
 ) -> Iterator[None]:
-    """Keep what is wrong with a cell, unless it is an error that ends the grid."""
+    """Keep the error of an experiment as its result, unless it is an error that ends the grid."""
     try:
         yield
     except unless:
         raise
     except AskanceError as error:
-        found[name] = error
+        results[name] = error
 
 
 def _once(load_models: LoadModels) -> LoadModels:
-    """Loads each specification once, however often it is asked for."""
+    """Return a function that loads each model specification at most once."""
 
     @cache
     def load(spec: Any) -> Model:

@@ -1,8 +1,8 @@
-"""How the short answer is read out of what a method wrote, before it is scored.
+"""Readings: the ways to extract the short answer from a method's text, before it is scored.
 
-own       as every method reads its own text (`text.answers.short_answer`)
-authors   as the DRAGIN authors' evaluation reads it (`text.answers.authors_short_answer`), whose rules differ
-          from one of their four datasets to another
+own       the reading that every method uses (`text.answers.short_answer`)
+authors   the reading of the DRAGIN authors' evaluation (`text.answers.authors_short_answer`), with different
+          rules for each of their four datasets
 """
 
 from collections.abc import Sequence
@@ -20,34 +20,34 @@ DEFAULT_READING: ReadingName = "own"
 
 @dataclass(frozen=True, slots=True)
 class AnswerReading:
-    """One way to read answers; `rules` are those of the authors for a dataset, None for our own."""
+    """A way to read answers: by the DRAGIN authors' `rules` for a dataset, or in our own way if None."""
 
     rules: AuthorsReading | None = None
 
     @property
     def name(self) -> ReadingName:
-        """As it is chosen."""
+        """The name of this reading."""
         return "own" if self.rules is None else "authors"
 
     def read(self, answer: Answer, events: Sequence[AnyEvent]) -> Answer:
-        """The answer with its short form read in this way.
+        """Return the answer with its short form in this reading.
 
         Args:
-            events: of its trace. The authors' evaluation makes a model that stated no answer go on; methods
-                in that profile have done so while they answered, and the trace has what came of it.
+            events: The events of the answer's trace. The authors' evaluation asks a model that stated no
+                answer to continue; methods in that profile did so already, and the trace holds the result.
         """
         if self.rules is None:
             return answer
-        text = authors_statement(answer.text, *_elicited(events))
+        text = authors_statement(answer.text, *_continuation(events))
         return replace(answer, short=authors_short_answer(text, self.rules))
 
 
 def open_reading(name: str, dataset: str) -> AnswerReading:
-    """The reading of this name for a dataset, such as "hotpotqa:FILE".
+    """Return the reading with this name for a dataset, such as "hotpotqa:FILE".
 
     Raises:
-        UnknownName: there is no such reading.
-        InputError: the authors did not evaluate the dataset.
+        UnknownName: There is no such reading.
+        InputError: The authors did not evaluate the dataset.
     """
     known = get_args(ReadingName)
     if name not in known:
@@ -63,9 +63,7 @@ def open_reading(name: str, dataset: str) -> AnswerReading:
     return AnswerReading(rules)
 
 
-def _elicited(events: Sequence[AnyEvent]) -> tuple[str, str]:
-    """What a model was asked to go on from when it had stated no answer, and what it wrote; both empty where
-    it was not asked.
-    """
-    found = (event for event in events if isinstance(event, Generated) and event.key == ("elicit",))
-    return next(((event.prompt, event.text) for event in found), ("", ""))
+def _continuation(events: Sequence[AnyEvent]) -> tuple[str, str]:
+    """Return the prompt of the call that asked for the short answer, and its text; both empty without one."""
+    calls = (event for event in events if isinstance(event, Generated) and event.key == ("elicit",))
+    return next(((event.prompt, event.text) for event in calls), ("", ""))

@@ -1,5 +1,6 @@
-"""What is kept of a run: its settings, enough to ask it again and to refuse to mix it with another one, and a
-record a question: what was asked, what was answered, what that is worth and what it cost.
+"""The contents of a run: its settings, and a record of each question with its answer, scores and cost.
+
+The settings suffice to repeat the run, and to refuse to continue it with other settings.
 """
 
 import os
@@ -25,20 +26,20 @@ _PACKAGES = ("numpy", "torch", "transformers", "xllamacpp", "tantivy", "sentence
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of ``records.jsonl``.
+    """The record of a question: a line of ``records.jsonl``.
 
     Attributes:
-        number: the question's place in the dataset, from 1.
-        golds, supporting_titles, kind, hops: as in `Example`.
-        text, short: the answer; both empty where the question failed.
-        cited_titles: of the passages that the answer cites, each once.
-        decisions: how many decisions had which outcome, such as ``{"search": 2, "keep": 1}``.
-        scores: by metric; nothing where the metric does not apply to the question.
-        error: why the question failed; empty if it did not.
-        trace_at, trace_bytes, trace_checksum: where its trace is in ``traces.jsonl.gz``, a gzip member of its
-            own, and the checksum of that; empty in a record from before there were checksums.
-        options: of a choice.
-        reading: how `short` was read out of the answer.
+        number: The number of the question in the dataset, from 1.
+        golds, supporting_titles, kind, hops: See `Example`.
+        text, short: The answer and its short form; both are empty if the question failed.
+        cited_titles: The titles of the passages that the answer cites, each once.
+        decisions: The number of decisions by outcome, such as ``{"search": 2, "keep": 1}``.
+        scores: The scores by metric; None if the metric does not apply to the question.
+        error: The reason why the question failed; empty if it did not.
+        trace_at, trace_bytes: The offset and the size of its trace, a gzip member, in ``traces.jsonl.gz``.
+        options: The options of a choice.
+        trace_checksum: The checksum of the trace; empty in records written before there were checksums.
+        reading: The way in which `short` was read from the answer.
     """
 
     number: int
@@ -64,24 +65,24 @@ class Record:
 
     @property
     def is_failure(self) -> bool:
-        """Whether something broke; the question then counts as answered wrongly."""
+        """Return whether the question failed; it then counts as answered wrongly."""
         return bool(self.error)
 
     @property
     def line(self) -> bytes:
-        """As it stands in the file, its line break included."""
+        """The line of the file, with its line break."""
         return sealed(json_line(self).encode()) + b"\n"
 
 
 def make_record(
     number: int, example: Example, answer: Answer | None, trace: Trace, scoring: Scoring, error: str = ""
 ) -> Record:
-    """The record of a question that was just answered, or that failed with `error`."""
+    """Return the record of a question that was just answered, or that failed with `error`."""
     answer, scores = scoring.judge(example, answer, trace.events)
     return Record(
         number=number,
         id=example.question.id,
-        **_asked(example),
+        **_question_fields(example),
         text=answer.text,
         short=answer.short,
         cited_titles=tuple(dict.fromkeys(citation.passage.title for citation in answer.citations)),
@@ -93,8 +94,8 @@ def make_record(
     )
 
 
-def _asked(example: Example) -> dict[str, Any]:
-    """What a record tells of the question as it stands in the dataset."""
+def _question_fields(example: Example) -> dict[str, Any]:
+    """Return the fields of a record that come from the dataset."""
     return {
         "question": example.question.text,
         "task": example.question.task,
@@ -107,7 +108,7 @@ def _asked(example: Example) -> dict[str, Any]:
 
 
 def _usage(trace: Trace) -> Usage:
-    """With the seconds until the question was answered or failed, not until others let it be recorded."""
+    """Return the usage; its seconds end when the question was answered or failed, before it was recorded."""
     last = trace.events[-1] if trace.events else None
     if isinstance(last, Answered):
         return last.usage
@@ -115,33 +116,34 @@ def _usage(trace: Trace) -> Usage:
     return usage if last is None else replace(usage, seconds=last.at_seconds)
 
 
-def differing_field(record: Record, example: Example) -> str:
-    """The first thing in which a recorded question is not that of the dataset; empty if there is none."""
-    return next((name for name, value in _asked(example).items() if getattr(record, name) != value), "")
+def first_changed_field(record: Record, example: Example) -> str:
+    """Return the first field in which a recorded question differs from the dataset, or an empty text."""
+    now = _question_fields(example)
+    return next((name for name, value in now.items() if getattr(record, name) != value), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What ``settings.json`` of a run holds.
+    """The settings of a run: the contents of ``settings.json``.
 
     Attributes:
-        dataset: as it was named, such as "hotpotqa:FILE".
-        num_questions: how many were chosen of it.
-        questions_sha256: of the chosen questions with all that is known about them, in their order.
-        title: the method with its profile and the parameters that are not at their defaults.
-        parameters: all of them, as text.
-        models: name of the loaded model by role; `model_specs`: as they were named.
-        index: folder of the index; empty without one.
-        budget: of each question: the limits that there were.
-        index_content: hash of the indexed documents and how they were analysed, with dense retrieval also of
-            the encoder; empty without an index.
-        versions: of askance's libraries, as far as installed.
-        precisions: what the numbers of the models are computed in, by role, where that is known.
-        retriever: how the index is searched.
-        encoder: name and fingerprint of what the method compares texts with; empty without one.
-        reading: how short answers are read, see `evaluation.run.readings`.
-        config: the whole configuration of the engine, as `EngineConfig.stored` tells it; empty for runs that
-            began before it was kept.
+        dataset: The dataset as the user named it, such as "hotpotqa:FILE".
+        num_questions: The number of questions of the run.
+        questions_sha256: The hash of these examples, in order.
+        title: The method with its profile and the parameters that differ from their defaults.
+        parameters: All parameters of the method, as text.
+        models: The names of the loaded models, by role.
+        model_specs: The models as the user named them, by role.
+        index: The folder of the index; empty without one.
+        index_content: The hash of the indexed documents, of their analysis and, for dense retrieval, of the
+            encoder; empty without an index.
+        versions: The versions of the libraries, as far as installed.
+        budget: The limits for each question.
+        retriever: The way in which the index is searched.
+        encoder: The name and the fingerprint of the method's encoder; empty without one.
+        precisions: The data types that the models compute in, by role, where known.
+        reading: The way in which short answers are read, see `evaluation.run.readings`.
+        config: The whole configuration of the engine, from `EngineConfig.stored`; empty in older runs.
     """
 
     dataset: str
@@ -169,18 +171,19 @@ class Settings:
 
     @property
     def dataset_name(self) -> str:
-        """Such as "hotpotqa"; the file may lie anywhere."""
+        """The name of the dataset without its file, such as "hotpotqa"."""
         return self.dataset.partition(":")[0]
 
     @property
     def profile(self) -> str:
-        """Whose reading of the method it is; empty for a method that has one only."""
+        """The profile of the method; empty if the method has none."""
         return self.parameters.get("profile", "")
 
     @property
     def identity(self) -> dict[str, object]:
-        """All that answers depend on, by the name a user knows it by. They can be read and scored anew from
-        traces.
+        """The settings that the answers depend on, by the names that users know.
+
+        The reading and the metrics are not part of it: traces can be read and scored again.
         """
         return {
             "dataset": self.dataset_name,
@@ -190,7 +193,7 @@ class Settings:
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
             **{f"precision of model {role}": precision for role, precision in self.precisions.items()},
             "index content": self.index_content,
-            # Left out as in runs that began before there was a choice.
+            # The default is left out, as in runs from before there was a choice of retrievers.
             **({} if self.retriever == DEFAULT_RETRIEVER else {"retriever": self.retriever}),
             **({"encoder": self.encoder} if self.encoder else {}),
             "seed": self.seed,
@@ -200,7 +203,7 @@ class Settings:
 
 
 def differences(before: Settings, now: Settings) -> list[str]:
-    """What answers depend on and is not the same: each by its name, as it was and as it is now."""
+    """Return the differences between the identities of two settings, each as name, old and new value."""
     old, new = before.identity, now.identity
     return [
         f"{name}: {old.get(name, 'none')}, now {new.get(name, 'none')}"
@@ -210,10 +213,10 @@ def differences(before: Settings, now: Settings) -> list[str]:
 
 
 def continued(before: Settings, now: Settings, *, is_finished: bool) -> Settings:
-    """The settings of a run that goes on: where it began, then where it went on, if that is elsewhere.
+    """Return the settings of a run that continues; machines and versions list all that it ran on.
 
     Args:
-        is_finished: no question is left to ask, so that nothing more is computed anywhere.
+        is_finished: Whether no question is left to ask, so nothing is computed on this machine.
     """
     began = replace(now, started_at=before.started_at, machine=before.machine, versions=before.versions)
     if is_finished:
@@ -227,19 +230,19 @@ def continued(before: Settings, now: Settings, *, is_finished: bool) -> Settings
 
 
 def _then(before: str, now: str) -> str:
-    """Each value once: what was told last need not be told again."""
+    """Return both values, or only the first one if it already ends with the second."""
     return before if before.split(", then ")[-1] == now else f"{before}, then {now}"
 
 
 def versions_here() -> dict[str, str]:
-    """Of Python and of the libraries that answers may depend on, as far as installed."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the installed libraries that answers may depend on."""
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions
 
 
 def machine_here() -> str:
-    """Such as "2 cores, x86_64"."""
+    """Return a description of this machine, such as "2 cores, x86_64"."""
     return f"{os.cpu_count()} cores, {platform.machine()}"

@@ -1,14 +1,14 @@
-"""The folder of a run: how it is read, and how it is written, question by question.
+"""Run folders: functions that read them, and write them question by question.
 
-    settings.json      what was asked, of what, where
-    records.jsonl      one line a finished question, in the order they finished
+    settings.json      the settings of the run
+    records.jsonl      one line for each finished question, in the order they finished
     traces.jsonl.gz    their traces, one gzip member each; `zcat` reads all of them
-    lock               held by the process that writes
+    lock               the lock of the process that writes
 
-A question is finished once its trace and then its record are on the disk, so that a kill at any moment loses
-no finished question and repeats none. What a killed process leaves after its last finished question is cut
-off when the run continues. Settings, records and traces carry checksums (see `storage.durable_files`), which
-are verified whenever a run is continued or read.
+A question is finished once its trace and then its record are on the disk, so a kill at any moment neither
+loses nor repeats a finished question. When the run continues, anything written after the last finished
+question is cut off. Settings, records and traces have checksums (see `storage.durable_files`), which are
+verified whenever a run is continued or read.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from askance.core.trace import Answered, AnyEvent, Trace
 from askance.core.types import Answer
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import Scoring
-from askance.evaluation.run.record import Record, Settings, continued, differences, differing_field
+from askance.evaluation.run.record import Record, Settings, continued, differences, first_changed_field
 from askance.storage.durable_files import (
     AppendOnlyFile,
     DamagedLine,
@@ -54,7 +54,7 @@ _SETTINGS, _RECORD = TypeAdapter(Settings), TypeAdapter(Record)
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run as it lies in its folder, finished or not; `records` are in the dataset's order."""
+    """A run read from its folder, finished or not; its records are in the dataset's order."""
 
     folder: Path
     settings: Settings
@@ -62,14 +62,14 @@ class RecordedRun:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every question of the run is finished."""
+        """Return whether every question of the run is finished."""
         return len(self.records) == self.settings.num_questions
 
     def trace(self, record: Record) -> tuple[AnyEvent, ...]:
-        """The trace of one question.
+        """Return the trace of a question.
 
         Raises:
-            RunFolderError: it can't be read.
+            RunFolderError: The trace can't be read.
         """
         (member,) = _members(self.folder, [record])
         try:
@@ -79,20 +79,21 @@ class RecordedRun:
         return parse_trace(text, f"{self.folder / TRACES}, question {record.id}")
 
     def answer(self, record: Record) -> Answer | None:
-        """The answer of one question with its citations; None where it failed. Errors as for `trace`."""
+        """Return the answer to a question with its citations, or None if it failed; raises like `trace`."""
         return last_answer(self.trace(record))
 
 
 def last_answer(events: Sequence[AnyEvent]) -> Answer | None:
-    """The answer that a trace ends in, if it does."""
+    """Return the answer at the end of a trace, if there is one."""
     return next((event.answer for event in reversed(events) if isinstance(event, Answered)), None)
 
 
 def read_run(folder: Path) -> RecordedRun:
-    """A run from its folder, also while another process writes to it.
+    """Return the run of a folder, even while another process writes to it.
 
     Raises:
-        RunFolderError: no run, from a newer version, or damaged; names file and line.
+        RunFolderError: The folder holds no run, one of a newer version, or a damaged file; the message gives
+            the file and the line.
     """
     settings = _read_settings(folder)
     records, _ = read_records(folder)
@@ -100,18 +101,18 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def read_records(folder: Path) -> tuple[list[Record], int]:
-    """The finished questions, in the order of the file, and how many bytes of it are whole.
+    """Return the finished questions in the order of the file, and the size in bytes of its complete lines.
 
     Raises:
-        RunFolderError: a record or its trace is missing or damaged; names file and line.
+        RunFolderError: A record or its trace is missing or damaged; the message gives the file and the line.
     """
     path = folder / RECORDS
     if not path.exists():
-        # It is made before the traces are: where those are there, it was taken away.
+        # The records file is created before the traces: if only those are there, it was removed.
         if (folder / TRACES).exists():
             raise RunFolderError(f"{path} is missing: restore it, or name another folder.")
         return [], 0
-    lines, size_bytes = sealed_lines(path, (b'{"number": ',), _DAMAGED)
+    lines, size_bytes = read_sealed_lines(path, (b'{"number": ',), _DAMAGED)
     records: dict[str, Record] = {}
     for place, line in lines:
         record = validated(_RECORD, line, place, _DAMAGED)
@@ -122,22 +123,22 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
             )
         records[record.id] = record
     for _ in _members(folder, records.values()):
-        pass  # Where a trace is not there, what is added to the run would take its place.
+        pass  # This checks the traces: new ones would be written over the place of a missing one.
     return list(records.values()), size_bytes
 
 
-def sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[list[tuple[str, bytes]], int]:
-    """The lines of a file that only grows, each led by its place, and how many bytes of the file are whole.
+def read_sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[list[tuple[str, bytes]], int]:
+    """Return the lines of an append-only file with their places, and the size of complete lines in bytes.
 
     Args:
-        old: what a line begins with that was written before there were checksums.
-        remedy: what to do about a damaged file.
+        old: The beginnings of lines that were written before there were checksums.
+        remedy: The remedy for a damaged file, for the error message.
 
     Raises:
-        RunFolderError: the file can't be read, or a line is damaged.
+        RunFolderError: The file can't be read, or a line is damaged.
     """
     try:
-        with refusals_told(f"read {path}", _CHECK):
+        with os_errors_as_run_errors(f"read {path}", _CHECK):
             lines, size_bytes = unsealed_lines(path.read_bytes(), old=old)
     except DamagedLine as error:
         raise RunFolderError(f"{path}, line {error.number}: {error}. {remedy}") from error
@@ -145,7 +146,7 @@ def sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[list[
 
 
 def validated(kind: TypeAdapter[T], content: str | bytes, place: str, remedy: str) -> T:
-    """The record that a file holds as JSON in this place; errors are those of `sealed_lines`."""
+    """Return the object that a file holds as JSON in this place; raises as `read_sealed_lines` does."""
     try:
         return kind.validate_json(content)
     except ValidationError as error:
@@ -156,21 +157,21 @@ def validated(kind: TypeAdapter[T], content: str | bytes, place: str, remedy: st
 
 
 @contextmanager
-def refusals_told(doing: str, remedy: str) -> Iterator[None]:
-    """Tell what the operating system refuses, or another process holds, as an error about a run.
+def os_errors_as_run_errors(action: str, remedy: str) -> Iterator[None]:
+    """Raise `RunFolderError` for an error of the operating system, or a lock that another process holds.
 
     Args:
-        doing: what can't be done.
-        remedy: what to do about it, unless another process does the same.
+        action: The action that fails, for the error message.
+        remedy: The remedy, unless another process holds the lock.
     """
     try:
         yield
     except BlockingIOError as error:
         raise RunFolderError(
-            f"can't {doing}: another process is writing there. Wait until it has ended."
+            f"can't {action}: another process is writing there. Wait until it has ended."
         ) from error
     except OSError as error:
-        raise RunFolderError(f"can't {doing}: {error.strerror}. {remedy}") from error
+        raise RunFolderError(f"can't {action}: {error.strerror}. {remedy}") from error
 
 
 def _read_settings(folder: Path) -> Settings:
@@ -180,7 +181,7 @@ def _read_settings(folder: Path) -> Settings:
             f"{folder} holds no run (no {SETTINGS}): name the folder that `askance eval --out` wrote."
         )
     try:
-        with refusals_told(f"read {path}", _CHECK):
+        with os_errors_as_run_errors(f"read {path}", _CHECK):
             content = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
     except ValueError as error:
         raise RunFolderError(f"{path}, line 1: {error}. {_DAMAGED}") from error
@@ -198,13 +199,13 @@ def _read_settings(folder: Path) -> Settings:
 
 
 def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
-    """The compressed traces of some records, one after the other."""
+    """Yield the compressed traces of some records, in order."""
     path, left = folder / TRACES, list(records)
     if not left:
         return
     if not path.exists():
-        raise RunFolderError(f"{path} is missing: restore it, for the traces are nowhere else.")
-    with refusals_told(f"read {path}", _CHECK), path.open("rb") as file:
+        raise RunFolderError(f"{path} is missing: restore it, because only this file holds the traces.")
+    with os_errors_as_run_errors(f"read {path}", _CHECK), path.open("rb") as file:
         for record in left:
             file.seek(record.trace_at)
             member = file.read(record.trace_bytes)
@@ -224,45 +225,46 @@ def _bad_trace(folder: Path, record: Record, problem: str) -> RunFolderError:
 
 @dataclass(frozen=True, slots=True)
 class RunWriter:
-    """Adds finished questions to a run; see `open_run`."""
+    """A writer that adds finished questions to a run; see `open_run`."""
 
     folder: Path
     records: AppendOnlyFile
     traces: AppendOnlyFile
 
     def add(self, finished: Sequence[tuple[Record, Trace]]) -> None:
-        """Keep questions with their traces; all of them are on the disk when this returns.
+        """Write questions with their traces; all of them are on the disk when this returns.
 
         Raises:
-            RunFolderError: they can't be written; what was there before is as it was.
+            RunFolderError: They can't be written; the run is unchanged.
         """
-        kept = "What was finished before is kept; make room, and run the same command again to go on."
+        remedy = "Finished questions are kept; make room, and run the same command again to continue."
         blobs = [gzip.compress(trace_text(trace).encode(), _GZIP_LEVEL, mtime=0) for _, trace in finished]
-        with refusals_told(f"write to the run {self.folder}", kept):
-            at = self.traces.append(blobs)
+        with os_errors_as_run_errors(f"write to the run {self.folder}", remedy):
+            offset = self.traces.append(blobs)
             lines = []
             for (record, _), blob in zip(finished, blobs, strict=True):
-                placed = replace(record, trace_at=at, trace_bytes=len(blob), trace_checksum=checksum(blob))
+                size, seal = len(blob), checksum(blob)
+                placed = replace(record, trace_at=offset, trace_bytes=size, trace_checksum=seal)
                 lines.append(placed.line)
-                at += len(blob)
+                offset += size
             self.records.append(lines)
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Be the only one who writes to a run's folder, before anything is computed for it.
+    """Lock a run's folder for writing, before anything is computed for it.
 
     Raises:
-        RunFolderError: it can't be written, holds something else, or another process writes to it.
+        RunFolderError: The folder can't be written, holds other files, or another process writes to it.
     """
     with ExitStack() as stack:
         with _writing(folder):
             names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-            # Records and traces without settings are of nobody knows what.
+            # Records and traces without settings can't be attributed to any run.
             foreign = sorted(names - {LOCK, _incoming(folder / SETTINGS).name})
             if foreign and SETTINGS not in names:
                 raise RunFolderError(
-                    f"won't begin a run in {folder}: it holds other files ({foreign[0]}) and no run; name a "
+                    f"won't start a run in {folder}: it holds other files ({foreign[0]}) and no run; name a "
                     "new or an empty folder."
                 )
             stack.enter_context(locked_folder(folder, LOCK))
@@ -278,28 +280,28 @@ def open_run(
     *,
     retry_failures: bool = False,
 ) -> Iterator[tuple[RunWriter, RecordedRun]]:
-    """Begin a run in a claimed folder, or go on with the one that is there.
+    """Start a run in a locked folder, or continue the one that is there.
 
-    Gives a writer, and the run as far as it is finished. Where its answers were read in another way, or
-    scored by other metrics, they are read and scored anew, from its traces.
+    Yields a writer and the run so far. If its answers were read in another way, or scored by other metrics,
+    they are read and scored again from its traces.
 
     Args:
-        examples: all questions of the run. More of them than before may be asked for, other ones may not.
-        retry_failures: forget the questions that failed, so that they are asked again.
+        examples: All questions of the run. There may be more than before, but none may be missing.
+        retry_failures: Whether to drop the questions that failed, so that they are asked again.
 
     Raises:
-        RunFolderError: the folder can't be written, or holds a run with other settings.
+        RunFolderError: The folder can't be written, or holds a run with other settings.
     """
     wanted = {example.question.id: example for example in examples}
     with ExitStack() as stack:
         with _writing(folder):
             before = _read_settings(folder) if (folder / SETTINGS).exists() else settings
-            found, size_bytes = read_records(folder)
-            run = RecordedRun(folder, settings, tuple(found))
+            recorded, size_bytes = read_records(folder)
+            run = RecordedRun(folder, settings, tuple(recorded))
             _check_same(run, before, wanted)
-            going_on = [record for record in found if not (retry_failures and record.is_failure)]
-            kept = [_scored(run, record, wanted[record.id], scoring) for record in going_on]
-            if kept != found:
+            remaining = [record for record in recorded if not (retry_failures and record.is_failure)]
+            kept = [_scored(run, record, wanted[record.id], scoring) for record in remaining]
+            if kept != recorded:
                 content = b"".join(record.line for record in kept)
                 _replace(folder / RECORDS, content)
                 size_bytes = len(content)
@@ -311,7 +313,7 @@ def open_run(
 
 
 def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring) -> Record:
-    """The record read and scored in this way; that of the settings may not be its own yet, after a kill."""
+    """Return the record with this scoring; after a kill, a record may have another than its settings say."""
     if tuple(record.scores) == scoring.names and record.reading == scoring.reading.name:
         return record
     events = run.trace(record)
@@ -320,21 +322,21 @@ def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring
 
 
 def _check_same(run: RecordedRun, before: Settings, wanted: Mapping[str, Example]) -> None:
-    """Raise `RunFolderError` unless settings and questions of the run are those that are wanted now."""
-    found = differences(before, run.settings)
-    if found:
+    """Raise `RunFolderError` unless the run has the settings and the questions that are wanted now."""
+    changes = differences(before, run.settings)
+    if changes:
         raise RunFolderError(
-            f"the run {run.folder} was begun with other settings ({'; '.join(found)}): name another --out, "
-            "or the same settings."
+            f"the run {run.folder} was started with other settings ({'; '.join(changes)}): name another "
+            "--out, or the same settings."
         )
     for record in run.records:
         example = wanted.get(record.id)
         if example is None:
             raise RunFolderError(
                 f"the run {run.folder} has {len(run.records)} finished questions, of which {record.id!r} is "
-                "not asked for now: ask for at least the same questions, or name another --out."
+                "not selected now: select at least the same questions, or name another --out."
             )
-        field = differing_field(record, example)
+        field = first_changed_field(record, example)
         if field:
             raise RunFolderError(
                 f"the run {run.folder} has the question {record.id!r} with another {field} "
@@ -343,7 +345,7 @@ def _check_same(run: RecordedRun, before: Settings, wanted: Mapping[str, Example
 
 
 def _writing(folder: Path) -> AbstractContextManager[None]:
-    return refusals_told(f"write a run in {folder}", "Name another --out.")
+    return os_errors_as_run_errors(f"write a run in {folder}", "Name another --out.")
 
 
 def _write_settings(folder: Path, settings: Settings) -> None:
@@ -357,5 +359,5 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _incoming(path: Path) -> Path:
-    """Always the same name, since there is one writer: what a kill leaves is known as ours."""
+    """Return the temporary file for `path`; its fixed name identifies what a killed process left."""
     return path.with_name(f".{path.name}.tmp")

@@ -1,4 +1,4 @@
-"""Asking the questions of a cell: many in flight, each finished one kept before the next is counted."""
+"""Run experiments: many questions are in flight, and each finished one is stored before it counts."""
 
 import math
 import time
@@ -16,27 +16,27 @@ from askance.core.trace import AnyEvent, Noted, Trace
 from askance.core.types import Role
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import Scoring
-from askance.evaluation.run.experiment import Chosen, ReadyCell
+from askance.evaluation.run.experiment import NumberedExamples, ReadyExperiment
 from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.run.record import Record, make_record
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter, claimed, open_run, read_run
 from askance.registry import choose_method
 
 LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
-"""Models by role from specifications by role, as `loading.load_models`."""
+"""Return models by role, given their specifications by role, as `loaders.load_models` does."""
 _95_PERCENT = 1.96
 
 
 @dataclass(slots=True)
 class RunningMean:
-    """Mean and spread of numbers that come one by one (Welford 1962)."""
+    """The mean and the variance of numbers that arrive one by one (Welford 1962)."""
 
     count: int = 0
     mean: float = 0.0
     _squares: float = 0.0
 
     def add(self, value: float) -> None:
-        """Take one more number."""
+        """Add a number."""
         self.count += 1
         before = value - self.mean
         self.mean += before / self.count
@@ -44,7 +44,7 @@ class RunningMean:
 
     @property
     def margin(self) -> float:
-        """Half the width of the 95 % interval of the mean, by the normal approximation; infinite below 2."""
+        """Half the width of the mean's 95 % interval (normal approximation); infinite below 2 numbers."""
         if self.count < 2:
             return math.inf
         return _95_PERCENT * math.sqrt(self._squares / (self.count - 1) / self.count)
@@ -52,13 +52,18 @@ class RunningMean:
 
 @dataclass(slots=True)
 class RunStatus:
-    """The numbers of a run so far: means in memory that does not grow with it.
+    """The status of a run; its memory does not grow with the number of questions.
 
     Attributes:
-        num_questions: of the whole run.
-        num_before: finished when this process began.
-        tokens_computed: by this process: prompt tokens that no cache had, and generated ones.
-        num_retries: calls of this process that were made again.
+        num_questions: The number of questions of the whole run.
+        metrics: The running means of the metrics, by name.
+        searches: The running mean of the number of searches.
+        num_before: The number of questions that were finished when this process started.
+        num_finished, num_failures: The numbers of questions that are finished, and of those that failed.
+        first_failure: The id and the error of the first question that failed.
+        tokens_computed: The tokens that this process computed: prompt tokens not in a cache, and generated.
+        num_retries: The number of model calls that this process repeated.
+        began: The time when this process started, in seconds of `time.perf_counter`.
     """
 
     num_questions: int
@@ -74,15 +79,15 @@ class RunStatus:
 
     @classmethod
     def of(cls, num_questions: int, metrics: Iterable[str], finished: Iterable[Record]) -> "RunStatus":
-        """The standing of a run of which some questions are finished."""
-        standing = cls(num_questions, {name: RunningMean() for name in metrics})
+        """Return the status of a run with these finished questions."""
+        status = cls(num_questions, {name: RunningMean() for name in metrics})
         for record in finished:
-            standing.add(record)
-        standing.num_before, standing.tokens_computed = standing.num_finished, 0
-        return standing
+            status.add(record)
+        status.num_before, status.tokens_computed = status.num_finished, 0
+        return status
 
     def add(self, record: Record) -> None:
-        """Take a finished question."""
+        """Add a finished question."""
         self.num_finished += 1
         self.searches.add(record.usage.searches)
         self.tokens_computed += record.usage.computed_tokens
@@ -96,17 +101,17 @@ class RunStatus:
 
     @property
     def seconds(self) -> float:
-        """Since this process began."""
+        """The seconds since this process started."""
         return time.perf_counter() - self.began
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens computed by this process, in the time it took."""
+        """The tokens that this process has computed per second."""
         return self.tokens_computed / self.seconds
 
     @property
     def seconds_left(self) -> float | None:
-        """If the others take as long as those that this process has answered; None before the first."""
+        """The estimated seconds for the remaining questions; None before the first is finished."""
         asked = self.num_finished - self.num_before
         return (self.num_questions - self.num_finished) * self.seconds / asked if asked else None
 
@@ -115,12 +120,12 @@ Progress = Callable[[RunStatus], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How a run is carried out; none of it changes an answer.
+class RunOptions:
+    """The options of a run that do not change its answers.
 
     Attributes:
-        max_failures: stop when more questions of the run than this have failed.
-        retry_failures: ask the questions again that failed before.
+        max_failures: The number of failed questions after which the run stops; None means never.
+        retry_failures: Whether questions that failed before are asked again.
     """
 
     max_failures: int | None = None
@@ -128,50 +133,50 @@ class Terms:
 
 
 async def evaluate(
-    ready: ReadyCell,
+    ready: ReadyExperiment,
     folder: Path,
     load_models: LoadModels,
-    terms: Terms = Terms(),
-    progress: Progress = lambda standing: None,
+    options: RunOptions = RunOptions(),
+    progress: Progress = lambda status: None,
 ) -> RecordedRun:
-    """Ask the questions of a cell that are not finished in `folder` yet; gives the whole run.
+    """Ask the questions of an experiment that are not finished in `folder` yet; return the whole run.
 
-    No model is loaded where none is left to ask.
+    If no question is left, no model is loaded.
 
     Raises:
-        RunFolderError: the folder can't be used for this cell.
-        MissingAbility: models or index do not meet the method's needs.
-        TooManyFailures: see `_ask_all`.
+        RunFolderError: The folder can't be used for this experiment.
+        MissingAbility: The models or the index do not meet the method's needs.
+        TooManyFailures: See `_ask_all`.
     """
-    with _opened(ready, folder, load_models, terms) as (engine, writer, before):
-        standing = RunStatus.of(len(ready.questions), ready.scoring.names, before.records)
+    with _opened(ready, folder, load_models, options) as (engine, writer, before):
+        status = RunStatus.of(len(ready.questions), ready.scoring.names, before.records)
         done = {record.id for record in before.records}
         left = {number: each for number, each in ready.questions.items() if each.question.id not in done}
-        progress(standing)
-        _check_failures(standing, terms.max_failures)
+        progress(status)
+        _check_failures(status, options.max_failures)
         if engine is not None:
-            await _ask_all(engine, left, ready, writer, standing, terms, progress)
+            await _ask_all(engine, left, ready, writer, status, options, progress)
         return read_run(folder)
 
 
-def begin(ready: ReadyCell, folder: Path, load_models: LoadModels) -> None:
-    """Find out what else can be wrong with a cell once its models are there, and begin its run.
+def start_run(ready: ReadyExperiment, folder: Path, load_models: LoadModels) -> None:
+    """Load the models of an experiment, check them, and create its run folder.
 
     Raises:
-        RunFolderError, MissingAbility: as for `evaluate`.
+        RunFolderError, MissingAbility: As for `evaluate`.
     """
-    with _opened(ready, folder, load_models, Terms()):
+    with _opened(ready, folder, load_models, RunOptions()):
         pass
 
 
 @contextmanager
 def _opened(
-    ready: ReadyCell, folder: Path, load_models: LoadModels, terms: Terms
+    ready: ReadyExperiment, folder: Path, load_models: LoadModels, options: RunOptions
 ) -> Iterator[tuple[Engine | None, RunWriter, RecordedRun]]:
-    """The engine, None where no question is left to ask, a writer, and the run as far as it is finished."""
+    """Yield the engine (None if no question is left to ask), a writer, and the run so far."""
     with claimed(folder):
         engine, run = None, read_run(folder) if (folder / SETTINGS).exists() else None
-        if run is not None and _is_finished(run, ready, terms):
+        if run is not None and _is_finished(run, ready, options):
             settings = ready.settings(run.settings.models, run.settings.precisions)
         else:
             engine = _engine(ready, load_models)
@@ -179,26 +184,26 @@ def _opened(
             settings = ready.settings(names, precisions_of(engine.models))
         examples = ready.questions.values()
         with open_run(
-            folder, settings, examples, ready.scoring, retry_failures=terms.retry_failures
+            folder, settings, examples, ready.scoring, retry_failures=options.retry_failures
         ) as opened:
             yield engine, *opened
 
 
-def _is_finished(run: RecordedRun, ready: ReadyCell, terms: Terms) -> bool:
-    done = {record.id for record in run.records if not (terms.retry_failures and record.is_failure)}
+def _is_finished(run: RecordedRun, ready: ReadyExperiment, options: RunOptions) -> bool:
+    done = {record.id for record in run.records if not (options.retry_failures and record.is_failure)}
     return {example.question.id for example in ready.questions.values()} <= done
 
 
-def _engine(ready: ReadyCell, load_models: LoadModels) -> Engine:
-    cell = ready.cell
-    models = cell.cached_models(load_models(cell.models))
-    method, _ = choose_method(cell.make, cell.method, models, ready.retriever, ready.encoder)
-    return cell.engine(method, models, ready.retriever, ready.encoder)
+def _engine(ready: ReadyExperiment, load_models: LoadModels) -> Engine:
+    experiment = ready.experiment
+    models = experiment.cached_models(load_models(experiment.models))
+    method, _ = choose_method(experiment.make, experiment.method, models, ready.retriever, ready.encoder)
+    return experiment.engine(method, models, ready.retriever, ready.encoder)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One question that is being asked, and the trace it leaves, also when it fails."""
+    """A question that is being asked, with its trace, which is kept even if the question fails."""
 
     number: int
     example: Example
@@ -210,61 +215,62 @@ _Outcome = ItemResult[Attempt, Result]
 
 async def _ask_all(
     engine: Engine,
-    questions: Chosen,
-    ready: ReadyCell,
+    questions: NumberedExamples,
+    ready: ReadyExperiment,
     writer: RunWriter,
-    standing: RunStatus,
-    terms: Terms,
+    status: RunStatus,
+    options: RunOptions,
     progress: Progress,
 ) -> None:
-    """Ask `questions`, those of a run that are not finished yet, and keep each as soon as it is.
+    """Ask the unfinished questions of a run, and store each as soon as it is finished.
 
-    A question that fails, whatever broke, is kept with its reason and counts as answered wrongly. What the
-    other questions would meet, too, ends the run, and no question is kept as failed for it.
+    A question that fails is stored with its error and counts as answered wrongly. An error that the other
+    questions would also meet ends the run, and no question is stored as failed because of it.
 
     Args:
-        standing: of the run before; kept up to date.
-        ready: says how many questions are in flight: it changes speed, and the seconds that each waits for
-            the others, never answers.
+        questions: The questions that are not finished yet.
+        ready: The experiment, which also sets how many questions are in flight: that changes the speed, and
+            the seconds that a question waits for others, but never the answers.
+        status: The status of the run, which is updated.
 
     Raises:
-        TooManyFailures: more questions of the run have failed than it may have; those in flight are
-            abandoned.
-        ModelSpecError, MissingAbility: of the model, which no further question would change.
-        RequestRefused: the server refused two questions, and none of the run has been answered.
-        RunFolderError: the folder can't be written any more.
+        TooManyFailures: More questions have failed than `options` allows; those in flight are abandoned.
+        ModelSpecError, MissingAbility: The model can't answer any question.
+        RequestRefused: The server refused two questions, and no question of the run has been answered.
+        RunFolderError: The folder can no longer be written.
     """
 
     def listen(event: AnyEvent) -> None:
         if isinstance(event, Noted) and event.name == "retry":
-            standing.num_retries += 1
-            progress(standing)
+            status.num_retries += 1
+            progress(status)
 
     attempts = (Attempt(number, example, Trace(listen)) for number, example in questions.items())
     refused = list[_Outcome]()
 
     def keep(outcomes: Sequence[_Outcome]) -> None:
         finished = [(_record(outcome, ready.scoring), outcome.item.trace) for outcome in outcomes]
-        # Not in a thread: an interrupted thread would write to a file that has been closed.
+        # This does not run in a thread: an interrupted thread would write to a closed file.
         writer.add(finished)
         for record, _ in finished:
-            standing.add(record)
-        progress(standing)
+            status.add(record)
+        progress(status)
 
-    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), ready.cell.questions_in_flight)
+    in_flight = ready.experiment.questions_in_flight
+    work = map_concurrent(attempts, lambda attempt: _answer(engine, attempt), in_flight)
     async with aclosing(work) as finishing:
         async for outcomes in finishing:
             lasting = [each for each in outcomes if isinstance(each.error, LASTING)]
             kept = [*refused, *(each for each in outcomes if not isinstance(each.error, LASTING))]
             is_answered = any(each.error is None for each in kept)
-            has_answers = is_answered or standing.num_finished > standing.num_failures
+            has_answers = is_answered or status.num_finished > status.num_failures
             refused = [each for each in kept if not has_answers and isinstance(each.error, RequestRefused)]
             keep([each for each in kept if each not in refused])
-            # One refusal may be due to its question, where no other has been answered.
+            # If no other question has been answered, a single refusal may be due to its question.
             for each in (*lasting, *refused[1:]):
                 if each.error is not None:
                     raise each.error
-            _check_failures(standing, terms.max_failures)
+            _check_failures(status, options.max_failures)
         if refused:
             keep(refused)
 
@@ -279,16 +285,16 @@ async def _answer(engine: Engine, attempt: Attempt) -> Result:
 def _record(outcome: _Outcome, scoring: Scoring) -> Record:
     attempt, error = outcome.item, outcome.error
     answer = None if outcome.result is None else outcome.result.answer
-    told = "" if error is None else f"{type(error).__name__}: {error}"
-    return make_record(attempt.number, attempt.example, answer, attempt.trace, scoring, told)
+    message = "" if error is None else f"{type(error).__name__}: {error}"
+    return make_record(attempt.number, attempt.example, answer, attempt.trace, scoring, message)
 
 
-def _check_failures(standing: RunStatus, max_failures: int | None) -> None:
-    """Raise `TooManyFailures` where more questions of a run have failed than it may have."""
-    if max_failures is not None and standing.num_failures > max_failures:
-        first = standing.first_failure.rstrip(".")
+def _check_failures(status: RunStatus, max_failures: int | None) -> None:
+    """Raise `TooManyFailures` if more questions of a run have failed than allowed."""
+    if max_failures is not None and status.num_failures > max_failures:
+        first = status.first_failure.rstrip(".")
         raise TooManyFailures(
-            f"{standing.num_failures} of {standing.num_finished} questions failed, more than --max-failures "
-            f"{max_failures}; the first, {first}. What is finished is kept: allow more, or ask those that "
-            "failed again with --retry-failures."
+            f"{status.num_failures} of {status.num_finished} questions failed, more than --max-failures "
+            f"{max_failures}; the first, {first}. Finished questions are kept: allow more failures, or ask "
+            "the failed questions again with --retry-failures."
         )

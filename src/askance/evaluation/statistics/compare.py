@@ -1,20 +1,18 @@
-"""How sure a mean, or the difference between two methods, is: the bootstrap over questions, and whether two
-methods that answered the same questions differ by more than chance.
+"""Bootstrap confidence intervals, the paired bootstrap and the paired permutation test.
 
-Efron 1979, "Bootstrap Methods: Another Look at the Jackknife"; paired, for systems that answered the same
-questions, as in Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation".
+The bootstrap is that of Efron 1979, "Bootstrap Methods: Another Look at the Jackknife"; it is paired for
+systems that answered the same questions, as in Koehn 2004, "Statistical Significance Tests for Machine
+Translation Evaluation". Questions are drawn with replacement, and intervals are percentiles. An interval
+reflects only the choice of questions, not the model, its randomness or the index. If all scores are equal, it
+has no width, however few they are.
 
-Questions are drawn with replacement; intervals are percentiles. What varies is the choice of questions alone,
-not the model, its randomness or the index. Where all scores are the same the interval has no width, however
-few they are.
+The permutation test of paired scores (Fisher 1935, "The Design of Experiments", section 21; Noreen 1989,
+"Computer-Intensive Methods for Testing Hypotheses") assumes that the two methods are alike, so the difference
+of each question could as well have the other sign. p is the share of all assignments of signs whose mean is
+at least as far from 0 as the observed one. If there are too many assignments, p is estimated from random ones
+by (b + 1) / (m + 1) (Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero"), so it is never 0.
 
-The randomisation test of paired scores (Fisher 1935, "The Design of Experiments", section 21; Noreen 1989,
-"Computer-Intensive Methods for Testing Hypotheses"): if the two methods were alike, the difference of each
-question could as well have the other sign. p is the share of all choices of signs whose mean is at least as
-far from 0 as the one that was found. Where there are too many choices, p is estimated from random ones by
-(b + 1) / (m + 1) (Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero"), so that it is never 0.
-
-Several tests are put right together by Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
+Several tests are corrected by Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +24,7 @@ from numpy.typing import NDArray
 from askance.core.errors import InputError
 
 MOST_ENUMERATED = 16
-"""Up to so many questions with a difference, all choices of signs are gone through: 65,536 of them."""
+"""The most questions with a difference for which all assignments of signs are enumerated: 65,536 of them."""
 _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING, _RELATIVE_ROUNDING = 1e-12, 1e-9
 _REPEATED = 8
@@ -34,7 +32,7 @@ _REPEATED = 8
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """A mean over questions, and the interval that holds it with `confidence`."""
+    """A mean over questions with its confidence interval; `confidence` is a share, such as 0.95."""
 
     mean: float
     low: float
@@ -45,10 +43,10 @@ class MeanInterval:
 
 @dataclass(frozen=True, slots=True)
 class Difference(MeanInterval):
-    """The mean of the first method run minus the second, over the same questions.
+    """The mean score of the first method minus that of the second, over the same questions.
 
     Attributes:
-        share_above_zero: the share of resamples in which the first method is better; a tie is not.
+        share_above_zero: The share of resamples in which the first method is better; ties do not count.
     """
 
     share_above_zero: float
@@ -56,7 +54,7 @@ class Difference(MeanInterval):
 
 @dataclass(frozen=True, slots=True)
 class PValue:
-    """A two-sided p; `is_exact` where all choices of signs were gone through."""
+    """A two-sided p-value; it is exact if all assignments of signs were enumerated."""
 
     p: float
     is_exact: bool
@@ -65,10 +63,10 @@ class PValue:
 def mean_interval(
     scores: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> MeanInterval:
-    """The mean of one score per question.
+    """Return the mean of one score per question, with its bootstrap confidence interval.
 
     Raises:
-        InputError: no scores, one that is no number, or a setting out of range.
+        InputError: There are no scores, a score is not finite, or a setting is out of range.
     """
     return _interval(np.asarray(scores, dtype=np.float64), confidence, resamples, seed)[0]
 
@@ -81,10 +79,13 @@ def paired_difference(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Difference:
-    """How much better `first` is than `second`; both are scores by question id, in any order.
+    """Return the mean difference of two methods' scores, with its paired bootstrap interval.
+
+    Args:
+        first, second: The scores of the two methods by question id, in any order.
 
     Raises:
-        InputError: questions that only one of them has, or as for `mean_interval`.
+        InputError: Only one of them has some question, or as for `mean_interval`.
     """
     unpaired = sorted(first.keys() ^ second.keys())
     if unpaired:
@@ -93,19 +94,19 @@ def paired_difference(
             "methods over the same questions."
         )
     gains = np.asarray([first[id] - second[id] for id in sorted(first)], dtype=np.float64)
-    found, means = _interval(gains, confidence, resamples, seed)
-    return Difference(**asdict(found), share_above_zero=float(np.mean(means > _ROUNDING)))
+    interval, means = _interval(gains, confidence, resamples, seed)
+    return Difference(**asdict(interval), share_above_zero=float(np.mean(means > _ROUNDING)))
 
 
 def _interval(
     values: NDArray[np.float64], confidence: float, resamples: int, seed: int
 ) -> tuple[MeanInterval, NDArray[np.float64]]:
-    """The mean with its interval, and the means of resamples."""
+    """Return the mean with its interval, and the means of the resamples."""
     if not values.size:
         raise InputError("there are no scores to take a mean of: name a dataset with at least one question.")
     if not np.isfinite(values).all():
-        at = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise InputError(f"score {at + 1} of {values.size} is {values[at]}: give each a finite number.")
+        index = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InputError(f"score {index + 1} of {values.size} is {values[index]}: give finite numbers.")
     if not 0 < confidence < 1:
         raise InputError(f"confidence {confidence}: give a share between 0 and 1, such as 0.95.")
     if resamples < 1:
@@ -117,14 +118,14 @@ def _interval(
 
 
 def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    """The means of `resamples` draws of all questions.
+    """Return the means of `resamples` draws of all questions.
 
-    A mean depends only on how often each distinct score is drawn. Where these are few, as for most metrics,
-    those numbers are drawn at once, from their multinomial distribution: the same means, 100 times faster.
+    A mean depends only on how often each distinct score is drawn. If there are few distinct scores, as for
+    most metrics, these counts are drawn from their multinomial distribution, which is 100 times faster.
     """
     random, num = np.random.default_rng(seed), len(values)
     _, first, counts = np.unique(values, return_index=True, return_counts=True)
-    # In the order of the questions, so that exchanging two methods mirrors their difference.
+    # Scores are in the order of the questions, so that exchanging two methods mirrors their difference.
     order = np.argsort(first)
     distinct, shares = values[first[order]], counts[order] / num
     are_few = len(distinct) <= num / _REPEATED
@@ -139,16 +140,17 @@ def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> 
 
 
 def _blocks(draws: int, width: int) -> list[int]:
-    """How many draws of `width` numbers are made at once, so that memory stays bounded for any width."""
+    """Split draws of `width` numbers each into blocks, so that memory stays bounded for any width."""
     rows = max(1, _DRAWS_AT_ONCE // width)
     return [min(rows, draws - done) for done in range(0, draws, rows)]
 
 
-def sign_flip_p(gains: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> PValue:
-    """Of the differences question by question. Those that are 0 change nothing: with no other, p is 1.
+def permutation_test(gains: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> PValue:
+    """Return the p-value of the paired permutation test.
 
     Args:
-        draws: how many choices of signs are drawn where there are too many to go through.
+        gains: The differences of the questions. Those of 0 change nothing; if all are 0, p is 1.
+        draws: The number of random assignments of signs, if there are too many to enumerate.
     """
     values = np.asarray([gain for gain in gains if gain], dtype=np.float64)
     # Sums of the same numbers in another order must not differ.
@@ -158,12 +160,12 @@ def sign_flip_p(gains: Sequence[float], *, draws: int = 10_000, seed: int = 0) -
     return PValue((_num_as_far(values, least, draws, seed) + 1) / (draws + 1), is_exact=False)
 
 
-def holm(ps: Sequence[float]) -> list[float]:
-    """The p of each test, put right for all of them being looked at; in the order given."""
+def holm_adjusted(ps: Sequence[float]) -> list[float]:
+    """Return the p-values in the order given, corrected for multiple tests by Holm's method."""
     adjusted, largest = [0.0] * len(ps), 0.0
-    for rank, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        largest = max(largest, min(1.0, (len(ps) - rank) * ps[at]))
-        adjusted[at] = largest
+    for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))
+        adjusted[index] = largest
     return adjusted
 
 
@@ -175,7 +177,7 @@ def _all_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _num_as_far(values: NDArray[np.float64], least: float, draws: int, seed: int) -> int:
-    """How many random choices of signs have a sum that is at least as far from 0."""
+    """Return the number of random assignments of signs whose sum is at least as far from 0."""
     random = np.random.default_rng(seed)
     # Half of the signs are flipped: the sum is the total less twice the flipped ones.
     flipped = (

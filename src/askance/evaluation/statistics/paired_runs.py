@@ -1,6 +1,4 @@
-"""Runs held against each other question by question: differences, whether they are more than chance, and the
-questions that make them.
-"""
+"""Paired comparisons of runs: differences with intervals and p-values, and the questions that differ most."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +6,14 @@ from itertools import combinations
 
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.metrics.prices import Prices
-from askance.evaluation.statistics.compare import Difference, PValue, holm, paired_difference, sign_flip_p
-from askance.evaluation.statistics.run_groups import Differing, RunGroup
+from askance.evaluation.statistics.compare import (
+    Difference,
+    PValue,
+    holm_adjusted,
+    paired_difference,
+    permutation_test,
+)
+from askance.evaluation.statistics.run_groups import DifferingSetting, RunGroup
 from askance.evaluation.statistics.summaries import RunSummary, main_metrics, scores_of, summarise
 
 _ROUNDING = 1e-12
@@ -17,7 +21,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class QuestionDifference:
-    """A question that two runs answered differently well; `run_short`, `base_short` are their answers."""
+    """A question on which two runs have different scores; `run_short` and `base_short` are their answers."""
 
     id: str
     question: str
@@ -30,13 +34,13 @@ class QuestionDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How much better `run` is than `base` by one metric, over the questions that have a score in both.
+    """The difference of `run` from `base` in one metric, over the questions that have a score in both.
 
     Attributes:
-        p: of the permutation test, for this comparison alone.
-        p_holm: put right for all comparisons by this metric in the same `Comparisons`.
-        won, lost, tied: questions where `run` scores higher, lower, the same.
-        questions: those with the greatest differences, by the first metric alone.
+        p: The p-value of the permutation test, uncorrected.
+        p_holm: The p-value corrected for all comparisons by this metric in the same `Comparisons`.
+        won, lost, tied: The numbers of questions on which `run` scores higher, lower and the same.
+        questions: The questions that differ most; only the comparisons by the first metric have them.
     """
 
     metric: str
@@ -53,12 +57,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """All that is told of runs over the same questions.
+    """The summaries and comparisons of runs over the same questions.
 
     Attributes:
-        names: of the runs, in the order of `summaries`, which count the compared questions alone.
-        num_asked, num_finished: questions of each run as a whole, whether compared or not.
-        currency: of the prices in `summaries`; empty without prices.
+        names: The names of the runs, in the order of `summaries`.
+        num_asked, num_finished: The numbers of questions of each whole run, compared or not.
+        summaries: The summaries of the runs, over the compared questions only.
+        currency: The currency of the prices in `summaries`; empty without prices.
     """
 
     dataset: str
@@ -68,7 +73,7 @@ class Comparisons:
     num_finished: tuple[int, ...]
     summaries: tuple[RunSummary, ...]
     currency: str
-    differing: tuple[Differing, ...]
+    differing: tuple[DifferingSetting, ...]
     shared_parameters: Mapping[str, str]
     metrics: tuple[str, ...]
     differences: tuple[Comparison, ...]
@@ -83,20 +88,22 @@ def compare_group(
     num_questions: int = 0,
     prices: Prices | None = None,
 ) -> Comparisons:
-    """Each run of a group against the one at place `base`, or every two of them.
+    """Compare each run of a group with one of them, or every two runs.
 
     Args:
-        metrics: to compare by; the main ones if none is named.
-        num_questions: how many questions with the greatest differences to tell, of each comparison.
-        prices: of tokens and searches, to tell what a question cost in money.
+        metrics: The metrics to compare by; by default the main ones.
+        base: The index of the run that the others are compared with.
+        all_pairs: Whether every two runs are compared instead.
+        num_questions: The number of questions to list for each comparison: those that differ most.
+        prices: The prices of tokens and searches, if the cost in money is wanted.
 
     Raises:
-        UnknownName: a metric that a run has no score in.
+        UnknownName: A run has no score in one of the metrics.
     """
-    chosen, places = _chosen_metrics(group, metrics), range(len(group.runs))
-    pairs = [(at, base) for at in places if at != base]
+    chosen, indices = _chosen_metrics(group, metrics), range(len(group.runs))
+    pairs = [(index, base) for index in indices if index != base]
     if all_pairs:
-        pairs = [(later, earlier) for earlier, later in combinations(places, 2)]
+        pairs = [(later, earlier) for earlier, later in combinations(indices, 2)]
     return Comparisons(
         dataset=group.dataset,
         num_questions=max(len(run.records) for run in group.runs),
@@ -130,13 +137,13 @@ def _chosen_metrics(group: RunGroup, wanted: Sequence[str]) -> tuple[str, ...]:
 def _compared(
     group: RunGroup, metric: str, pairs: Sequence[tuple[int, int]], num_questions: int
 ) -> list[Comparison]:
-    found = [_comparison(group, metric, *pair, num_questions) for pair in pairs]
-    adjusted = holm([each.p.p for each in found])
-    return [replace(each, p_holm=p) for each, p in zip(found, adjusted, strict=True)]
+    comparisons = [_comparison(group, metric, *pair, num_questions) for pair in pairs]
+    adjusted = holm_adjusted([each.p.p for each in comparisons])
+    return [replace(each, p_holm=p) for each, p in zip(comparisons, adjusted, strict=True)]
 
 
 def _comparison(group: RunGroup, metric: str, run: int, base: int, num_questions: int) -> Comparison:
-    """One comparison alone, over the questions that the metric applies to in both runs."""
+    """Return the comparison of two runs, over the questions that have a score in both."""
     name, base_name = group.names[run], group.names[base]
     of_both = group.runs[run], group.runs[base]
     scores, base_scores = (scores_of(each.records, metric) for each in of_both)
@@ -151,7 +158,7 @@ def _comparison(group: RunGroup, metric: str, run: int, base: int, num_questions
     gains = {id: gain if abs(gain) > _ROUNDING else 0.0 for id, gain in exact.items()}
     most = sorted(filter(gains.get, gains), key=lambda id: -abs(gains[id]))[:num_questions]
     records, base_records = ({record.id: record for record in each.records} for each in of_both)
-    p = sign_flip_p(list(gains.values()))
+    p = permutation_test(list(gains.values()))
     return Comparison(
         metric=metric,
         run=name,

@@ -1,6 +1,4 @@
-"""Runs that may be held against each other, those over the same questions: what they are called, and the
-settings that differ.
-"""
+"""Groups of runs over the same questions, which can be compared: their names and the settings that differ."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,45 +13,46 @@ from askance.evaluation.run.recorded_run import RecordedRun
 _SHOWN_CHARACTERS = 60
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 _SAME = ("question", "task", "options", "golds")
-# A method's name stands in every table, and its loaded models are told by the names they were asked for.
-_NOT_TOLD = re.compile(r"method|dataset|.* \(loaded\)")
+# The name of a method is in every table, and a model is shown by the name that the user gave.
+_NOT_SHOWN = re.compile(r"method|dataset|.* \(loaded\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Differing:
-    """A setting that not all runs of a group share: each value with the names of the runs that have it."""
+class DifferingSetting:
+    """A setting that differs within a group: each value with the names of the runs that have it."""
 
     setting: str
     values: tuple[tuple[str, tuple[str, ...]], ...]
 
     @property
-    def is_told_by_names(self) -> bool:
-        """Whether it is the profile, or a parameter that the names of all runs have but those of one
-        value.
+    def is_in_names(self) -> bool:
+        """Return whether the names of the runs already show the setting.
+
+        That holds for the profile, and for a parameter that is missing in the names of at most one value.
         """
         parameter = self.setting.removeprefix("parameter ")
         if parameter == "profile":
             return True
-        untold = [names for _, names in self.values if not all(f"{parameter}=" in name for name in names)]
-        return parameter != self.setting and len(untold) < 2
+        hidden = [names for _, names in self.values if not all(f"{parameter}=" in name for name in names)]
+        return parameter != self.setting and len(hidden) < 2
 
     @property
     def line(self) -> str:
-        """As told above a table."""
+        """The line that is printed above a table."""
         *rare, (common, names) = sorted(self.values, key=lambda value: len(value[1]))
-        told = [f"{value} ({', '.join(runs)})" for value, runs in rare]
+        exceptions = [f"{value} ({', '.join(runs)})" for value, runs in rare]
         last = ", ".join(names) if len(names) < 3 else "the others"
-        return f"{self.setting}: {'; '.join(told)}; {common} ({last})"
+        return f"{self.setting}: {'; '.join(exceptions)}; {common} ({last})"
 
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
-    """Runs over the same questions of one dataset.
+    """The runs over the same questions of one dataset.
 
     Attributes:
-        whole: the runs as they are in their folders.
-        runs: the same, with the questions that all of them have finished; a run alone keeps all of its own.
-        names: one a run, no two alike.
+        whole: The runs as they are in their folders.
+        runs: The same runs with only the questions that all of them have finished.
+        names: A unique name for each run.
     """
 
     whole: tuple[RecordedRun, ...]
@@ -62,44 +61,45 @@ class RunGroup:
 
     @property
     def dataset(self) -> str:
-        """As the first run named it."""
+        """The dataset, as the user named it for the first run."""
         return self.runs[0].settings.dataset
 
     @property
-    def differing(self) -> tuple[Differing, ...]:
-        """The settings that differ, without parameters that only one method has or that names tell."""
-        told = [_told_settings(run.settings) for run in self.whole]
-        keys = dict.fromkeys(key for settings in told for key in settings)
-        found = [self._differing(key, told) for key in keys]
-        return tuple(each for each in found if len(each.values) > 1 and not each.is_told_by_names)
+    def differing(self) -> tuple[DifferingSetting, ...]:
+        """The settings that differ, without parameters that only one method has or that the names show."""
+        by_run = [_shown_settings(run.settings) for run in self.whole]
+        keys = dict.fromkeys(key for settings in by_run for key in settings)
+        all_settings = [self._differing(key, by_run) for key in keys]
+        return tuple(each for each in all_settings if len(each.values) > 1 and not each.is_in_names)
 
     @property
     def shared_parameters(self) -> dict[str, str]:
-        """Parameters that are not at their defaults, and have one value in all runs that have them."""
-        parameters = dict(item for run in self.whole for item in set_parameters(run.settings).items())
+        """The parameters that differ from their defaults but not between the runs that have them."""
+        parameters = dict(item for run in self.whole for item in non_default_parameters(run.settings).items())
         return {
             parameter: value
             for parameter, value in parameters.items()
             if all(run.settings.parameters.get(parameter, value) == value for run in self.whole)
         }
 
-    def _differing(self, setting: str, told: Sequence[Mapping[str, str]]) -> Differing:
+    def _differing(self, setting: str, told: Sequence[Mapping[str, str]]) -> DifferingSetting:
         names: dict[str, list[str]] = {}
         for name, settings in zip(self.names, told, strict=True):
             if setting in settings or not setting.startswith("parameter "):
                 names.setdefault(settings.get(setting) or "none", []).append(name)
-        return Differing(setting, tuple((_shortened(value), tuple(runs)) for value, runs in names.items()))
+        values = ((_shortened(value), tuple(runs)) for value, runs in names.items())
+        return DifferingSetting(setting, tuple(values))
 
 
 def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[RunGroup, ...]:
-    """The runs by dataset, in the order given; runs of one dataset that share no question are apart, too.
+    """Group runs by dataset, in the order given; runs that share no question are in different groups.
 
     Args:
-        common: keep the questions that all runs of a group have finished, and leave out the others.
+        common: Whether to keep only the questions that all runs of a group have finished.
 
     Raises:
-        InputError: a run given twice; or, unless `common`, runs of a group with other questions.
-        RunFolderError: a run without a finished question; or, unless `common`, one that is not finished.
+        InputError: A run is given twice; or, unless `common`, the questions of a group's runs differ.
+        RunFolderError: A run has no finished question; or, unless `common`, it is unfinished.
     """
     groups: list[list[RecordedRun]] = []
     folders = set[Path]()
@@ -114,28 +114,28 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
     return tuple(_group(group, common) for group in groups)
 
 
-def places_of(base: str | None, groups: Sequence[RunGroup]) -> list[int]:
-    """Where the run called `base` is in each group; the first one in groups without it, or without a base.
+def base_indices(base: str | None, groups: Sequence[RunGroup]) -> list[int]:
+    """Return the index of the base run in each group; it is 0 in groups without that run.
 
     Args:
-        base: its folder, its name in tables, or its method where only one run is of it.
+        base: The run's folder, its name in tables, or its method if only one run has that method.
 
     Raises:
-        UnknownName: no group has it.
+        UnknownName: No group has such a run.
     """
-    found = [None if base is None else _place_of(base, group) for group in groups]
-    if base is not None and all(place is None for place in found):
+    indices = [None if base is None else _base_index(base, group) for group in groups]
+    if base is not None and all(index is None for index in indices):
         known = [name for group in groups for name in group.names]
         raise UnknownName("run", base, known, place="in --base (and no such folder among the runs given)")
-    return [place or 0 for place in found]
+    return [index or 0 for index in indices]
 
 
-def _place_of(base: str, group: RunGroup) -> int | None:
+def _base_index(base: str, group: RunGroup) -> int | None:
     runs = list(enumerate(group.whole))
-    of_folder = [place for place, run in runs if run.folder.resolve() == Path(base).resolve()]
-    of_name = [place for place, name in enumerate(group.names) if name == base]
-    of_method = [place for place, run in runs if run.settings.method == base]
-    return next((found[0] for found in (of_folder, of_name, of_method) if len(found) == 1), None)
+    by_folder = [index for index, run in runs if run.folder.resolve() == Path(base).resolve()]
+    by_name = [index for index, name in enumerate(group.names) if name == base]
+    by_method = [index for index, run in runs if run.settings.method == base]
+    return next((indices[0] for indices in (by_folder, by_name, by_method) if len(indices) == 1), None)
 
 
 def _share_questions(first: RecordedRun, second: RecordedRun) -> bool:
@@ -155,7 +155,7 @@ def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
 
 
 def _known(run: RecordedRun) -> dict[str, dict[str, object]]:
-    """What must be the same of a question in all runs of a group, by its id."""
+    """Return the fields of each question that must be the same in all runs of a group, by its id."""
     return {record.id: {name: getattr(record, name) for name in _SAME} for record in run.records}
 
 
@@ -164,7 +164,7 @@ def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
         if not run.is_complete:
             raise RunFolderError(
                 f"the run {run.folder} is not finished ({len(run.records)} of {run.settings.num_questions} "
-                "questions): run the `askance eval` that began it again, or compare the questions that all "
+                "questions): run its `askance eval` command again, or compare only the questions that all "
                 "runs have with --common."
             )
     first, *others = runs
@@ -175,18 +175,18 @@ def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
         if differing:
             one, two = of_first.get(differing[0]), of_other.get(differing[0])
             if one is None or two is None:
-                how = f"is in {first.folder if two is None else other.folder} only"
+                problem = f"is only in {first.folder if two is None else other.folder}"
             else:
-                what = next(what for what in one if one[what] != two[what])
-                how = f"has other {what} there ({two[what]!r}, not {one[what]!r})"
+                field = next(field for field in one if one[field] != two[field])
+                problem = f"differs in {field} ({two[field]!r} there, not {one[field]!r})"
             raise InputError(
-                f"{first.folder} and {other.folder} are not over the same questions: {differing[0]!r} {how}, "
-                f"and so for {len(differing)} in all. Compare the questions that all runs have with --common."
+                f"{first.folder} and {other.folder} have different questions ({len(differing)} in all): "
+                f"{differing[0]!r} {problem}. Compare only the questions that all runs have with --common."
             )
 
 
 def _narrowed(runs: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
-    """The runs with the questions that all of them have, with the same text and accepted answers."""
+    """Return the runs with the questions that all of them have, with the same text and gold answers."""
     first, *others = map(_known, runs)
     ids = {id for id, known in first.items() if all(other.get(id) == known for other in others)}
     if not ids:
@@ -199,8 +199,8 @@ def _narrowed(runs: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
     return tuple(narrowed)
 
 
-def _told_settings(settings: Settings) -> dict[str, str]:
-    identity = {key: str(value) for key, value in settings.identity.items() if not _NOT_TOLD.fullmatch(key)}
+def _shown_settings(settings: Settings) -> dict[str, str]:
+    identity = {key: str(value) for key, value in settings.identity.items() if not _NOT_SHOWN.fullmatch(key)}
     versions = {f"version of {package}": version for package, version in settings.versions.items()}
     return {
         **identity,
@@ -217,8 +217,10 @@ def _shortened(value: str) -> str:
 
 
 def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
-    """The method with its profile and the parameters that other runs of it set otherwise; where that
-    repeats, with what else differs; where that does, too, the folder.
+    """Return a unique name for each run.
+
+    It is the method with its profile and the parameters that differ from other runs of the method. If these
+    names are not unique, they also have the other settings that differ; if that fails, they are the folders.
     """
     choices = (
         [_brief(run.settings, runs) for run in runs],
@@ -230,29 +232,27 @@ def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
 
 
 def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
-    """The brief name, and after it what is not the same in the other runs of this name."""
+    """Return the brief name with the settings in which other runs of the same brief name differ."""
     name = _brief(run.settings, runs)
     namesakes = [_marks(other.settings) for other in runs if _brief(other.settings, runs) == name]
     own = _marks(run.settings).items()
-    told = [f"{key}={value}" for key, value in own if any(marks.get(key) != value for marks in namesakes)]
-    return ", ".join((name, *told))
+    marks = [f"{key}={value}" for key, value in own if any(other.get(key) != value for other in namesakes)]
+    return ", ".join((name, *marks))
 
 
 def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
-    """``dragin (paper, threshold=1.3)`` where another run has another threshold, else ``dragin (paper)``."""
+    """Return ``dragin (paper, threshold=1.3)`` if thresholds differ between runs, else ``dragin (paper)``."""
     others = [run.settings for run in runs if run.settings.method == settings.method]
-    told = [
+    changed = [
         f"{parameter}={value}"
-        for parameter, value in set_parameters(settings).items()
+        for parameter, value in non_default_parameters(settings).items()
         if any(other.parameters.get(parameter) != value for other in others)
     ]
-    return titled(settings.method, settings.profile, told)
+    return titled(settings.method, settings.profile, changed)
 
 
-def set_parameters(settings: Settings) -> dict[str, str]:
-    """The parameters that are not at their defaults, without the profile, which every name has: those that
-    the title tells.
-    """
+def non_default_parameters(settings: Settings) -> dict[str, str]:
+    """Return the parameters that differ from their defaults, which the title shows, without the profile."""
     return {
         parameter: value
         for parameter, value in settings.parameters.items()

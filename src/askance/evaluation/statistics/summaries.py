@@ -1,6 +1,6 @@
-"""What a run comes to: how right its answers are, with intervals, and what they cost.
+"""Summaries of runs: the metrics of the answers, with confidence intervals, and their cost.
 
-Means are over the finished questions. A failed one counts: as wrong, with what it cost until it failed.
+Means are over the finished questions. A failed question counts as wrong, with its cost until it failed.
 """
 
 import statistics
@@ -26,14 +26,15 @@ _OF_CLOSED_TASKS: Mapping[Task, str] = {"yes_no": "yes_no_accuracy", "choice": "
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a question cost: means over questions, except for the seconds.
+    """The cost of a question: means over questions, except for the seconds.
 
     Attributes:
-        tokens_computed: of prompts, as far as no cache had them, and generated ones, kept or not.
-        median_seconds: from question to answer; time has no mean, which a single stall would decide.
-        p95_seconds: 95 % of the questions took no longer; between two questions it is interpolated.
-        price: in the currency of the prices that were given; None without prices.
-        is_upper_bound: `tokens_computed` is an upper bound, since the tokens of some prompts are not known.
+        searches: The mean number of searches.
+        tokens_computed: The prompt tokens that no cache held, and the generated tokens, kept or not.
+        median_seconds: The median time from question to answer; a single stall would dominate a mean.
+        p95_seconds: The 95th percentile of that time, interpolated between questions.
+        price: The cost in the currency of the given prices; None without prices.
+        is_upper_bound: Whether `tokens_computed` is an upper bound, because some counts are not known.
     """
 
     searches: float
@@ -47,13 +48,13 @@ class Costs:
 
     @property
     def computed_text(self) -> str:
-        """`tokens_computed` as it is shown."""
+        """The text that shows `tokens_computed`."""
         return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens_computed:,.0f}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The questions of one kind, or of one number of hops: `part` is that kind or number."""
+    """The summary of the questions of one kind or one number of hops, which is `part`."""
 
     part: str
     num_questions: int
@@ -64,19 +65,20 @@ class PartSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run in numbers.
+    """The summary of a run.
 
     Attributes:
-        title: the method with its profile and the parameters that are not at their defaults; `method` is the
-            method with its profile alone.
-        num_questions: of the run; `num_finished` of them are, and only these count below.
-        failures: how many questions broke; they are among the finished ones.
-        reading: how short answers were read, see `evaluation.run.readings`.
-        main_metric: the one to judge by, see `main_metrics`; empty where no metric has a score.
-        metrics: by name; only those that apply to a question, each over the questions it applies to.
-        share_answered: of questions whose answer has a short form.
-        by_kind, by_hops: the same for parts of the questions, metrics limited to the main ones; empty where
-            the dataset does not tell parts apart.
+        title: The method with its profile and the parameters that differ from their defaults.
+        method: The method with its profile only.
+        num_questions: The number of questions of the run.
+        num_finished: The number of finished questions; only these count in the other attributes.
+        failures: The number of questions that failed; they are among the finished ones.
+        main_metric: The metric to judge the run by, see `main_metrics`; empty if no metric has a score.
+        metrics: The metrics by name, each over the questions that it applies to.
+        share_answered: The share of questions whose answer has a short form.
+        by_kind, by_hops: The summaries of parts of the questions, with the main metrics only; empty if the
+            dataset has no such parts.
+        reading: The way in which short answers were read, see `evaluation.run.readings`.
     """
 
     folder: str
@@ -97,18 +99,18 @@ class RunSummary:
 
 
 def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
-    """The numbers of a run; of an unfinished one, over what is finished.
+    """Return the summary of a run, over its finished questions.
 
     Args:
-        prices: of tokens and searches, to tell what a question cost in money.
+        prices: The prices of tokens and searches, if the cost in money is wanted.
 
     Raises:
-        RunFolderError: not a single question is finished.
+        RunFolderError: The run has no finished question.
     """
     records = run.records
     if not records:
         raise RunFolderError(
-            f"the run {run.folder} has no finished question: run the `askance eval` that began it again."
+            f"the run {run.folder} has no finished question: run its `askance eval` command again."
         )
     main = main_metrics(run)
     return RunSummary(
@@ -130,17 +132,17 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
     )
 
 
-def reading_told(reading: ReadingName) -> str:
-    """What is added to a line about answers that are not read in our own way."""
+def reading_note(reading: ReadingName) -> str:
+    """Return a note to append to a line, unless answers were read in our own way."""
     return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
 
 
 def main_metrics(run: RecordedRun) -> tuple[str, ...]:
-    """The metrics to judge a run by, the main one first.
+    """Return the metrics to judge a run by, the main one first.
 
-    It is `yes_no_accuracy` where every question is one of yes or no, `choice_accuracy` where every one is a
-    choice, `str_em` where every one has several things to tell, otherwise `f1` with `exact_match` beside it.
-    Where none of these was recorded, it is the first metric that was; none where no metric has a score.
+    These are `yes_no_accuracy` if every question is a yes-or-no question, `choice_accuracy` if every question
+    is a choice, `str_em` if every question has answer groups, and otherwise `f1` and `exact_match`. If none
+    of these was recorded, it is the first metric that has a score, if there is one.
     """
     recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
     tasks = {record.task for record in run.records}
@@ -153,13 +155,13 @@ def main_metrics(run: RecordedRun) -> tuple[str, ...]:
 
 
 def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:
-    """By question id, of the questions that the metric applies to."""
+    """Return the scores in a metric by question id, for the questions that it applies to."""
     scores = ((record.id, record.scores.get(metric)) for record in records)
     return {id: score for id, score in scores if score is not None}
 
 
 def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
-    """What one of these questions cost."""
+    """Return the cost of one of these questions, on average."""
     usages = [record.usage for record in records]
     seconds = [usage.seconds for usage in usages]
     return Costs(
@@ -187,7 +189,7 @@ def _parts(
         parts.setdefault(part_of(record), []).append(record)
     if len(parts) < 2:
         return ()
-    # A part without a name is the last one; numbers of hops are in their order.
+    # A part without a name comes last; numbers of hops are sorted.
     in_order = sorted(parts, key=lambda part: (part in ("", None), part))
     return tuple(
         PartSummary(

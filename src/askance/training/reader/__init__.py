@@ -1,1 +1,1 @@
-"""Teaching a small model to read: from questions with known grounds to an adapter."""
+"""Teaching a small model to read: from questions with known supporting facts to an adapter."""

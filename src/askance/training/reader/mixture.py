@@ -111,7 +111,7 @@ class Builder:
         for _ in range(self.times(self.settings.reading)):
             layout, hits = self.layout(), shown(example, self.showing, self.random_)
             if hits is None:
-                if example.grounds.supporting:
+                if example.supporting_facts.supporting:
                     words = self.settings.passage_words
                     self.left_out[self.name, f"evidence longer than passage_words={words}"] += 1
                 break
@@ -156,7 +156,7 @@ def mixture(
         model: tells by its capabilities whether the prompts are raw or chat.
 
     Raises:
-        InputError: no example has grounds that anything can be learned from.
+        InputError: no example has supporting facts that anything can be learned from.
     """
     seed, share = settings.seed, settings.held_out
     learned: list[TrainingExample] = []
@@ -177,8 +177,8 @@ def mixture(
 
 def is_on_one_paragraph(example: Example) -> bool:
     """Whether a question is asked of one paragraph alone, which holds its answer or is known not to."""
-    paragraphs = example.grounds.paragraphs
-    is_told = bool(example.grounds.supporting) or example.kind == UNANSWERABLE
+    paragraphs = example.supporting_facts.paragraphs
+    is_told = bool(example.supporting_facts.supporting) or example.kind == UNANSWERABLE
     return example.hops == 1 and len(paragraphs) == 1 and is_told
 
 
@@ -186,23 +186,29 @@ def grouped_by_paragraph(examples: Sequence[Example]) -> list[list[Example]]:
     """Examples on the same paragraph together, in the order of their first question."""
     groups: dict[tuple[str, str], list[Example]] = {}
     for example in examples:
-        paragraph = example.grounds.paragraphs[0]
+        paragraph = example.supporting_facts.paragraphs[0]
         groups.setdefault((paragraph.title, paragraph.text), []).append(example)
     return list(groups.values())
 
 
 def _is_held_out(name: str, example: Example, share: float) -> bool:
     # By the paragraph, where questions share one: what is held out must not have been read.
-    unit = example.grounds.paragraphs[0].text if is_on_one_paragraph(example) else example.question.id
+    unit = (
+        example.supporting_facts.paragraphs[0].text if is_on_one_paragraph(example) else example.question.id
+    )
     digest = blake2b(f"{name} {unit}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64 < share
 
 
 def _useless(example: Example, takes_steps: bool) -> str:
     """Why nothing can be learned from an example, or nothing."""
-    grounds = example.grounds
-    if not (grounds.supporting or grounds.facts or (example.kind == UNANSWERABLE and grounds.paragraphs)):
-        if not grounds.steps:
+    supporting_facts = example.supporting_facts
+    if not (
+        supporting_facts.supporting
+        or supporting_facts.facts
+        or (example.kind == UNANSWERABLE and supporting_facts.paragraphs)
+    ):
+        if not supporting_facts.steps:
             return "no supporting paragraphs, facts or steps"
         return "" if takes_steps else "steps, but no supporting paragraphs or facts"
     return "" if example.golds and example.golds[0].strip() else "no answer"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from askance.core.types import Hit, Passage
-from askance.evaluation.datasets.grounds import Paragraph
+from askance.evaluation.datasets.example import Paragraph
 from askance.text.answers import sentence_spans
 
 Span = tuple[int, int]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from askance.core.ports import Model
 from askance.core.types import Hit, Question
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.grounds import Paragraph
+from askance.evaluation.datasets.example import Paragraph
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.methods.airrag.prompt_template import READER, REFUSAL
 from askance.methods.airrag.prompts import PromptBuilder
@@ -69,7 +69,7 @@ def reasoning(example: Example) -> Reasoning:
     """The way to the first gold answer: the plain facts that the dataset tells, else the sentences of its
     paragraphs that support the answer.
     """
-    facts = tuple(map(_closed, example.grounds.facts)) or _evidence(example)
+    facts = tuple(map(_closed, example.supporting_facts.facts)) or _evidence(example)
     return Reasoning(facts, example.golds[0])
 
 
@@ -133,7 +133,7 @@ def on_paragraph(
     """All questions of one paragraph to the prompt that may refuse, or all to the one that always answers."""
     may_refuse = random_.random() < MAY_REFUSE
     for example in group:
-        paragraph = fitted(example.grounds.paragraphs[0], words)
+        paragraph = fitted(example.supporting_facts.paragraphs[0], words)
         if paragraph is None:
             continue
         hits, is_answered = as_hits([paragraph]), example.kind != UNANSWERABLE
@@ -157,7 +157,7 @@ def grouped_by_paragraph(examples: Sequence[Example]) -> list[list[Example]]:
     """Examples on the same paragraph together, in the order of their first question."""
     groups: dict[tuple[str, str], list[Example]] = {}
     for example in examples:
-        paragraph = example.grounds.paragraphs[0]
+        paragraph = example.supporting_facts.paragraphs[0]
         groups.setdefault((paragraph.title, paragraph.text), []).append(example)
     return list(groups.values())
 
@@ -169,17 +169,17 @@ def shown(example: Example, showing: Showing, random_: random.Random) -> tuple[H
     so that the model is unsure where its passages are silent, rather than taking the next best word from
     them.
     """
-    grounds = example.grounds
-    if grounds.facts and not grounds.paragraphs:
-        facts = [Paragraph("", fact) for fact in grounds.facts]
+    supporting_facts = example.supporting_facts
+    if supporting_facts.facts and not supporting_facts.paragraphs:
+        facts = [Paragraph("", fact) for fact in supporting_facts.facts]
         random_.shuffle(facts)
         return as_hits(facts)
-    needed = list(grounds.supporting)
+    needed = list(supporting_facts.supporting)
     if not needed:
         return None
     if len(needed) > 1 and random_.random() < PARTLY_SHOWN:
         needed.remove(random_.choice(needed))
-    others = [paragraph for paragraph in grounds.paragraphs if not paragraph.is_supporting]
+    others = [paragraph for paragraph in supporting_facts.paragraphs if not paragraph.is_supporting]
     return among_distractors(needed, others, showing, random_)
 
 
@@ -196,7 +196,7 @@ def _parted(known: Reasoning, random_: random.Random) -> tuple[str, str]:
 def _evidence(example: Example) -> tuple[str, ...]:
     told = [
         _closed(sentence)
-        for paragraph in example.grounds.supporting
+        for paragraph in example.supporting_facts.supporting
         for part in paragraph.evidence_texts
         for sentence in sentences(part)
     ]

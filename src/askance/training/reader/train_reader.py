@@ -1,4 +1,4 @@
-"""From a model and questions with known grounds to a reader in a folder."""
+"""From a model and questions with known supporting facts to a reader in a folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

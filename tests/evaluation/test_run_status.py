@@ -33,17 +33,17 @@ def test_one_number_has_no_interval():
 
 def test_questions_finished_before_count_but_not_for_the_speed(monkeypatch):
     before = [record(1, {"f1": 1.0}), record(2, {"f1": 0.0}, error="ModelFailure: gone")]
-    standing = RunStatus.of(10, ("f1",), before)
-    assert (standing.num_finished, standing.num_failures, standing.metrics["f1"].mean) == (2, 1, 0.5)
-    assert (standing.tokens_computed, standing.seconds_left) == (0, None)
-    monkeypatch.setattr(time, "perf_counter", lambda: standing.began + 6)
-    standing.add(record(3, {"f1": 0.5}, usage=Usage(prompt_tokens=90, reused_tokens=30, generated_tokens=10)))
-    assert standing.tokens_computed == 70
-    assert standing.seconds_left == near(7 * 6)
-    assert standing.tokens_per_second == near(70 / 6)
-    assert standing.first_failure == "q2: ModelFailure: gone"
+    status = RunStatus.of(10, ("f1",), before)
+    assert (status.num_finished, status.num_failures, status.metrics["f1"].mean) == (2, 1, 0.5)
+    assert (status.tokens_computed, status.seconds_left) == (0, None)
+    monkeypatch.setattr(time, "perf_counter", lambda: status.began + 6)
+    status.add(record(3, {"f1": 0.5}, usage=Usage(prompt_tokens=90, reused_tokens=30, generated_tokens=10)))
+    assert status.tokens_computed == 70
+    assert status.seconds_left == near(7 * 6)
+    assert status.tokens_per_second == near(70 / 6)
+    assert status.first_failure == "q2: ModelFailure: gone"
 
 
 def test_a_metric_that_does_not_apply_is_not_counted():
-    standing = RunStatus.of(2, ("f1", "yes_no_accuracy"), [record(1, {"f1": 1.0, "yes_no_accuracy": None})])
-    assert (standing.metrics["f1"].count, standing.metrics["yes_no_accuracy"].count) == (1, 0)
+    status = RunStatus.of(2, ("f1", "yes_no_accuracy"), [record(1, {"f1": 1.0, "yes_no_accuracy": None})])
+    assert (status.metrics["f1"].count, status.metrics["yes_no_accuracy"].count) == (1, 0)

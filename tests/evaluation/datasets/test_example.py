@@ -1,19 +1,19 @@
-from askance.evaluation.datasets.grounds import (
+from askance.evaluation.datasets.example import (
     Paragraph,
     ReasoningStep,
     SupportingFacts,
     Triple,
-    from_sentences,
+    complete_triples,
+    paragraph_from_sentences,
     places,
-    steps_of,
-    triples_of,
+    reasoning_steps,
     whole,
 )
 
 
 def test_sentences_are_joined_by_one_blank_whatever_white_space_they_bring():
     texts = {
-        from_sentences("Bonn", sentences, ()).text
+        paragraph_from_sentences("Bonn", sentences, ()).text
         for sentences in (
             ["A city.", "On the Rhine.", "Old."],
             ["A city.", " On the Rhine.", " Old."],
@@ -25,20 +25,20 @@ def test_sentences_are_joined_by_one_blank_whatever_white_space_they_bring():
 
 
 def test_supporting_sentences_are_evidence_by_their_number_in_the_dataset():
-    paragraph = from_sentences("Bonn", ["A city.", "", " On the Rhine.", " Old."], {0, 2})
+    paragraph = paragraph_from_sentences("Bonn", ["A city.", "", " On the Rhine.", " Old."], {0, 2})
     assert paragraph == Paragraph("Bonn", "A city. On the Rhine. Old.", ((0, 7), (8, 21)))
     assert paragraph.evidence_texts == ("A city.", "On the Rhine.")
     assert paragraph.is_supporting
 
 
 def test_a_number_that_is_not_there_or_of_a_blank_sentence_is_passed_over():
-    paragraph = from_sentences("Bonn", ["A city.", " "], {1, 2, -1})
+    paragraph = paragraph_from_sentences("Bonn", ["A city.", " "], {1, 2, -1})
     assert paragraph == Paragraph("Bonn", "A city.")
     assert not paragraph.is_supporting
 
 
 def test_no_sentences_give_an_empty_text():
-    assert from_sentences("Bonn", [], {0}) == Paragraph("Bonn", "")
+    assert paragraph_from_sentences("Bonn", [], {0}) == Paragraph("Bonn", "")
 
 
 def test_only_what_has_evidence_is_supporting():
@@ -58,13 +58,13 @@ def test_whole():
 
 def test_a_triple_with_a_blank_part_is_left_out():
     rows = [["Bonn", "river", "Rhine"], ["Bonn", "mayor", ""], ("Rhine", "mouth", "North Sea")]
-    assert triples_of(rows) == (Triple("Bonn", "river", "Rhine"), Triple("Rhine", "mouth", "North Sea"))
+    assert complete_triples(rows) == (Triple("Bonn", "river", "Rhine"), Triple("Rhine", "mouth", "North Sea"))
 
 
 def test_steps_are_complete_or_not_told():
     rows = [("Who wrote Fidelio?", "Beethoven"), ("Where was #1 born?", "")]
-    assert steps_of(rows) == (
+    assert reasoning_steps(rows) == (
         ReasoningStep("Who wrote Fidelio?", "Beethoven"),
         ReasoningStep("Where was #1 born?"),
     )
-    assert steps_of([*rows, (" ", "Bonn")]) == ()
+    assert reasoning_steps([*rows, (" ", "Bonn")]) == ()

@@ -1,12 +1,12 @@
-"""What a line of the user's own may say about why its answer is right."""
+"""The supporting facts of a user's own questions."""
 
 import pytest
 
 from askance.core.errors import DatasetError
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.datasets.grounds import Paragraph, ReasoningStep, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, ReasoningStep, SupportingFacts, Triple
 from tests.evaluation.datasets.test_formats import lines, write
-from tests.evaluation.datasets.test_grounds_told import grounds_of
+from tests.evaluation.datasets.test_supporting_facts import supporting_facts_of
 
 BONN = {"question": "Which river flows through Bonn?", "answers": ["Rhine"]}
 
@@ -15,7 +15,7 @@ def own(**fields):
     return lines(BONN | fields)
 
 
-def test_grounds_of_your_own(tmp_path):
+def test_supporting_facts_of_your_own(tmp_path):
     content = own(
         paragraphs=[
             {
@@ -32,7 +32,7 @@ def test_grounds_of_your_own(tmp_path):
         triples=[["Bonn", "river", "Rhine"]],
     )
     text = "Bonn is old. It lies on the Rhine. Beethoven was born there."
-    assert grounds_of("jsonl:{}", content, tmp_path) == [
+    assert supporting_facts_of("jsonl:{}", content, tmp_path) == [
         SupportingFacts(
             (
                 Paragraph("Bonn", text, ((0, 12), (13, 34))),
@@ -49,8 +49,8 @@ def test_grounds_of_your_own(tmp_path):
 
 def test_evidence_of_a_paragraph_that_is_said_to_support_is_the_narrower(tmp_path):
     paragraph = {"text": "Bonn is old. It is a city.", "evidence": ["It is a city."], "supporting": True}
-    (grounds,) = grounds_of("jsonl:{}", own(paragraphs=[paragraph]), tmp_path)
-    assert grounds.paragraphs[0].evidence_texts == ("It is a city.",)
+    (supporting_facts,) = supporting_facts_of("jsonl:{}", own(paragraphs=[paragraph]), tmp_path)
+    assert supporting_facts.paragraphs[0].evidence_texts == ("It is a city.",)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_evidence_of_a_paragraph_that_is_said_to_support_is_the_narrower(tmp_pat
         ({"triples": ["Bonn"]}, r"field triples\.0: not a list, found 'Bonn'"),
     ],
 )
-def test_a_flaw_in_grounds_of_your_own(tmp_path, fields, message):
+def test_a_flaw_in_supporting_facts_of_your_own(tmp_path, fields, message):
     path = write(tmp_path / "own.jsonl", own(**fields))
     with pytest.raises(DatasetError, match=message) as caught:
         read_dataset(f"jsonl:{path}")
@@ -94,5 +94,5 @@ def test_a_flaw_in_grounds_of_your_own(tmp_path, fields, message):
 
 def test_a_table_and_the_sample_tell_none(tmp_path):
     path = write(tmp_path / "own.csv", "question,answers,facts,paragraphs\nWho?,Ada,a,b\n")
-    assert [example.grounds for example in read_dataset(f"csv:{path}")] == [SupportingFacts()]
-    assert {example.grounds for example in read_dataset("sample")} == {SupportingFacts()}
+    assert [example.supporting_facts for example in read_dataset(f"csv:{path}")] == [SupportingFacts()]
+    assert {example.supporting_facts for example in read_dataset("sample")} == {SupportingFacts()}

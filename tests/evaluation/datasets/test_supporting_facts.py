@@ -1,9 +1,9 @@
-"""What each dataset tells about why an answer is right, in the layout of its authors and in FlashRAG's."""
+"""The supporting facts of each dataset, in the layout of its authors and in FlashRAG's."""
 
 import pytest
 
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.datasets.grounds import Paragraph, ReasoningStep, SupportingFacts, Triple
+from askance.evaluation.datasets.example import Paragraph, ReasoningStep, SupportingFacts, Triple
 from tests.evaluation.datasets.test_files import read
 from tests.evaluation.datasets.test_formats import HOTPOT, MUSIQUE, TWO_WIKI, lines, write
 
@@ -11,9 +11,9 @@ MANN = Paragraph("Thomas Mann", "He was born in Lübeck. He wrote Buddenbrooks."
 LUBECK = Paragraph("Lübeck", "A city. It is old. It lies on the Trave.", ((19, 40),))
 
 
-def grounds_of(spec, content, tmp_path):
+def supporting_facts_of(spec, content, tmp_path):
     path = write(tmp_path / "a.json", content)
-    return [example.grounds for example in read_dataset(spec.format(path))]
+    return [example.supporting_facts for example in read_dataset(spec.format(path))]
 
 
 def flashrag(**metadata):
@@ -23,9 +23,9 @@ def flashrag(**metadata):
 def test_hotpotqa():
     first, second, _ = read("hotpotqa:hotpotqa.json")
     both = Paragraph("Thomas Mann", MANN.text, ((0, 22), (23, 45)))
-    assert first.grounds == SupportingFacts((both, LUBECK))
+    assert first.supporting_facts == SupportingFacts((both, LUBECK))
     rivers = (Paragraph("Trave", "A river.", ((0, 8),)), Paragraph("Wakenitz", "A river.", ((0, 8),)))
-    assert second.grounds == SupportingFacts(rivers)
+    assert second.supporting_facts == SupportingFacts(rivers)
 
 
 def test_sentences_of_hotpotqa_bring_their_blanks(tmp_path):
@@ -33,8 +33,8 @@ def test_sentences_of_hotpotqa_bring_their_blanks(tmp_path):
         ["Elbe", ["A river.", " Long."]],
         ["Lübeck", ["A city.", " It is old.", " It lies on the Trave."]],
     ]
-    grounds = SupportingFacts((Paragraph("Elbe", "A river. Long."), LUBECK))
-    assert grounds_of("hotpotqa:{}", [HOTPOT | {"context": context}], tmp_path) == [grounds]
+    supporting_facts = SupportingFacts((Paragraph("Elbe", "A river. Long."), LUBECK))
+    assert supporting_facts_of("hotpotqa:{}", [HOTPOT | {"context": context}], tmp_path) == [supporting_facts]
 
 
 def test_a_supporting_fact_that_is_not_in_the_context_is_passed_over(tmp_path):
@@ -48,7 +48,7 @@ def test_a_supporting_fact_that_is_not_in_the_context_is_passed_over(tmp_path):
         Paragraph("Trave", ""),
         Paragraph("Elbe", ""),
     )
-    assert grounds_of("hotpotqa:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
+    assert supporting_facts_of("hotpotqa:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
 
 
 def test_a_title_that_is_there_twice_supports_twice(tmp_path):
@@ -57,7 +57,7 @@ def test_a_title_that_is_there_twice_supports_twice(tmp_path):
         "context": [["Bonn", ["A."]], ["Bonn", ["B.", "C."]]],
     }
     paragraphs = (Paragraph("Bonn", "A.", ((0, 2),)), Paragraph("Bonn", "B. C.", ((0, 2),)))
-    assert grounds_of("hotpotqa:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
+    assert supporting_facts_of("hotpotqa:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
 
 
 @pytest.mark.parametrize(
@@ -68,22 +68,22 @@ def test_a_title_that_is_there_twice_supports_twice(tmp_path):
         ("strategyqa:{}", {"qid": "a", "question": "Is it?", "answer": True}, []),
     ],
 )
-def test_a_record_without_grounds_is_read_as_before(tmp_path, spec, record, fields):
+def test_a_record_without_supporting_facts_is_read_as_before(tmp_path, spec, record, fields):
     bare = {name: value for name, value in record.items() if name not in fields}
-    assert grounds_of(spec, [bare], tmp_path) == [SupportingFacts()]
+    assert supporting_facts_of(spec, [bare], tmp_path) == [SupportingFacts()]
 
 
 def test_two_wiki():
     first, second, _ = read("2wikimultihopqa:2wikimultihopqa.json")
-    assert first.grounds == SupportingFacts(
+    assert first.supporting_facts == SupportingFacts(
         (MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),)
     )
-    assert second.grounds == SupportingFacts()
+    assert second.supporting_facts == SupportingFacts()
 
 
 def test_musique():
     first, *_ = read("musique:musique.jsonl")
-    assert first.grounds == SupportingFacts(
+    assert first.supporting_facts == SupportingFacts(
         (
             Paragraph("Padua", "It has a chapel."),
             Paragraph("Galileo", "He was born in Pisa.", ((0, 20),)),
@@ -101,19 +101,21 @@ def test_musique_without_the_texts(tmp_path):
         "paragraphs": [{"title": "Pisa", "is_supporting": True}],
         "question_decomposition": [{"id": 12}, {"id": 34}],
     }
-    assert grounds_of("musique:{}", lines(record), tmp_path) == [SupportingFacts()]
+    assert supporting_facts_of("musique:{}", lines(record), tmp_path) == [SupportingFacts()]
 
 
 def test_strategyqa():
     first, *_ = read("strategyqa:strategyqa.json")
-    assert first.grounds == SupportingFacts(
+    assert first.supporting_facts == SupportingFacts(
         facts=("One.", "Two."), steps=(ReasoningStep("When?"), ReasoningStep("Is #1 first?"))
     )
 
 
 def test_facts_of_strategyqa_are_put_in_order(tmp_path):
     record = {"qid": "a", "question": "Is it?", "answer": True, "facts": [" The  Moon\nshines. ", " "]}
-    assert grounds_of("strategyqa:{}", [record], tmp_path) == [SupportingFacts(facts=("The Moon shines.",))]
+    assert supporting_facts_of("strategyqa:{}", [record], tmp_path) == [
+        SupportingFacts(facts=("The Moon shines.",))
+    ]
 
 
 def squad(context, *answers):
@@ -139,19 +141,21 @@ def test_sentences_of_squad_that_the_answer_lies_in(tmp_path, text, start, evide
     answer = {"text": text} if start is None else {"text": text, "answer_start": start}
     other = {"text": "ship", "answer_start": 37}
     paragraph = Paragraph("Old Bonn", context, evidence)
-    assert grounds_of("squad2:{}", squad(context, answer, other), tmp_path) == [SupportingFacts((paragraph,))]
+    assert supporting_facts_of("squad2:{}", squad(context, answer, other), tmp_path) == [
+        SupportingFacts((paragraph,))
+    ]
 
 
 @pytest.mark.parametrize("context", ["", " "])
 def test_squad_without_the_text(tmp_path, context):
-    assert grounds_of("squad2:{}", squad(context, {"text": "Rhine", "answer_start": 0}), tmp_path) == [
-        SupportingFacts()
-    ]
+    assert supporting_facts_of(
+        "squad2:{}", squad(context, {"text": "Rhine", "answer_start": 0}), tmp_path
+    ) == [SupportingFacts()]
 
 
 def test_what_squad_does_not_answer_has_no_evidence(tmp_path):
     paragraph = Paragraph("Old Bonn", "A city.")
-    assert grounds_of("squad2:{}?unanswerable=keep", squad("A city."), tmp_path) == [
+    assert supporting_facts_of("squad2:{}?unanswerable=keep", squad("A city."), tmp_path) == [
         SupportingFacts((paragraph,))
     ]
 
@@ -159,12 +163,16 @@ def test_what_squad_does_not_answer_has_no_evidence(tmp_path):
 def test_iirc():
     first, second, last = read("iirc:iirc.json")
     paragraph = Paragraph("Thomas Mann", "He was born in Lübeck and wrote Buddenbrooks.", ((7, 21),))
-    assert first.grounds == SupportingFacts(
+    assert first.supporting_facts == SupportingFacts(
         (paragraph, Paragraph("lübeck", "between Trave and Wakenitz", ((0, 26),)))
     )
-    assert second.grounds == SupportingFacts((paragraph, Paragraph("lübeck", "seven towers", ((0, 12),))))
+    assert second.supporting_facts == SupportingFacts(
+        (paragraph, Paragraph("lübeck", "seven towers", ((0, 12),)))
+    )
     opera = Paragraph("Fidelio", "An opera by Beethoven.")
-    assert last.grounds == SupportingFacts((opera, Paragraph("beethoven", "born in Bonn", ((0, 12),))))
+    assert last.supporting_facts == SupportingFacts(
+        (opera, Paragraph("beethoven", "born in Bonn", ((0, 12),)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,8 +191,8 @@ def test_pieces_of_iirc_that_are_not_there_or_there_twice(tmp_path, context, par
     answer = {"type": "value", "answer_value": "7"}
     asked = {"question": "How old?", "context": context, "answer": answer}
     record = {"title": "Bonn", "text": "A city.", "questions": [asked]}
-    assert grounds_of("iirc:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
-    assert grounds_of("iirc:{}", [record | {"text": ""}], tmp_path) == [
+    assert supporting_facts_of("iirc:{}", [record], tmp_path) == [SupportingFacts(paragraphs)]
+    assert supporting_facts_of("iirc:{}", [record | {"text": ""}], tmp_path) == [
         SupportingFacts(tuple(each for each in paragraphs if each.title != "Bonn"))
     ]
 
@@ -192,8 +200,8 @@ def test_pieces_of_iirc_that_are_not_there_or_there_twice(tmp_path, context, par
 def test_flashrag_of_hotpotqa():
     first, second, last = read("hotpotqa:flashrag_hotpotqa.jsonl")
     mann = Paragraph("Thomas Mann", "He was born in Lübeck.", ((0, 22),))
-    assert first.grounds == SupportingFacts((mann, Paragraph("Lübeck", "A city.")))
-    assert second.grounds == last.grounds == SupportingFacts()
+    assert first.supporting_facts == SupportingFacts((mann, Paragraph("Lübeck", "A city.")))
+    assert second.supporting_facts == last.supporting_facts == SupportingFacts()
 
 
 def test_flashrag_of_two_wiki(tmp_path):
@@ -208,13 +216,13 @@ def test_flashrag_of_two_wiki(tmp_path):
         },
         evidences={"fact": ["Thomas Mann"], "relation": ["place of birth"], "entity": ["Lübeck"]},
     )
-    grounds = SupportingFacts((MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),))
-    assert grounds_of("2wikimultihopqa:{}", content, tmp_path) == [grounds]
+    supporting_facts = SupportingFacts((MANN, LUBECK), (Triple("Thomas Mann", "place of birth", "Lübeck"),))
+    assert supporting_facts_of("2wikimultihopqa:{}", content, tmp_path) == [supporting_facts]
 
 
 def test_flashrag_of_musique():
     first, second, last = read("musique:flashrag_musique.jsonl")
-    assert first.grounds == SupportingFacts(
+    assert first.supporting_facts == SupportingFacts(
         (
             Paragraph("Galileo", "He was born in Pisa.", ((0, 20),)),
             Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),
@@ -224,15 +232,15 @@ def test_flashrag_of_musique():
             ReasoningStep("Which river flows through #1?", "Arno"),
         ),
     )
-    assert second.grounds == last.grounds == SupportingFacts()
+    assert second.supporting_facts == last.supporting_facts == SupportingFacts()
 
 
 def test_a_paragraph_that_two_hops_of_flashrag_share_is_there_once(tmp_path):
     paragraph = {"title": "Pisa", "paragraph_text": "It lies on the Arno."}
     hops = [{"question": f"{number}?", "answer": "a", "support_paragraph": paragraph} for number in (1, 2)]
-    (grounds,) = grounds_of("musique:{}", flashrag(question_decomposition=hops), tmp_path)
-    assert grounds.paragraphs == (Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),)
-    assert grounds.steps == (ReasoningStep("1?", "a"), ReasoningStep("2?", "a"))
+    (supporting_facts,) = supporting_facts_of("musique:{}", flashrag(question_decomposition=hops), tmp_path)
+    assert supporting_facts.paragraphs == (Paragraph("Pisa", "It lies on the Arno.", ((0, 20),)),)
+    assert supporting_facts.steps == (ReasoningStep("1?", "a"), ReasoningStep("2?", "a"))
 
 
 @pytest.mark.parametrize(
@@ -245,4 +253,4 @@ def test_a_paragraph_that_two_hops_of_flashrag_share_is_there_once(tmp_path):
     ],
 )
 def test_a_context_of_flashrag_without_the_facts_is_passed_over(tmp_path, metadata):
-    assert grounds_of("jsonl:{}", flashrag(**metadata), tmp_path) == [SupportingFacts()]
+    assert supporting_facts_of("jsonl:{}", flashrag(**metadata), tmp_path) == [SupportingFacts()]

@@ -1,0 +1,160 @@
+"""Examples: questions with their gold answers and supporting facts, in one form for all datasets."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from askance.core.types import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph that the dataset gives with a question.
+
+    Attributes:
+        evidence: The parts of `text` that the answer follows from, as offsets (start, end), in order. It is
+            the whole text if the dataset does not say which part, and empty for a distractor.
+    """
+
+    title: str
+    text: str
+    evidence: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_supporting(self) -> bool:
+        """Return whether the answer needs this paragraph."""
+        return bool(self.evidence)
+
+    @property
+    def evidence_texts(self) -> tuple[str, ...]:
+        """The texts of the evidence, without surrounding white space."""
+        return tuple(self.text[start:end].strip() for start, end in self.evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """A fact of a knowledge base, such as ("Carmen", "composer", "Georges Bizet")."""
+
+    subject: str
+    relation: str
+    object: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningStep:
+    """A step of a question's decomposition.
+
+    Attributes:
+        question: The question of this step; "#1" in it stands for the answer of the first step.
+        answer: The answer of this step; empty if the dataset does not give it.
+    """
+
+    question: str
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SupportingFacts:
+    """The supporting facts of a question, as far as the dataset gives them; the others are empty.
+
+    Attributes:
+        paragraphs: The paragraphs of the question, in the order of the dataset.
+        triples: The chain of facts, in the order of reasoning.
+        steps: The decomposition of the question, in order.
+        facts: Sentences without a source that the answer follows from.
+    """
+
+    paragraphs: tuple[Paragraph, ...] = ()
+    triples: tuple[Triple, ...] = ()
+    steps: tuple[ReasoningStep, ...] = ()
+    facts: tuple[str, ...] = ()
+
+    @property
+    def supporting(self) -> tuple[Paragraph, ...]:
+        """The paragraphs that the answer needs."""
+        return tuple(paragraph for paragraph in self.paragraphs if paragraph.is_supporting)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question with its gold answers.
+
+    Attributes:
+        golds: The gold answers, the preferred one first. They are empty only in datasets without any, such as
+            biographies; metrics that compare with gold answers don't apply there.
+        supporting_titles: The titles of the documents that the answer follows from, each once; empty if the
+            dataset does not give them.
+        kind: The dataset's type of question, such as "bridge" or "comparison"; empty if it has no types.
+        hops: The number of reasoning steps that the question takes, according to the dataset.
+        supporting_facts: The reasons why the answer is right, as far as the dataset gives them.
+        answer_groups: The parts of a complete answer, each as the short answers that are accepted for it;
+            empty if the question has a single answer.
+    """
+
+    question: Question
+    golds: tuple[str, ...]
+    supporting_titles: tuple[str, ...] = ()
+    kind: str = ""
+    hops: int | None = None
+    supporting_facts: SupportingFacts = field(default=SupportingFacts(), repr=False)
+    answer_groups: tuple[tuple[str, ...], ...] = ()
+
+
+def paragraph_from_sentences(title: str, sentences: Sequence[str], supporting: Collection[int]) -> Paragraph:
+    """Return a paragraph made of sentences, some of which support the answer.
+
+    Args:
+        sentences: The sentences, with or without white space around them; blank ones are left out.
+        supporting: The numbers of the supporting sentences, from 0; numbers out of range are ignored.
+    """
+    stripped = [sentence.strip() for sentence in sentences]
+    evidence, end = [], -1
+    for number, sentence in enumerate(stripped if supporting else ()):
+        if not sentence:
+            continue
+        start, end = end + 1, end + 1 + len(sentence)
+        if number in supporting:
+            evidence.append((start, end))
+    return Paragraph(title, " ".join(filter(None, stripped)), tuple(evidence))
+
+
+def paragraphs_from_facts(
+    texts: Iterable[tuple[str, Sequence[str]]], facts: Iterable[tuple[str, int]]
+) -> tuple[Paragraph, ...]:
+    """Return paragraphs, with the sentences that are supporting facts as their evidence.
+
+    Args:
+        texts: The titles of the paragraphs with their sentences.
+        facts: The supporting facts: a title and the number of a sentence. Real files have some facts that
+            are not in the texts; these are ignored.
+    """
+    supporting: defaultdict[str, set[int]] = defaultdict(set)
+    for title, number in facts:
+        supporting[title].add(number)
+    return tuple(paragraph_from_sentences(title, sentences, supporting[title]) for title, sentences in texts)
+
+
+def whole(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the whole of a text as evidence."""
+    return ((0, len(text)),)
+
+
+def places(text: str, quotes: Iterable[str]) -> tuple[tuple[int, int], ...]:
+    """Return where each quote first occurs in a text, in order; quotes that do not occur are ignored."""
+    stripped = {quote.strip() for quote in quotes if quote.strip()}
+    found = ((text.find(quote), len(quote)) for quote in stripped)
+    return tuple(sorted((start, start + length) for start, length in found if start >= 0))
+
+
+def complete_triples(rows: Iterable[Sequence[str]]) -> tuple[Triple, ...]:
+    """Return the rows as triples, without those that have a blank part."""
+    return tuple(Triple(*row) for row in rows if all(part.strip() for part in row))
+
+
+def reasoning_steps(rows: Iterable[tuple[str, str]]) -> tuple[ReasoningStep, ...]:
+    """Return questions with their answers as steps, or no steps at all if a question is blank.
+
+    If a blank question were left out, "#2" would refer to the answer of another step.
+    """
+    steps = tuple(ReasoningStep(question, answer) for question, answer in rows)
+    return steps if all(step.question.strip() for step in steps) else ()
