@@ -17,7 +17,7 @@ from askance.cli.main import exit_codes
 from askance.cli.train import train_shown
 from askance.evaluation.datasets import Example, read_dataset
 from askance.terminal.console import err
-from recipes.reader.mixture import RecipeBuilder, RecipeSettings
+from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
 BASE = "bundled:base"
 SETTINGS = RecipeSettings(

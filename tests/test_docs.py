@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from recipes.reader.mixture import RecipeSettings
+from recipes.reader.data_mix import RecipeSettings
 from typer.main import get_command
 
 from askance.cli.main import app

@@ -44,37 +44,39 @@ def relation_of(fact: Triple) -> Relation:
     return RELATIONS.get(fact.relation) or Relation(fact.relation)
 
 
-def statement(fact: Triple) -> str:
+def as_sentence(fact: Triple) -> str:
     """The fact as one sentence."""
     relation = relation_of(fact)
     on = "in" if re.fullmatch(r"(\w+ )?\d{4}", fact.object) else "on"
-    said = relation.statement.format(noun=relation.noun, s=plain(fact.subject), o=fact.object, on=on)
+    said = relation.statement.format(
+        noun=relation.noun, s=without_parentheses(fact.subject), o=fact.object, on=on
+    )
     return said if not said.endswith("..") else said[:-1]
 
 
 def questions(fact: Triple, subject: str = "") -> tuple[str, ...]:
     """Ways to ask for the object; `subject` stands in for the fact's own, such as "the director of Jaws"."""
     relation = relation_of(fact)
-    named = subject or plain(fact.subject)
+    named = subject or without_parentheses(fact.subject)
     return tuple(form.format(noun=relation.noun, s=named) for form in relation.questions)
 
 
-def role(fact: Triple) -> str:
+def object_description(fact: Triple) -> str:
     """The object by what it is to the subject: "the director of Jaws"."""
-    return f"the {relation_of(fact).noun} of {plain(fact.subject)}"
+    return f"the {relation_of(fact).noun} of {without_parentheses(fact.subject)}"
 
 
-def plain(name: str) -> str:
+def without_parentheses(name: str) -> str:
     """A name without what stands in parentheses to tell it from others, closed or not."""
     return _IN_PARENTHESES.sub("", name).strip() or name
 
 
-def same(name: str, other: str) -> bool:
+def is_same_name(name: str, other: str) -> bool:
     """Whether two names mean one thing, as far as letter case, accents and parentheses go."""
     return _bare(name) == _bare(other)
 
 
-def in_order(triples: tuple[Triple, ...]) -> tuple[Triple, ...]:
+def in_chain_order(triples: tuple[Triple, ...]) -> tuple[Triple, ...]:
     """Each chain of facts in one piece: what is told of an object follows the fact that leads to it."""
     ordered: list[Triple] = []
     left = list(triples)
@@ -82,14 +84,14 @@ def in_order(triples: tuple[Triple, ...]) -> tuple[Triple, ...]:
         fact: Triple | None = left.pop(0)
         while fact is not None:
             ordered.append(fact)
-            fact = next((other for other in left if same(other.subject, ordered[-1].object)), None)
+            fact = next((other for other in left if is_same_name(other.subject, ordered[-1].object)), None)
             if fact is not None:
                 left.remove(fact)
     return tuple(ordered)
 
 
 def _bare(name: str) -> str:
-    apart = unicodedata.normalize("NFKD", plain(name))
+    apart = unicodedata.normalize("NFKD", without_parentheses(name))
     return "".join(each for each in apart if not unicodedata.combining(each)).casefold()
 
 
@@ -104,9 +106,9 @@ def conclusions(triples: Sequence[Triple], answer: str) -> list[str]:
     dated = [(_start(triples, at), fact) for at, fact in enumerate(triples) if relation_of(fact).happened]
     for (_, one), (start, other) in pairwise(dated):
         if one.relation == other.relation and one.subject != other.subject:
-            chosen = other if same(start, answer) else one
-            is_chosen = any(same(begun, answer) for begun, _ in dated)
-            told += comparison(one.object, other.object, _event(chosen, one, other) if is_chosen else "")
+            chosen = other if is_same_name(start, answer) else one
+            is_chosen = any(is_same_name(begun, answer) for begun, _ in dated)
+            told += compare_dates(one.object, other.object, _event(chosen, one, other) if is_chosen else "")
     placed = [fact for fact in triples if relation_of(fact).same]
     if answer.casefold() in ("yes", "no") and len(placed) == 2:
         verdict = "are the same" if answer.casefold() == "yes" else "differ"
@@ -114,7 +116,7 @@ def conclusions(triples: Sequence[Triple], answer: str) -> list[str]:
     return told
 
 
-def comparison(one: str, other: str, so: str = "") -> list[str]:
+def compare_dates(one: str, other: str, so: str = "") -> list[str]:
     """Which of two dates is the earlier, as one sentence; none where that can't be told.
 
     Args:
@@ -143,11 +145,11 @@ def _event(chosen: Triple, one: Triple, other: Triple) -> str:
     """What the chosen fact is beside the other: "Ada was born earlier"."""
     rest = other if chosen is one else one
     when = "earlier" if date(chosen.object) < date(rest.object) else "later"
-    return f"{plain(chosen.subject)} {relation_of(chosen).happened} {when}"
+    return f"{without_parentheses(chosen.subject)} {relation_of(chosen).happened} {when}"
 
 
 def _start(triples: Sequence[Triple], at: int) -> str:
     """Where the chain begins that ends in this fact."""
-    while at and same(triples[at - 1].object, triples[at].subject):
+    while at and is_same_name(triples[at - 1].object, triples[at].subject):
         at -= 1
     return triples[at].subject

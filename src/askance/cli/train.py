@@ -35,12 +35,12 @@ from askance.training.calibration.calibrate import Calibration, chosen_parameter
 from askance.training.calibration.calibrate import calibrate as find_threshold
 
 if TYPE_CHECKING:
-    from askance.training.reader.finish import TrainingReport
-    from askance.training.reader.mixture import Builder
+    from askance.training.reader.data_mix import ExampleBuilder
+    from askance.training.reader.save import TrainingReport
     from askance.training.reader.settings import ReaderSettings
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
-"""Shares of lessons that the recipe in the repository makes, and no installed askance."""
+"""Shares of training examples that the recipe in the repository makes, and no installed askance."""
 
 train = typer.Typer(no_args_is_help=True)
 
@@ -59,7 +59,7 @@ def reader_command(lessons: str) -> Callable[..., None]:
     """The command that trains a reader.
 
     Args:
-        lessons: the ``module:Class`` that makes the lessons; it is imported when the command is called.
+        lessons: the ``module:Class`` that makes the training examples; it is imported when the command is called.
     """
 
     def reader(
@@ -90,27 +90,27 @@ def reader_command(lessons: str) -> Callable[..., None]:
         for package in ("torch", "transformers", "peft"):
             if find_spec(package) is None:
                 raise MissingExtra(package, "train", "training a reader")
-        builder: type[Builder] = resolve_name(lessons)
+        builder: type[ExampleBuilder] = resolve_name(lessons)
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
         from askance.training.reader.train_reader import check_free
 
         check_free(folder)
-        account = train_shown(examples, model, settings, builder, folder, is_dry=dry)
+        account = train_shown(examples, model, settings, builder, folder, is_dry_run=dry)
         if not dry:
             _show(account, folder)
 
     return reader
 
 
-train.command()(reader_command("askance.training.reader.mixture:Builder"))
+train.command()(reader_command("askance.training.reader.data_mix:ExampleBuilder"))
 
 
 def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSettings":
     """The settings of a training; none of them may be a share that the recipe alone has."""
     for name in [each for each in given if each in _RECIPE - kind.__dataclass_fields__.keys()]:
         raise InputError(
-            f"--set {name}={given[name]}: such lessons are those of the recipe. In a checkout of the "
+            f"--set {name}={given[name]}: such training examples are those of the recipe. In a checkout of the "
             "repository, `python -m recipes.reader` takes the same options, and this one."
         )
     return kind(**parse_parameters(kind, given))
@@ -120,17 +120,19 @@ def train_shown(
     examples: Mapping[str, Sequence[Example]],
     model: str,
     settings: "ReaderSettings",
-    builder: "type[Builder]",
+    builder: "type[ExampleBuilder]",
     folder: Path,
     *,
-    is_dry: bool = False,
+    is_dry_run: bool = False,
 ) -> "TrainingReport":
     """Train a reader, and show on the terminal how far it is."""
     from askance.training.reader.train_reader import load_base, train_reader
 
-    base, told = load_base(model), partial(tell_account, console=out if is_dry else err)
+    base, told = load_base(model), partial(tell_account, console=out if is_dry_run else err)
     with TrainingProgress(err) as progress:
-        return train_reader(examples, base, settings, folder, progress, told, builder=builder, is_dry=is_dry)
+        return train_reader(
+            examples, base, settings, folder, progress, told, builder=builder, is_dry_run=is_dry_run
+        )
 
 
 def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple[Example, ...]]:
@@ -153,21 +155,27 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
 
 
 def tell_account(account: "TrainingReport", console: Console) -> None:
-    """What will be learned: how many lessons of which kinds, what is left out, and how much is computed."""
-    console.print(plain_table(("dataset", "questions", "lessons", "of which"), account.mixture.told))
-    for what in account.mixture.told_left_out:
+    """What will be learned: how many examples of which kinds, what is left out, and how much is computed."""
+    console.print(
+        plain_table(
+            ("dataset", "questions", "training examples", "of which"), account.data_mix.counts_by_dataset
+        )
+    )
+    for what in account.data_mix.left_out_reasons:
         tell(console, f"left out: {what}", "yellow")
     window = f"max_tokens={account.settings.max_tokens} or the model's own window"
     for task, count in account.too_long.items():
-        tell(console, f"left out: {count:,} lessons in {task}: longer than {window}", "yellow")
+        tell(console, f"left out: {count:,} examples of {task}: longer than {window}", "yellow")
     tell(console, f"computed in {account.settings.precision}")
-    course = account.course
+    course = account.schedule
     if course.is_packed:
-        share = course.num_tokens / max(1, course.num_lesson_tokens)
-        tokens = f"{course.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons"
+        share = course.num_tokens / max(1, course.num_example_tokens)
+        tokens = f"{course.num_tokens:,} tokens to compute, {share:.0%} of those in the examples"
         tell(console, f"{len(course.steps):,} steps; {tokens}: what they share is computed once")
     else:
-        told = "lessons are computed one by one: this model's losses change when they stand side by side"
+        told = (
+            "examples are computed one by one: this model's losses change when they are packed into one row"
+        )
         tell(console, told, "yellow")
 
 

@@ -13,7 +13,7 @@ from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
 from askance.text.answers import sentence_spans
-from recipes.reader.relations import questions, same
+from recipes.reader.relations import is_same_name, questions
 
 NUM_DISTRACTORS = 3
 """Paragraphs beside the one that tells, to choose among."""
@@ -26,7 +26,7 @@ _PEOPLE = re.compile(r"^[^()]{2,60}\([^()]*\) (?:is|was) an? ([A-Z][a-z]+(?:an|i
 _FILM = re.compile(r"^[^.]{0,120}? is an? (\d{4}) [^.]{0,80}?film")
 
 
-def opening_facts(paragraph: Paragraph) -> tuple[Triple, ...]:
+def lead_facts(paragraph: Paragraph) -> tuple[Triple, ...]:
     """What the first sentence tells of a person or a film, in the order of the text; often nothing."""
     spans = sentence_spans(paragraph.text)
     opening = paragraph.text[: spans[0][1]] if spans else ""
@@ -42,7 +42,7 @@ def opening_facts(paragraph: Paragraph) -> tuple[Triple, ...]:
     return tuple(Triple(paragraph.title, relation, value) for relation, value in found)
 
 
-def opened(examples: Sequence[Example], random_: random.Random) -> tuple[Example, ...]:
+def lead_records(examples: Sequence[Example], rng: random.Random) -> tuple[Example, ...]:
     """One record for each paragraph that none of `examples` needs and whose opening tells something.
 
     They are there to be compared (`composing.comparisons`): their questions ask for one fact each.
@@ -54,17 +54,17 @@ def opened(examples: Sequence[Example], random_: random.Random) -> tuple[Example
         for paragraph in example.grounds.paragraphs
         if paragraph.title not in needed
     }
-    told = {title: opening_facts(paragraph) for title, paragraph in others.items()}
+    told = {title: lead_facts(paragraph) for title, paragraph in others.items()}
     pool = list(others.values())
-    return tuple(_record(others[title], facts, pool, random_) for title, facts in told.items() if facts)
+    return tuple(_record(others[title], facts, pool, rng) for title, facts in told.items() if facts)
 
 
 def _record(
-    paragraph: Paragraph, facts: tuple[Triple, ...], pool: Sequence[Paragraph], random_: random.Random
+    paragraph: Paragraph, facts: tuple[Triple, ...], pool: Sequence[Paragraph], rng: random.Random
 ) -> Example:
     marked = Paragraph(paragraph.title, paragraph.text, (sentence_spans(paragraph.text)[0],))
-    drawn = random_.sample(pool, min(len(pool), NUM_DISTRACTORS + 1))
-    apart = [each for each in drawn if not same(each.title, paragraph.title)]
+    drawn = rng.sample(pool, min(len(pool), NUM_DISTRACTORS + 1))
+    apart = [each for each in drawn if not is_same_name(each.title, paragraph.title)]
     question = Question(f"opening of {paragraph.title}", questions(facts[0])[0])
     grounds = SupportingFacts((marked, *apart[:NUM_DISTRACTORS]), facts)
     return Example(question, (facts[0].object,), grounds=grounds, hops=1)

@@ -58,7 +58,7 @@ def noun_phrase(question: str) -> str:
     return next((form.format(*match.groups()) for match, form in found if match), "")
 
 
-def bridged(examples: Sequence[Example], random_: random.Random) -> tuple[Example, ...]:
+def bridge_questions(examples: Sequence[Example], rng: random.Random) -> tuple[Example, ...]:
     """All such questions, with both paragraphs among others, in a random order.
 
     Args:
@@ -74,14 +74,14 @@ def bridged(examples: Sequence[Example], random_: random.Random) -> tuple[Exampl
             for lead in leads
             if _names(example, name) and _is_apart(lead, example)
         ]
-        random_.shuffle(found)
+        rng.shuffle(found)
         for lead, example in found[: 3 * MOST_PER_BRIDGE]:
             if example.question.id in asked or sum(name == each for each, _ in made) == MOST_PER_BRIDGE:
                 continue
             asked.add(example.question.id)
-            made.append((name, _record(lead, example, name, pool, random_)))
+            made.append((name, _record(lead, example, name, pool, rng)))
     records = [record for _, record in made]
-    random_.shuffle(records)
+    rng.shuffle(records)
     return tuple(records)
 
 
@@ -110,12 +110,12 @@ def _is_apart(lead: Example, example: Example) -> bool:
 
 
 def _record(
-    lead: Example, example: Example, name: str, pool: Sequence[Paragraph], random_: random.Random
+    lead: Example, example: Example, name: str, pool: Sequence[Paragraph], rng: random.Random
 ) -> Example:
     phrase = noun_phrase(lead.question.text)
     text = re.sub(rf"(?:\b[Tt]he )?{re.escape(name)}", lambda _: phrase, example.question.text, count=1)
     needed = _merged(lead.grounds.paragraphs[0], example.grounds.paragraphs[0])
-    others = random_.sample(pool, min(len(pool), 2 * NUM_DISTRACTORS))
+    others = rng.sample(pool, min(len(pool), 2 * NUM_DISTRACTORS))
     apart = {each.text: Paragraph(each.title, each.text) for each in others if name not in each.text}
     apart = {text: each for text, each in apart.items() if text not in {need.text for need in needed}}
     grounds = SupportingFacts(

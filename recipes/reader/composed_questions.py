@@ -19,23 +19,23 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.grounds import Paragraph, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.common.prompts import Layout
-from askance.training.reader.lesson import TrainingExample
-from askance.training.reader.reading import Reasoning, retrieval_answer, worked_answer
+from askance.training.reader.answer_examples import Reasoning, reasoned_answer, retrieval_answer
+from askance.training.reader.training_example import TrainingExample
 from recipes.reader.relations import (
     RELATIONS,
-    comparison,
+    as_sentence,
+    compare_dates,
     conclusions,
     date,
-    in_order,
-    plain,
+    in_chain_order,
+    is_same_name,
+    object_description,
     questions,
     relation_of,
-    role,
-    same,
-    statement,
+    without_parentheses,
 )
 
-PARTS_MAY_REFUSE = 0.1
+PARTS_REFUSAL_PROMPT_SHARE = 0.1
 """Share of the longer questions whose parts are put to the prompt that may refuse. It is small because
 another prompt shares nothing with theirs: it costs as much as all other questions on the same passages."""
 
@@ -57,45 +57,45 @@ class Chain:
 Told = tuple[Example, Chain]
 
 
-def worded(example: Example) -> Example:
+def with_sentences(example: Example) -> Example:
     """The example with its facts of a knowledge base in sentences, and with what follows from them."""
-    triples = in_order(example.grounds.triples)
+    triples = in_chain_order(example.grounds.triples)
     if not triples:
         return example
-    facts = (*map(statement, triples), *conclusions(triples, example.golds[0]))
+    facts = (*map(as_sentence, triples), *conclusions(triples, example.golds[0]))
     return replace(example, grounds=replace(example.grounds, facts=facts))
 
 
-def parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, ...]]]:
+def chain_parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, ...]]]:
     """Questions of one and two hops within the chain of `example`: text, way to the answer, what tells it."""
-    triples = in_order(example.grounds.triples)
+    triples = in_chain_order(example.grounds.triples)
     for chain in _chains(example):
         last = chain.facts[-1]
         if len(chain.facts) == len(triples):
             continue  # the whole question, asked in other words
-        asked = questions(last, role(chain.facts[0]) if len(chain.facts) == 2 else "")
-        facts = tuple(statement(fact) for fact in chain.facts)
+        asked = questions(last, object_description(chain.facts[0]) if len(chain.facts) == 2 else "")
+        facts = tuple(as_sentence(fact) for fact in chain.facts)
         yield asked[0], Reasoning(facts, last.object), chain.paragraphs
 
 
-def on_parts(
-    example: Example, hits: Sequence[Hit], model: Model, layout: Layout, random_: random.Random
+def part_examples(
+    example: Example, hits: Sequence[Hit], model: Model, layout: Layout, rng: random.Random
 ) -> Iterator[TrainingExample]:
     """Parts of the question of `example` over its passages; a refusal where a part is not told there."""
-    may_refuse = random_.random() < PARTS_MAY_REFUSE
+    may_refuse = rng.random() < PARTS_REFUSAL_PROMPT_SHARE
     texts = {hit.passage.title: hit.passage.text for hit in hits}
-    for question, known, telling in parts(example):
+    for question, known, telling in chain_parts(example):
         is_shown = all(known.answer in texts.get(paragraph.title, "") for paragraph in telling[-1:])
         is_shown = is_shown and all(paragraph.title in texts for paragraph in telling)
         if is_shown and not may_refuse:
             asked = Question(example.question.id, question)
-            yield worked_answer("single_hop", asked, known, hits, model, layout)
+            yield reasoned_answer("single_hop", asked, known, hits, model, layout)
         elif may_refuse:
             answer = known.answer if is_shown else REFUSAL
             yield retrieval_answer(example.question.id, question, answer, hits, model)
 
 
-def comparisons(examples: Sequence[Example], most: int, random_: random.Random) -> tuple[Example, ...]:
+def comparisons(examples: Sequence[Example], most: int, rng: random.Random) -> tuple[Example, ...]:
     """Questions that compare the dates or countries at the ends of chains from two records, at most so many.
 
     The distractors of both records stand beside what is needed. Countries are the same about as often as not,
@@ -112,45 +112,52 @@ def comparisons(examples: Sequence[Example], most: int, random_: random.Random) 
     kinds = sorted(kind for kind, members in groups.items() if len(members) > 1)
     weights = [sqrt(len(groups[kind])) for kind in kinds]
     for number in range(most if kinds else 0):
-        (kind,) = random_.choices(kinds, weights)
-        pair = _pair(kind, groups[kind], random_)
-        asked = _asked(kind, *pair, random_) if pair else None
+        (kind,) = rng.choices(kinds, weights)
+        pair = _pair(kind, groups[kind], rng)
+        asked = _asked(kind, *pair, rng) if pair else None
         made += [_compared(f"{number}", *pair, *asked)] if pair and asked else []
     return tuple(made)
 
 
-def _pair(kind: tuple[str, ...], members: Sequence[Told], random_: random.Random) -> tuple[Told, Told] | None:
+def _pair(kind: tuple[str, ...], members: Sequence[Told], rng: random.Random) -> tuple[Told, Told] | None:
     """Two records about different things; for countries the same one, half of the time."""
-    one = random_.choice(members)
-    others = [other for other in members if other[0] is not one[0] and not same(other[1].start, one[1].start)]
+    one = rng.choice(members)
+    others = [
+        other
+        for other in members
+        if other[0] is not one[0] and not is_same_name(other[1].start, one[1].start)
+    ]
     if RELATIONS[kind[-1]].same:
-        wants_same = random_.random() < 0.5
+        wants_same = rng.random() < 0.5
         value = one[1].value
         others = [other for other in others if _agree(other[1].value, value) is wants_same]
-    return (one, random_.choice(others)) if others else None
+    return (one, rng.choice(others)) if others else None
 
 
 def _agree(one: str, other: str) -> bool | None:
     """Whether two names are of one country; None where that is in doubt, as of "France" and "French"."""
-    if same(one, other):
+    if is_same_name(one, other):
         return True
     return None if one[:2].casefold() == other[:2].casefold() else False
 
 
-def _asked(kind: tuple[str, ...], one: Told, other: Told, random_: random.Random) -> tuple[str, str] | None:
+def _asked(kind: tuple[str, ...], one: Told, other: Told, rng: random.Random) -> tuple[str, str] | None:
     """A question about two chains, and its answer."""
     (_, a), (_, b) = one, other
-    names = plain(a.start), plain(b.start)
+    names = without_parentheses(a.start), without_parentheses(b.start)
     relation = RELATIONS[kind[-1]]
     if relation.same:
-        roles = [role(chain.facts[0]) if len(kind) == 2 else plain(chain.start) for chain in (a, b)]
-        form = random_.choice(relation.same)
-        return form.format(both=" and ".join(roles)), "yes" if same(a.value, b.value) else "no"
+        roles = [
+            object_description(chain.facts[0]) if len(kind) == 2 else without_parentheses(chain.start)
+            for chain in (a, b)
+        ]
+        form = rng.choice(relation.same)
+        return form.format(both=" and ".join(roles)), "yes" if is_same_name(a.value, b.value) else "no"
     first, second = date(a.value), date(b.value)
-    if not comparison(a.value, b.value):
+    if not compare_dates(a.value, b.value):
         return None
-    wants_first = random_.random() < 0.5
-    when = random_.choice(relation.earlier if wants_first else relation.later)
+    wants_first = rng.random() < 0.5
+    when = rng.choice(relation.earlier if wants_first else relation.later)
     right = names[0] if (first < second) == wants_first else names[1]
     return f"{_which(kind)} {when}, {' or '.join(names)}?", right
 
@@ -170,29 +177,29 @@ def _compared(number: str, one: Told, other: Told, text: str, answer: str) -> Ex
     ]
     grounds = SupportingFacts((*needed, *others), (*a.facts, *b.facts))
     asked = Question(f"{first.question.id}+{second.question.id}+{number}", text)
-    return worded(Example(asked, (answer,), grounds=grounds, hops=len(needed)))
+    return with_sentences(Example(asked, (answer,), grounds=grounds, hops=len(needed)))
 
 
 def _chains(example: Example) -> Iterator[Chain]:
     """Single facts and pairs that follow each other, each told by paragraphs under the subjects' names."""
-    triples = in_order(example.grounds.triples)
+    triples = in_chain_order(example.grounds.triples)
     for fact in triples:
-        told = told_by(example, fact)
+        told = supporting_paragraph(example, fact)
         if told:
             yield Chain(fact.subject, (fact,), (told,))
     for one, other in pairwise(triples):
-        both = told_by(example, one), told_by(example, other)
-        if same(one.object, other.subject) and both[0] and both[1]:
+        both = supporting_paragraph(example, one), supporting_paragraph(example, other)
+        if is_same_name(one.object, other.subject) and both[0] and both[1]:
             yield Chain(one.subject, (one, other), (both[0], both[1]))
 
 
-def told_by(example: Example, fact: Triple) -> Paragraph | None:
+def supporting_paragraph(example: Example, fact: Triple) -> Paragraph | None:
     """The supporting paragraph under the subject's name that holds the object."""
     return next(
         (
             paragraph
             for paragraph in example.grounds.supporting
-            if same(paragraph.title, fact.subject) and fact.object in paragraph.text
+            if is_same_name(paragraph.title, fact.subject) and fact.object in paragraph.text
         ),
         None,
     )
