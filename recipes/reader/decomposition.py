@@ -1,7 +1,7 @@
-"""Training examples in taking questions apart and putting answers together: AirRAG's SAY, QT and SA.
+"""Training examples of question decomposition and answer synthesis: AirRAG's actions SAY, QT and SA.
 
-The sub-questions of 2WikiMultihopQA are made from its facts, those of StrategyQA are its decompositions as
-far as they can be asked before anything is answered.
+The sub-questions of 2WikiMultihopQA are made from its facts. Those of StrategyQA are the steps of its
+decompositions that do not depend on the answers to earlier steps.
 """
 
 import random
@@ -18,18 +18,18 @@ from askance.training.reader.passages import PassageLimits, mix_with_distractors
 from askance.training.reader.training_example import TrainingExample, reply_example
 from recipes.reader.relations import in_chain_order, is_same_name, object_description, questions
 
-NOTHING = "None"
-"""What the prompts ask for where a question needs no splitting, or no more."""
+NO_QUESTION = "None"
+"""The reply that the prompts ask for if a question needs no splitting, or no further question."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubQuestion:
-    """A question on the way.
+    """A sub-question of a multi-hop question.
 
     Attributes:
-        planned: as it can be asked before anything is answered.
-        resolved: with what is known by then in place.
-        answer: empty where the dataset does not tell it.
+        planned: Its text before any sub-question is answered.
+        resolved: Its text with the earlier answers filled in.
+        answer: The answer; empty if the dataset does not give it.
     """
 
     planned: str
@@ -38,66 +38,70 @@ class SubQuestion:
 
 
 def sub_questions(example: Example) -> tuple[SubQuestion, ...]:
-    """The questions on the way to the answer of `example`, in order; none where the dataset tells of none."""
+    """Return the sub-questions that lead to the answer, in order; empty if the dataset has none."""
     if example.grounds.triples:
-        return _of_triples(in_chain_order(example.grounds.triples))
+        return _from_triples(in_chain_order(example.grounds.triples))
     steps = [step for step in example.grounds.steps if "#" not in step.question and ">>" not in step.question]
     return tuple(SubQuestion(step.question.strip(), step.question.strip(), step.answer) for step in steps)
 
 
 def splitting_examples(example: Example, model: Model) -> Iterator[TrainingExample]:
-    """SAY: the questions that can be asked at once, one a line; `None` for a question of one hop."""
-    told = sub_questions(example)
-    if not told and example.hops != 1:
+    """Yield an example of SAY: the sub-questions that can be asked at once, or `None` if single-hop."""
+    steps = sub_questions(example)
+    if not steps and example.hops != 1:
         return
-    target = "\n".join(hop.planned for hop in told) if len(told) > 1 or example.hops != 1 else NOTHING
-    yield reply_example(
-        "splitting", example.question.id, Prompts(model, example.question, READER).say(), target
-    )
+    is_split = len(steps) > 1 or example.hops != 1
+    target = "\n".join(step.planned for step in steps) if is_split else NO_QUESTION
+    prompt = Prompts(model, example.question, READER).say()
+    yield reply_example("splitting", example.question.id, prompt, target)
 
 
 def following_up_examples(example: Example, model: Model, rng: random.Random) -> Iterator[TrainingExample]:
-    """QT: the planned question with what is known in place; where none is planned, the next or `None`."""
-    told = _whole_way(example)
-    if len(told) < 2:
+    """Yield an example of QT, whose target is the next sub-question or `None`.
+
+    If the next sub-question is planned, the target is that question with the known answers filled in.
+    """
+    steps = _answered_steps(example)
+    if len(steps) < 2:
         return
-    at = rng.randint(1, len(told))
-    history = tuple(Demo(hop.resolved, hop.answer) for hop in told[:at])
-    is_planned = at < len(told) and rng.random() < 0.5
-    current = told[at].planned if is_planned else ""
-    target = told[at].resolved if at < len(told) else NOTHING
-    if is_planned and told[at].planned == told[at].resolved:
-        target = NOTHING  # as good as it can be asked
-    prompt = Prompts(model, example.question, READER).qt(history, current)
+    num_answered = rng.randint(1, len(steps))
+    history = tuple(Demo(step.resolved, step.answer) for step in steps[:num_answered])
+    next_step = steps[num_answered] if num_answered < len(steps) else None
+    is_planned = next_step is not None and rng.random() < 0.5
+    planned = next_step.planned if next_step is not None and is_planned else ""
+    target = next_step.resolved if next_step is not None else NO_QUESTION
+    if is_planned and planned == target:
+        target = NO_QUESTION  # the planned question has nothing to fill in
+    prompt = Prompts(model, example.question, READER).qt(history, planned)
     yield reply_example("following_up", example.question.id, prompt, target)
 
 
 def summing_up_examples(
-    example: Example, model: Model, passage_limits: PassageLimits, rng: random.Random
+    example: Example, model: Model, limits: PassageLimits, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """SA: the short answer out of questions with their answers, with the passages or without."""
-    told = _whole_way(example)
-    if len(told) < 2:
+    """Yield an example of SA: the short answer from answered sub-questions, with or without the passages."""
+    steps = _answered_steps(example)
+    if len(steps) < 2:
         return
-    grounds = example.grounds
-    hits = mix_with_distractors(grounds.supporting, (), passage_limits, rng) if rng.random() < 0.5 else ()
-    history = tuple(Demo(hop.resolved, hop.answer) for hop in told)
+    supporting = example.grounds.supporting
+    hits = mix_with_distractors(supporting, (), limits, rng) if rng.random() < 0.5 else ()
+    history = tuple(Demo(step.resolved, step.answer) for step in steps)
     prompt = Prompts(model, example.question, READER).sa(history, hits or ())
     yield reply_example("summing_up", example.question.id, prompt, example.golds[0])
 
 
-def _whole_way(example: Example) -> tuple[SubQuestion, ...]:
-    """All hops with their answers, up to the example's; none where one is left out or not answered."""
-    told = sub_questions(example)
+def _answered_steps(example: Example) -> tuple[SubQuestion, ...]:
+    """Return all sub-questions with their answers; empty if one is missing or has no answer."""
+    steps = sub_questions(example)
     num_steps = len(example.grounds.triples or example.grounds.steps)
-    return told if len(told) == num_steps and all(hop.answer for hop in told) else ()
+    return steps if len(steps) == num_steps and all(step.answer for step in steps) else ()
 
 
-def _of_triples(triples: tuple[Triple, ...]) -> tuple[SubQuestion, ...]:
-    found = []
-    for at, fact in enumerate(triples):
-        leads = triples[at - 1] if at and is_same_name(triples[at - 1].object, fact.subject) else None
+def _from_triples(triples: tuple[Triple, ...]) -> tuple[SubQuestion, ...]:
+    steps = []
+    for index, fact in enumerate(triples):
+        lead = triples[index - 1] if index and is_same_name(triples[index - 1].object, fact.subject) else None
         resolved = questions(fact)[0]
-        planned = questions(fact, object_description(leads))[0] if leads else resolved
-        found.append(SubQuestion(planned, resolved, fact.object))
-    return tuple(found)
+        planned = questions(fact, object_description(lead))[0] if lead else resolved
+        steps.append(SubQuestion(planned, resolved, fact.object))
+    return tuple(steps)

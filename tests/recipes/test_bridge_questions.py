@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from recipes.reader.bridge_questions import MOST_PER_BRIDGE, bridge_questions, noun_phrase
+from recipes.reader.bridge_questions import MAX_PER_BRIDGE, bridge_questions, noun_phrase
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
@@ -99,9 +99,9 @@ def test_one_name_is_not_all_there_is():
             f"Town {at}",
             f"He was in Town {at} then.",
         )
-        for at in range(3 * MOST_PER_BRIDGE)
+        for at in range(3 * MAX_PER_BRIDGE)
     ]
     made = bridge_questions((LEAD, *many), random.Random(0))
-    assert len(made) == MOST_PER_BRIDGE
+    assert len(made) == MAX_PER_BRIDGE
     assert made == bridge_questions((LEAD, *many), random.Random(0))
     assert made != bridge_questions((LEAD, *many), random.Random(1))

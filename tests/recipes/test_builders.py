@@ -1,4 +1,4 @@
-"""Each builder of training examples on invented examples: a prompt of the methods, and what it should lead to."""
+"""Each builder of training examples on invented questions: the methods' prompts and their targets."""
 
 import random
 from dataclasses import replace

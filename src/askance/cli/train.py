@@ -59,7 +59,8 @@ def reader_command(lessons: str) -> Callable[..., None]:
     """The command that trains a reader.
 
     Args:
-        lessons: the ``module:Class`` that makes the training examples; it is imported when the command is called.
+        lessons: the ``module:Class`` that makes the training examples; it is imported when the command is
+        called.
     """
 
     def reader(
@@ -110,8 +111,8 @@ def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSet
     """The settings of a training; none of them may be a share that the recipe alone has."""
     for name in [each for each in given if each in _RECIPE - kind.__dataclass_fields__.keys()]:
         raise InputError(
-            f"--set {name}={given[name]}: such training examples are those of the recipe. In a checkout of the "
-            "repository, `python -m recipes.reader` takes the same options, and this one."
+            f"--set {name}={given[name]}: such training examples are those of the recipe. In a checkout of "
+            "the repository, `python -m recipes.reader` takes the same options, and this one."
         )
     return kind(**parse_parameters(kind, given))
 

@@ -129,7 +129,8 @@ def test_damaged_settings(tmp_path):
 def test_a_folder_in_use(tmp_path):
     with open_checkpoints(tmp_path / "t", IDENTITY):
         code = (
-            "import sys; from pathlib import Path; from askance.training.reader.checkpoint import open_checkpoints\n"
+            "import sys; from pathlib import Path; from askance.training.reader.checkpoint "
+            "import open_checkpoints\n"
             "with open_checkpoints(Path(sys.argv[1]), {}): pass"
         )
         ended = subprocess.run(

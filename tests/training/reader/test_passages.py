@@ -1,4 +1,4 @@
-"""Passages of training examples: cut between sentences, never in the evidence; needed ones among distractors."""
+"""Passages of training examples: cut between sentences and never in the evidence, among distractors."""
 
 import random
 

@@ -1,9 +1,9 @@
 """Training examples of answering: from passages, from memory, and continuing an answer already started.
 
-They use the prompts of `closed_book`, `single`, FLARE and DRAGIN. These methods show passages that support all
-of the answer, a part of it, or nothing. They ask for the whole answer, or for the continuation of a text that
-they keep; DRAGIN cuts that text in mid-sentence, right before the token in doubt. AirRAG's RA is the one prompt
-that allows a refusal, so questions that their paragraph does not answer use it.
+They use the prompts of `closed_book`, `single`, FLARE and DRAGIN. These methods show passages that support
+all of the answer, a part of it, or nothing. They ask for the whole answer, or for the continuation of a text
+that they keep; DRAGIN cuts that text in mid-sentence, right before the token in doubt. AirRAG's RA is the one
+prompt that allows a refusal, so questions that their paragraph does not answer use it.
 """
 
 import random

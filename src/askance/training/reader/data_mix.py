@@ -48,7 +48,7 @@ class DataMix:
 
     @property
     def counts_by_dataset(self) -> tuple[tuple[str, int, int, str], ...]:
-        """For each dataset: its name, its questions, its examples, and the examples by task in words."""
+        """Each dataset's name, number of questions, number of examples, and examples by task in words."""
         counts, rows = sorted(self.num_by_task.items()), []
         for name, num_questions in self.num_questions.items():
             tasks = {task: count for (dataset, task), count in counts if dataset == name}
@@ -97,7 +97,7 @@ class ExampleBuilder:
             yield replace(training_example, id=f"{self.name}/{training_example.id}")
 
     def from_paragraphs(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
-        """Yield examples from questions on one paragraph each; questions on the same paragraph stay together."""
+        """Yield examples from questions on one paragraph each, grouped by paragraph."""
         for group in grouped_by_paragraph(examples):
             for _ in range(self.draw_count(self.settings.paragraph)):
                 yield from self.paragraph_examples(group)

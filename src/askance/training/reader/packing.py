@@ -3,8 +3,8 @@
 Questions on one paragraph repeat the paragraph, and judgements repeat their instruction. A row is therefore a
 tree of tokens: examples with a common prefix share a path from the root and then branch off. Each token
 attends to its ancestors alone and has its depth as its position, so one forward pass computes every example
-exactly as it would be computed alone (up to rounding). Unrelated examples fill the rows up: they share nothing
-but the root, and next to no padding is needed.
+exactly as it would be computed alone (up to rounding). Unrelated examples, which share only
+the root, fill the rows up, so that next to no padding is needed.
 """
 
 import math
@@ -132,8 +132,8 @@ def pack_rows(examples: Sequence[EncodedExample], row_tokens: int, rng: random.R
     """Pack all examples into rows of at most `row_tokens`, in random order.
 
     An example longer than a row gets a row to itself. Examples with a common prefix stay together while they
-    fit into one row if they share most of their tokens, and into half a row if they share fewer. A row, and so
-    an optimizer step, then mixes examples of several kinds.
+    fit into one row if they share most of their tokens, and into half a row if they share fewer. A row, and
+    so an optimizer step, then mixes examples of several kinds.
     """
     groups = list(_prefix_groups(sorted(examples, key=lambda example: example.ids), row_tokens))
     rng.shuffle(groups)
@@ -189,7 +189,7 @@ class TrainingSchedule:
         return sum(len(example.ids) for step in self.steps for row in step for example in row.examples)
 
     def learning_rate(self, step: int) -> float:
-        """Return the learning rate of a step: linear warm-up, then cosine decay to a twentieth of the peak."""
+        """Return a step's learning rate: linear warm-up, then cosine decay to a twentieth of the peak."""
         num_warmup = max(1, math.ceil(self.settings.warmup * len(self.steps)))
         progress = (step - num_warmup) / max(1, len(self.steps) - num_warmup)
         decay = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * max(0.0, progress)))

@@ -1,4 +1,4 @@
-"""The passages of a training example: those that support the answer among distractors, as a search returns them."""
+"""The passages of a training example: supporting ones among distractors, as in search results."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Save a finished reader: weights, note, loss curve and model card, in a folder that appears whole or not at all."""
+"""Save a finished reader: weights, note, loss curve and model card, all in one atomic step."""
 
 import json
 import os

@@ -33,7 +33,8 @@ class Base:
     """A model to start training from.
 
     Attributes:
-        spec: The specification, ``bundled:base`` or ``hf:NAME``. A folder or file has its absolute path, since
+        spec: The specification, ``bundled:base`` or ``hf:NAME``. A folder or file has its absolute path,
+        since
             the reader loads its base from any working directory.
         module, tokenizer: The model and its tokenizer, in float32.
         adapter: A reader on this base to train further; None to start from a new adapter.
@@ -198,8 +199,8 @@ def load_base(spec: str, device: str = "auto") -> Base:
         return Base(spec, *load_parts(str(torch_folder()), device=device, dtype="float32"))
     if not spec.startswith("hf:") or "?" in spec or len(spec) == 3:
         raise InputError(
-            f"model {spec!r} can't be trained: start from {BUNDLED}, {BUNDLED_BASE}, or from hf:NAME, a folder, "
-            "a .gguf file or a name on the hub, without options."
+            f"model {spec!r} can't be trained: start from {BUNDLED}, {BUNDLED_BASE}, or from hf:NAME, a "
+            "folder, a .gguf file or a name on the hub, without options."
         )
     name = _absolute(spec.removeprefix("hf:"))
     if holds_adapter(Path(name)):

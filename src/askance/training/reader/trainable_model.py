@@ -1,7 +1,7 @@
 """The model that is trained: packed rows in, losses out.
 
-By default a LoRA adapter is trained: low-rank updates added to frozen weights (Hu et al., 2022, "LoRA: Low-Rank
-Adaptation of Large Language Models").
+By default a LoRA adapter is trained: low-rank updates added to frozen weights (Hu et al., 2022, "LoRA:
+Low-Rank Adaptation of Large Language Models").
 """
 
 import inspect
@@ -29,8 +29,8 @@ class TrainableModel:
     """A causal language model of which an adapter, or every weight, is trained.
 
     The module stays in evaluation mode, since dropout would make an example's loss depend on the examples
-    packed with it. Logits are computed only for the tokens to be predicted: in a small model with a vocabulary
-    of 50,000 words, the other logits would cost a fifth as much as all layers.
+    packed with it. Logits are computed only for the tokens to be predicted: in a small model with a
+    vocabulary of 50,000 words, the other logits would cost a fifth as much as all layers.
 
     Args:
         module, settings, start: As for `with_adapter`.
@@ -146,7 +146,7 @@ def _load_weights(peft_model: Any, start: Adapter, settings: ReaderSettings) -> 
     if unmatched:
         raise InputError(
             f"adapter {folder!r} does not cover all linear layers, as the adapters trained here do: "
-            f"{len(unmatched)} of its weights have no counterpart, such as {unmatched[0]}. Start from its base."
+            f"{len(unmatched)} of its weights are unmatched, such as {unmatched[0]}: start from its base."
         )
 
 

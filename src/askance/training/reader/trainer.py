@@ -203,7 +203,8 @@ class Trainer:
         return (
             f"{culprit} of step {step + 1} of {len(self._schedule.steps)} is not finite, on examples from "
             f"{', '.join(ids[:_MAX_IDS_SHOWN])}{more}: start again with a lower learning_rate than "
-            f"{self._schedule.settings.peak_learning_rate:g}, in another folder. The last checkpoint is unchanged."
+            f"{self._schedule.settings.peak_learning_rate:g}, in another folder. The last checkpoint is "
+            "unchanged."
         )
 
     def _resume(self) -> None:
@@ -226,7 +227,7 @@ class Trainer:
             raise InputError(
                 f"the training in {self._checkpoints.folder} was started with {last.num_steps} steps of "
                 f"{last.total_tokens:,} tokens in all, now there are {steps} of {tokens:,}: examples share "
-                "rows on one machine and not on the other. Resume where it was started, or name another --out."
+                "rows on one machine and not on the other. Resume on the first one, or name another --out."
             )
 
     def _save(self) -> None:

@@ -100,8 +100,8 @@ def _prompt_ids(example: TrainingExample, encoder: PromptEncoder) -> TokenIds:
         return encoder.encode(example.prompt)
     except InputError as error:
         raise InputError(
-            f"the base model can't take the prompt of the example of {example.task} from {example.id}: {error} "
-            "Start from a model that takes such prompts, since the methods will use the same."
+            f"the base model can't take the prompt of the example of {example.task} from {example.id}: "
+            f"{error} Start from a model that takes such prompts, since the methods will use the same."
         ) from error
 
 
