@@ -72,7 +72,7 @@ def tasks(made):
         ({"deciding": 2.0}, {"going_on": 4}),
     ],
 )
-def test_a_share_is_a_number_of_lessons_per_example(share, expected):
+def test_a_share_is_a_number_of_examples_per_example(share, expected):
     made = mixed({"2wiki": (FILM, OTHER_FILM)}, BOTH, replace(NONE, **share), held_out=0)
     assert tasks(made) == expected
 

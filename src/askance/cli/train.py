@@ -31,7 +31,7 @@ from askance.registry import DEFAULT_METHOD, make_method, own_prompts, with_pres
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, tell
 from askance.terminal.progress import CalibrationProgress, TrainingProgress
-from askance.training.calibration.calibrate import Calibration, chosen_parameter
+from askance.training.calibration.calibrate import Calibration, choose_parameter
 from askance.training.calibration.calibrate import calibrate as find_threshold
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def calibrate(
     parameters = with_prompts(method, config.parameters, config.prompts)
     settings = {**own_prompts(method, config.answering), **with_preset(method, parameters, "", config.preset)}
     made = make_method(method, settings)
-    name = chosen_parameter(type(made), parameter).name
+    name = choose_parameter(type(made), parameter).name
     config.check_retrieval(made)
     if file is not None:
         check_writable(file)
@@ -229,7 +229,8 @@ def calibrate(
     with CalibrationProgress(err, name, len(questions)) as progress:
         work = find_threshold(
             engine, questions, searches,
-            parameter=parameter, max_trials=trials, in_flight=config.questions_in_flight, progress=progress,
+            parameter=parameter, max_trials=trials,
+            in_flight=config.questions_in_flight, on_progress=progress,
         )  # fmt: skip
         found = asyncio.run(work)
     if file is not None and found.value is not None:

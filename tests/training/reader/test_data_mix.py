@@ -29,7 +29,7 @@ def test_it_teaches_to_answer_from_passages_and_from_memory():
     ("share", "expected"),
     [({"reading": 3.0}, {"reading": 9}), ({"memory": 2.0}, {"memory": 6}), ({"paragraph": 2.0}, {})],
 )
-def test_a_share_is_a_number_of_lessons_per_example(share, expected):
+def test_a_share_is_a_number_of_examples_per_example(share, expected):
     made = build_data_mix(EXAMPLES, BOTH, replace(NONE, **share))
     found = tasks(made)
     assert {task: found[task] for task in ("reading", "memory") if found[task]} == expected

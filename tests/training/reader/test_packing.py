@@ -54,7 +54,7 @@ def test_an_answer_counts_as_much_as_all_that_leads_to_it():
     assert [target.weight for target in whole.targets] == near([5**-0.5] * 5)
 
 
-def test_how_much_longer_a_lesson_makes_a_row():
+def test_how_much_longer_an_example_makes_a_row():
     row = row_of(encoded((5, 6), (7, 2)))
     assert row.num_new_tokens(encoded((5, 6), (7, 2))) == 0
     assert row.num_new_tokens(encoded((5, 6), (7, 3, 2))) == 2
@@ -68,7 +68,7 @@ def test_a_lesson_twice_is_computed_once_and_counts_twice():
     assert row.target_weight == near(4 * 2**-0.5)
 
 
-def test_the_goals_of_a_lesson():
+def test_the_goals_of_an_example():
     one, other = encoded((5, 6), (7, 2)), encoded((5, 6, 8), (2,))
     row = row_of(one, other)
     assert (row.targets_of(one), row.targets_of(other)) == (slice(0, 2), slice(2, 3))
@@ -107,7 +107,7 @@ def gradients(module, loss):
     return [weights.grad.clone() for weights in module.parameters()]
 
 
-def test_all_lessons_are_in_rows_once_and_rows_are_short_enough():
+def test_all_examples_are_in_rows_once_and_rows_are_short_enough():
     examples = some_examples(60)
     packed = pack_rows(examples, 150, random.Random(0))
     assert Counter(each.id for row in packed for each in row.examples) == Counter(
@@ -136,7 +136,7 @@ def test_nothing_gives_no_rows():
     assert pack_rows([], 100, random.Random(0)) == []
 
 
-def test_rows_of_single_lessons():
+def test_rows_of_single_examples():
     examples = some_examples(3)
     made = single_example_rows(examples)
     assert [row.ids for row in made] == [list(each.ids) for each in examples]

@@ -18,7 +18,7 @@ def ids(schedule):
     return [[example.id for row in step for example in row.examples] for step in schedule.steps]
 
 
-def test_every_epoch_learns_all_lessons_packed_anew():
+def test_every_epoch_learns_all_examples_packed_anew():
     made = schedule(epochs=2)
     learned = [id for step in ids(made) for id in step]
     half = len(learned) // 2
@@ -46,7 +46,7 @@ def test_what_is_held_out_is_in_no_step():
     assert make_schedule(some_examples(3), (), full_settings()).held_out == ()
 
 
-def test_lessons_apart():
+def test_examples_apart():
     settings = full_settings(rows_per_step=1, row_tokens=100)
     examples = some_examples(30)
     made = make_schedule(examples, examples[:2], settings, is_packed=False)
@@ -78,7 +78,7 @@ def test_one_step_is_all_warm_up():
     assert made.learning_rate(0) == 0.5
 
 
-def test_the_digest_tells_lessons_and_their_order_apart():
+def test_the_digest_tells_examples_and_their_order_apart():
     one, other = encoded((5, 6), (7, 2)), encoded((5, 6, 7), (2,))
     digests = {examples_digest(each) for each in ([one], [other], [one, other], [other, one], [])}
     assert len(digests) == 5

@@ -142,7 +142,7 @@ def test_what_is_too_long_is_left_out_and_told(qwen_folder, tmp_path):
         assert f"{number} examples of {task} longer than the window" in text
 
 
-def test_a_model_that_can_not_be_packed_learns_lesson_by_lesson(tmp_path):
+def test_a_model_that_can_not_be_packed_learns_example_by_example(tmp_path):
     from tests.models.tiny import byte_level_tokenizer, save_tiny
 
     folder = save_tiny(tmp_path / "bloom", "bloom", byte_level_tokenizer())
@@ -318,25 +318,25 @@ def test_bases_that_can_not_be_trained(spec):
 
 def test_a_reader_learns_more(adapter, qwen_folder, tmp_path):
     """It begins with what it learned, is an adapter on the same base, and its card says where it began."""
-    begun, report, _ = adapter
-    start = load_base(f"hf:{begun}", "cpu")
+    reader, report, _ = adapter
+    start = load_base(f"hf:{reader}", "cpu")
     assert start.spec == f"hf:{Path(qwen_folder).resolve()}"
     more = train_reader(EXAMPLES, start, settings(held_out=0.3, learning_rate=1e-4), tmp_path / "more")
     assert more.curve[0].loss < report.curve[0].loss - 0.1
-    assert read_note(tmp_path / "more") == read_note(begun)
+    assert read_note(tmp_path / "more") == read_note(reader)
     assert (
         "Training started from the adapter `reader`, whose data"
         in (tmp_path / "more" / "README.md").read_text()
     )
-    assert "Training started from" not in (begun / "README.md").read_text()
+    assert "Training started from" not in (reader / "README.md").read_text()
 
 
 def test_nothing_learned_is_the_reader_it_began_from(adapter, qwen_folder, tmp_path):
     from askance.models.local.model_files import adapter_fingerprint
 
-    begun, _, _ = adapter
-    train_reader(EXAMPLES, load_base(f"hf:{begun}", "cpu"), settings(learning_rate=0.0), tmp_path / "same")
-    assert adapter_fingerprint(tmp_path / "same") == adapter_fingerprint(begun)
+    reader, _, _ = adapter
+    train_reader(EXAMPLES, load_base(f"hf:{reader}", "cpu"), settings(learning_rate=0.0), tmp_path / "same")
+    assert adapter_fingerprint(tmp_path / "same") == adapter_fingerprint(reader)
 
 
 def test_the_bundled_reader_learns_more():
@@ -362,13 +362,13 @@ def test_a_training_goes_on_from_the_reader_it_began_from(adapter, qwen_folder, 
         ({"method": "full"}, "method=full can't start from an adapter, .* start from its base, hf:"),
     ],
 )
-def test_settings_that_a_begun_reader_does_not_have(adapter, tmp_path, changed, told):
+def test_settings_that_a_starting_reader_does_not_have(adapter, tmp_path, changed, told):
     with pytest.raises(InputError, match=told):
         train_reader(EXAMPLES, load_base(f"hf:{adapter[0]}", "cpu"), settings(**changed), tmp_path / "more")
     assert not (tmp_path / "more").exists()
 
 
-def test_adapters_that_are_not_begun_readers(adapter, qwen_folder, tmp_path):
+def test_adapters_that_are_not_starting_readers(adapter, qwen_folder, tmp_path):
     foreign, other = (shutil.copytree(adapter[0], tmp_path / name) for name in ("foreign", "other"))
     (foreign / "reader.json").unlink()
     with pytest.raises(InputError, match=r"foreign' was not made by `askance train reader`"):
