@@ -14,7 +14,7 @@ from askance.core.concurrency import map_concurrent
 from askance.core.ports import Method, Retriever
 from askance.core.trace import AnyEvent, Decided
 from askance.core.types import Question, Role
-from askance.models.bundled import PLAIN, torch_folder
+from askance.models.bundled import BUNDLED_BASE, torch_folder
 from askance.models.hf.load import load_hf, load_parts
 from askance.registry import METHODS, Engine, make_method, open_retriever, with_preset
 from askance.retrieval.index.build import build_index
@@ -61,7 +61,7 @@ def against_the_reference() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         retriever = _sample_index(Path(folder))
         folder_of_model, questions = str(torch_folder()), _questions()
-        model = load_hf(folder_of_model, dtype="float32", display_name=PLAIN)
+        model = load_hf(folder_of_model, dtype="float32", display_name=BUNDLED_BASE)
         module, _ = load_parts(folder_of_model, dtype="float32")
         module.set_attn_implementation("eager")
         reference = ReferenceModel(model, module.eval())
@@ -106,7 +106,7 @@ def computed_and_needed() -> Iterator[Row]:
     """Compare tokens computed and needed for every method and profile, with and without wrong drafts."""
     with tempfile.TemporaryDirectory() as folder:
         retriever, questions = _sample_index(Path(folder)), _questions()
-        model = load_hf(str(torch_folder()), display_name=PLAIN)
+        model = load_hf(str(torch_folder()), display_name=BUNDLED_BASE)
         for in_flight in (1, 8):
             for name, settings in PROFILES.items():
                 asyncio.run(model.clear_cache())

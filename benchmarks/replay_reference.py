@@ -29,7 +29,7 @@ from askance.core.types import (
 )
 from askance.methods.common.prompts import PromptTemplate
 from askance.methods.common.search import QueryMode
-from askance.models.bundled import PLAIN, torch_folder
+from askance.models.bundled import BUNDLED_BASE, torch_folder
 from askance.models.hf import load_hf
 from askance.reproductions.baselines import (
     ClosedBookAuthors,
@@ -265,7 +265,7 @@ def main() -> None:
         linguistics = RecordedLanguage().linguistics
         raise SystemExit(bool(replay_folder(options.path, linguistics, make_method, options.show)))
     record = json.loads(options.path.read_text(encoding="utf-8"))
-    inner = load_hf(str(torch_folder()), device="cpu", dtype="float32", display_name=PLAIN)
+    inner = load_hf(str(torch_folder()), device="cpu", dtype="float32", display_name=BUNDLED_BASE)
     language = RecordedLanguage()
     differences = 0
     for run in record["runs"]:

@@ -1,1 +1,1 @@
-"""How the reader that ships is made: recipes that are run in a checkout and are no part of the package."""
+"""Recipes that make the weights shipped with askance; they are run in a checkout, not installed."""

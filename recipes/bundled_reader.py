@@ -1,12 +1,12 @@
-r"""Makes the adapter that ships with askance: its data, its settings and its seed.
+r"""Make the adapter that ships with askance: its data, its settings and its seed.
 
     python -m recipes.bundled_reader --two-wiki train.json --strategyqa strategyqa_train.json \
         --squad dev-v2.0.json --out FOLDER
 
-Started again after a kill, it goes on. The adapter that ships was made from 500 questions of
-2WikiMultihopQA's train split, 1,600 of StrategyQA's, and half of SQuAD 2.0's dev split, less two articles, on
-which refusals are measured (`benchmarks/judging_quality.py`). SQuAD's dev split is training data here: no
-other number on it means anything. Copy FOLDER to src/askance/models/reader.
+The same command resumes a training that was killed. The adapter that ships was made from 500 questions of
+2WikiMultihopQA's train split, 1,600 of StrategyQA's, and half of SQuAD 2.0's dev split without two articles,
+on which refusals are measured (`benchmarks/judging_quality.py`). SQuAD's dev split is training data here: no
+other score on it is meaningful. Copy FOLDER to src/askance/models/reader.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from askance.cli.main import exit_codes
 from askance.cli.train import train_shown
 from askance.evaluation.datasets import Example, read_dataset
 from askance.terminal.console import err
-from recipes.reader.mixture import RecipeBuilder, RecipeSettings
+from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
 BASE = "bundled:base"
 SETTINGS = RecipeSettings(
@@ -33,7 +33,7 @@ SETTINGS = RecipeSettings(
     judging=0.1,
 )
 NUM_STRATEGYQA = 1600
-"""The first of 2,061 questions: what the rest adds is not worth its time on two cores."""
+"""The number of questions used, of 2,061: the rest adds too little for its training time on two cores."""
 HELD_OUT_ARTICLES = ("Normans", "Steam engine")
 
 
@@ -45,22 +45,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--strategyqa", required=True, metavar="FILE")
     parser.add_argument("--squad", required=True, metavar="FILE")
     parser.add_argument(
-        "--out", type=Path, required=True, help="folder of the adapter; a stopped one goes on"
+        "--out", type=Path, required=True, help="folder of the adapter; an interrupted training resumes"
     )
     with exit_codes():
-        given = parser.parse_args(arguments)
-        told = examples(given.two_wiki, given.strategyqa, given.squad)
-        train_shown(told, BASE, SETTINGS, RecipeBuilder, given.out)
-    err.print(f"the adapter is in {given.out}", markup=False, soft_wrap=True)
+        options = parser.parse_args(arguments)
+        datasets = examples(options.two_wiki, options.strategyqa, options.squad)
+        train_shown(datasets, BASE, SETTINGS, RecipeBuilder, options.out)
+    err.print(f"the adapter is in {options.out}", markup=False, soft_wrap=True)
 
 
 def examples(two_wiki: str, strategyqa: str, squad: str) -> Mapping[str, tuple[Example, ...]]:
-    """The questions by dataset, without the articles that are held out."""
-    asked = read_dataset(f"squad2:{squad}?unanswerable=keep")
+    """Return the questions of each dataset, without those on the held-out articles."""
+    squad_examples = read_dataset(f"squad2:{squad}?unanswerable=keep")
     return {
         "2wikimultihopqa": read_dataset(f"2wikimultihopqa:{two_wiki}"),
         "strategyqa": read_dataset(f"strategyqa:{strategyqa}")[:NUM_STRATEGYQA],
-        "squad2": tuple(each for each in asked if not {*HELD_OUT_ARTICLES} & {*each.supporting_titles}),
+        "squad2": tuple(
+            example for example in squad_examples if not {*HELD_OUT_ARTICLES} & {*example.supporting_titles}
+        ),
     }
 
 

@@ -113,7 +113,7 @@ def test_nothing_is_found_from_an_infinite_value(run, questions, sample_index):
         "--method", "dragin", "--set", "threshold=inf",
     )  # fmt: skip
     assert (code, out) == (2, "")
-    assert "parameter threshold=inf of method dragin: nothing can be found from there" in err
+    assert "parameter threshold=inf of method dragin: calibration can't start there" in err
 
 
 def test_what_no_value_tried_gave_is_told(run, questions, sample_index, monkeypatch):

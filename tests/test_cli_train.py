@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from askance.training.reader.training import Training
+from askance.training.reader.trainer import Trainer
 
 SOURCES = str(Path(__file__).parent.parent / "src")
 TINY = ["--set", "rank=4", "--set", "max_tokens=400", "--set", "rows_per_step=2"]
@@ -72,7 +72,7 @@ def test_the_whole_way(run, dataset, qwen_folder, tmp_path):
     code, shown, told = run(*words)
     assert code == 0, told
     told, shown = " ".join(told.split()), " ".join(shown.split())
-    assert "dataset questions lessons of which jsonl 6 " in told
+    assert "dataset questions training examples of which jsonl 6 " in told
     assert "tokens to compute, " in told
     assert "what they share is computed once" in told
     assert f"the reader is in {out}, its card in {out}/README.md" in shown
@@ -140,7 +140,7 @@ def test_what_is_left_out_is_told(run, qwen_folder, tmp_path):
         (["--dataset", "jsonl:absent.jsonl"], "absent.jsonl"),
         (["--dataset", "hotpotq:x"], "did you mean 'hotpotqa'"),
         (["--limit", "0"], "a limit of 0 questions leaves none"),
-        (["--set", "max_tokens=16"], "lessons fits into 16 tokens: raise max_tokens"),
+        (["--set", "max_tokens=16"], "examples fits into 16 tokens: raise max_tokens"),
     ],
 )
 def test_bad_input_exits_with_2_and_leaves_nothing(run, dataset, qwen_folder, tmp_path, words, expected):
@@ -173,14 +173,14 @@ def test_rows_that_teach_nothing(run, qwen_folder, tmp_path, rows, expected):
 def test_an_interrupt_keeps_what_is_learned(run, dataset, qwen_folder, tmp_path, monkeypatch):
     out = tmp_path / "reader"
     words = ["train", "reader", "--dataset", dataset, "--model", f"hf:{qwen_folder}", *TINY, "--out", out]
-    learn = Training._learn
+    learn = Trainer._train_step
 
     def interrupted(training, step):
         learn(training, step)
         os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "_learn", interrupted)
+        patch.setattr(Trainer, "_train_step", interrupted)
         code, _, told = run(*words)
     assert code == 130
     assert "stopped at step 1/" in told

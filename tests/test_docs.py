@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from recipes.reader.mixture import RecipeSettings
+from recipes.reader.data_mix import RecipeSettings
 from typer.main import get_command
 
 from askance.cli.main import app
@@ -28,7 +28,7 @@ from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_prompts
 from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.training.reader.settings import ReaderSettings
 from tests.evaluation.hand_made import record, written
-from tests.recipes.test_mixture import TASKS
+from tests.recipes.test_data_mix import TASKS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Trains a reader with the whole recipe: the options of `askance train reader`, and more shares to set.
+"""Train a reader with the whole recipe: the options of `askance train reader`, and more shares to set.
 
 python -m recipes.reader --dataset 2wikimultihopqa:train.json --out my-reader
 """
@@ -10,7 +10,7 @@ from askance.cli.main import exit_codes, explain
 from askance.cli.train import reader_command
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-app.command()(exit_codes()(reader_command("recipes.reader.mixture:RecipeBuilder")))
+app.command()(exit_codes()(reader_command("recipes.reader.data_mix:RecipeBuilder")))
 
 if __name__ == "__main__":
     command = get_command(app)

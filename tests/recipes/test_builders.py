@@ -1,12 +1,12 @@
-"""Each builder of lessons on invented examples: a prompt of the methods, and what it should lead to."""
+"""Each builder of training examples on invented questions: the methods' prompts and their targets."""
 
 import random
 from dataclasses import replace
 
 import pytest
-from recipes.reader import judging
-from recipes.reader.composing import comparisons, on_parts, parts, worded
-from recipes.reader.splitting import following_up, splitting, summing_up
+from recipes.reader import judgements
+from recipes.reader.composed_questions import chain_parts, comparisons, part_examples, with_sentences
+from recipes.reader.decomposition import following_up_examples, splitting_examples, summing_up_examples
 
 from askance.core.types import Chat, Demo, Question, Raw
 from askance.evaluation.datasets import Example
@@ -17,16 +17,16 @@ from askance.methods.common.label_probabilities import label_options
 from askance.methods.common.prompts import PLAIN, answer_prompt
 from askance.methods.selfrag.scoring import LABELS
 from askance.text.answers import has_answer
-from askance.training.reader.passages import Showing, as_hits
-from askance.training.reader.reading import (
+from askance.training.reader.answer_examples import (
+    conclusion_example,
+    draw_passages,
     from_memory,
     from_passages,
-    on_paragraph,
-    reasoning,
-    shown,
-    to_the_end,
+    gold_reasoning,
+    paragraph_answers,
 )
-from tests.training.reader.lessons import (
+from askance.training.reader.passages import PassageLimits, as_hits
+from tests.training.reader.sample_examples import (
     ARGON,
     BOTH,
     DWAN,
@@ -39,23 +39,27 @@ from tests.training.reader.lessons import (
     supporting,
     text_of,
 )
-from tests.training.reader.lessons import FILM as PLAIN_FILM
+from tests.training.reader.sample_examples import FILM as PLAIN_FILM
 
-FILM = worded(PLAIN_FILM)
+FILM = with_sentences(PLAIN_FILM)
 WHOLE = (
     "The director of Heidi is Allan Dwan. Allan Dwan was born on 3 April 1885. So the answer is 3 April 1885."
 )
 
 
 def many(builder, *arguments, times=60):
-    """The lessons of a builder under many seeds."""
-    return [lesson for seed in range(times) for lesson in builder(*arguments, random.Random(seed))]
+    """The training examples of a builder under many seeds."""
+    return [
+        training_example
+        for seed in range(times)
+        for training_example in builder(*arguments, random.Random(seed))
+    ]
 
 
 def test_reading_is_the_prompt_of_the_methods_over_the_same_passages():
     hits = as_hits((HEIDI, DWAN))
-    lessons = many(from_passages, FILM, hits, BOTH, "raw")
-    first = lessons[0]
+    training_examples = many(from_passages, FILM, hits, BOTH, "raw")
+    first = training_examples[0]
     assert (first.task, first.target) == ("reading", f" {WHOLE}")
     assert first.prompt == answer_prompt(BOTH, FILM.question, hits, "", "raw", PLAIN)
     assert text_of(first.prompt) == (
@@ -63,17 +67,17 @@ def test_reading_is_the_prompt_of_the_methods_over_the_same_passages():
         "[2] Allan Dwan: Allan Dwan (3 April 1885 – 28 December 1981) was a director from Toronto.\n\n"
         "Question: When was the director of film Heidi (1937 Film) born?\nAnswer:|"
     )
-    assert {lesson.task for lesson in lessons} == {"reading", "going_on"}
+    assert {training_example.task for training_example in training_examples} == {"reading", "going_on"}
 
 
 @pytest.mark.parametrize("layout", ["raw", "chat"])
 def test_going_on_parts_the_answer_between_words_and_loses_nothing(layout):
-    lessons = [each for each in many(from_memory, FILM, BOTH, layout) if each.task == "going_on"]
+    training_examples = [each for each in many(from_memory, FILM, BOTH, layout) if each.task == "going_on"]
     cuts = set()
-    for lesson in lessons:
-        so_far = text_of(lesson.prompt).partition("|")[2]
-        assert so_far + lesson.target == (f" {WHOLE}" if layout == "raw" else WHOLE)
-        assert has_answer(lesson.target)
+    for training_example in training_examples:
+        so_far = text_of(training_example.prompt).partition("|")[2]
+        assert so_far + training_example.target == (f" {WHOLE}" if layout == "raw" else WHOLE)
+        assert has_answer(training_example.target)
         cuts.add(so_far.strip())
     assert "The director of Heidi is Allan Dwan." in cuts
     assert any(not cut.endswith(".") for cut in cuts)
@@ -86,7 +90,7 @@ def test_memory_has_no_passages_and_needs_facts():
 
 
 def test_facts_without_a_source_are_shown_as_passages_without_a_title():
-    hits = shown(ARGON, Showing(), random.Random(0))
+    hits = draw_passages(ARGON, PassageLimits(), random.Random(0))
     assert hits is not None
     assert {(hit.passage.title, hit.passage.text) for hit in hits} == {
         ("", "Argon is a gas"),
@@ -97,16 +101,19 @@ def test_facts_without_a_source_are_shown_as_passages_without_a_title():
 def test_now_and_then_a_supporting_passage_is_missing():
     missing = 0
     for seed in range(200):
-        hits = shown(FILM, Showing(), random.Random(seed))
+        hits = draw_passages(FILM, PassageLimits(), random.Random(seed))
         assert hits is not None
         missing += len({"Heidi (1937 film)", "Allan Dwan"} & {hit.passage.title for hit in hits}) == 1
     assert 20 <= missing <= 60  # a share of 0.2
 
 
 def test_questions_on_a_paragraph_are_answered_or_refused_by_the_prompt_that_allows_it():
-    lessons = many(on_paragraph, [TOWER, NO_TOWER], 100, BOTH, "raw")
+    training_examples = many(paragraph_answers, [TOWER, NO_TOWER], 100, BOTH, "raw")
     hits = as_hits([PISA])
-    told = {(lesson.id, lesson.target, lesson.prompt) for lesson in lessons}
+    told = {
+        (training_example.id, training_example.target, training_example.prompt)
+        for training_example in training_examples
+    }
     asked = {each.question.id: each.question.text for each in (TOWER, NO_TOWER)}
     prompts = PromptBuilder(BOTH, TOWER.question)
     worked = answer_prompt(BOTH, Question("p1", asked["p1"]), hits, "", "raw", PLAIN)
@@ -118,7 +125,7 @@ def test_questions_on_a_paragraph_are_answered_or_refused_by_the_prompt_that_all
 
 
 def test_parts_of_a_chain_are_questions_of_their_own():
-    (first, director, heidi), (second, birth, dwan) = parts(FILM)
+    (first, director, heidi), (second, birth, dwan) = chain_parts(FILM)
     assert (first, heidi) == ("Who directed Heidi?", (HEIDI,))
     assert director.text == "The director of Heidi is Allan Dwan. So the answer is Allan Dwan."
     assert (second, dwan) == ("When was Allan Dwan born?", (DWAN,))
@@ -128,7 +135,7 @@ def test_parts_of_a_chain_are_questions_of_their_own():
 def test_a_part_that_is_not_shown_is_refused():
     targets = {
         (text_of(each.prompt).count("[2]"), each.target)
-        for each in many(on_parts, FILM, as_hits([DWAN]), BOTH, "raw")
+        for each in many(part_examples, FILM, as_hits([DWAN]), BOTH, "raw")
     }
     refused = {target for _, target in targets if target == REFUSAL}
     assert refused
@@ -174,16 +181,19 @@ def test_countries_are_the_same_or_not_about_as_often():
 
 
 def test_questions_are_split_as_they_can_be_asked_at_once():
-    (lesson,) = splitting(FILM, BOTH)
-    assert lesson.prompt == PromptBuilder(BOTH, FILM.question).say()
-    assert lesson.target == "Who directed Heidi?\nWhen was the director of Heidi born?"
-    assert parse_queries(lesson.target) == tuple(lesson.target.split("\n"))
-    assert [each.target for each in splitting(ARGON, BOTH)] == ["What is argon?"]
-    assert [each.target for each in splitting(TOWER, BOTH)] == ["None"]
+    (training_example,) = splitting_examples(FILM, BOTH)
+    assert training_example.prompt == PromptBuilder(BOTH, FILM.question).say()
+    assert training_example.target == "Who directed Heidi?\nWhen was the director of Heidi born?"
+    assert parse_queries(training_example.target) == tuple(training_example.target.split("\n"))
+    assert [each.target for each in splitting_examples(ARGON, BOTH)] == ["What is argon?"]
+    assert [each.target for each in splitting_examples(TOWER, BOTH)] == ["None"]
 
 
 def test_following_up_puts_what_is_known_in_place():
-    found = {(text_of(lesson.prompt), lesson.target) for lesson in many(following_up, FILM, BOTH)}
+    found = {
+        (text_of(training_example.prompt), training_example.target)
+        for training_example in many(following_up_examples, FILM, BOTH)
+    }
     first, second = (
         Demo("Who directed Heidi?", "Allan Dwan"),
         Demo("When was Allan Dwan born?", "3 April 1885"),
@@ -198,7 +208,7 @@ def test_following_up_puts_what_is_known_in_place():
         (asked([first], ""), "When was Allan Dwan born?"),
         (asked([first, second], ""), "None"),
     }
-    assert not list(following_up(ARGON, BOTH, random.Random(0)))  # its steps have no answers
+    assert not list(following_up_examples(ARGON, BOTH, random.Random(0)))  # its steps have no answers
 
 
 def test_a_way_with_a_step_left_out_is_not_followed_to_its_end():
@@ -210,50 +220,58 @@ def test_a_way_with_a_step_left_out_is_not_followed_to_its_end():
     )
     asked = Question("m1", "Did the author of Emma or that of Faust die first?")
     example = Example(asked, ("Jane Austen",), hops=3, supporting_facts=SupportingFacts((DWAN,), steps=steps))
-    (lesson,) = splitting(example, BOTH)
-    assert lesson.target == "Who wrote Emma?\nWho wrote Faust?"
-    assert not many(following_up, example, BOTH)
-    assert not many(summing_up, example, BOTH, Showing())
+    (training_example,) = splitting_examples(example, BOTH)
+    assert training_example.target == "Who wrote Emma?\nWho wrote Faust?"
+    assert not many(following_up_examples, example, BOTH)
+    assert not many(summing_up_examples, example, BOTH, PassageLimits())
     whole = replace(example, supporting_facts=SupportingFacts((DWAN,), steps=steps[:2]))
-    assert {each.target for each in many(following_up, whole, BOTH)} == {"Who wrote Faust?", "None"}
-    assert {each.target for each in many(summing_up, whole, BOTH, Showing())} == {"Jane Austen"}
+    assert {each.target for each in many(following_up_examples, whole, BOTH)} == {"Who wrote Faust?", "None"}
+    assert {each.target for each in many(summing_up_examples, whole, BOTH, PassageLimits())} == {
+        "Jane Austen"
+    }
 
 
 def test_summing_up_gives_the_short_answer():
-    lessons = many(summing_up, FILM, BOTH, Showing())
-    assert {lesson.target for lesson in lessons} == {"3 April 1885"}
-    assert {"[1]" in text_of(lesson.prompt) for lesson in lessons} == {True, False}
-    assert all("Who directed Heidi? Allan Dwan" in text_of(lesson.prompt) for lesson in lessons)
+    training_examples = many(summing_up_examples, FILM, BOTH, PassageLimits())
+    assert {training_example.target for training_example in training_examples} == {"3 April 1885"}
+    assert {"[1]" in text_of(training_example.prompt) for training_example in training_examples} == {
+        True,
+        False,
+    }
+    assert all(
+        "Who directed Heidi? Allan Dwan" in text_of(training_example.prompt)
+        for training_example in training_examples
+    )
 
 
 def test_prompts_are_chat_where_the_model_has_it_and_raw_where_not():
-    (chat,) = splitting(FILM, BOTH)
-    (raw,) = splitting(FILM, RAW_ONLY)
+    (chat,) = splitting_examples(FILM, BOTH)
+    (raw,) = splitting_examples(FILM, RAW_ONLY)
     assert isinstance(chat.prompt, Chat)
     assert isinstance(raw.prompt, Raw)
 
 
 def test_behind_a_cue_in_plain_text_every_reply_begins_with_a_blank_as_it_is_scored():
     rng = random.Random(0)
-    lessons = [
-        *splitting(FILM, RAW_ONLY),
-        *following_up(FILM, RAW_ONLY, rng),
-        *summing_up(FILM, RAW_ONLY, Showing(), rng),
-        *on_paragraph([NO_TOWER], 100, RAW_ONLY, "raw", random.Random(1)),
-        *judging.usefulness(FILM, ARGON, RAW_ONLY, rng),
+    training_examples = [
+        *splitting_examples(FILM, RAW_ONLY),
+        *following_up_examples(FILM, RAW_ONLY, rng),
+        *summing_up_examples(FILM, RAW_ONLY, PassageLimits(), rng),
+        *paragraph_answers([NO_TOWER], 100, RAW_ONLY, "raw", random.Random(1)),
+        *judgements.usefulness(FILM, ARGON, RAW_ONLY, rng),
     ]
-    assert {lesson.task for lesson in lessons} == {
+    assert {training_example.task for training_example in training_examples} == {
         "splitting", "following_up", "summing_up", "single_hop", "usefulness"
     }  # fmt: skip
-    assert all(text_of(each.prompt).endswith(":|") and each.target[0] == " " for each in lessons)
-    for lesson in judging.relevance(FILM, RAW_ONLY, Showing(), rng):
-        assert lesson.target in label_options(lesson.prompt, LABELS["relevance"].values())
+    assert all(text_of(each.prompt).endswith(":|") and each.target[0] == " " for each in training_examples)
+    for training_example in judgements.relevance(FILM, RAW_ONLY, PassageLimits(), rng):
+        assert training_example.target in label_options(training_example.prompt, LABELS["relevance"].values())
 
 
 def test_what_follows_from_the_facts():
-    made = reasoning(ARGON)
-    (lesson,) = to_the_end(ARGON, BOTH, "raw")
-    assert text_of(lesson.prompt).endswith(f"| {made.facts[0]}")
-    assert lesson.target == f" {made.facts[-1]} {made.conclusion}"
-    assert lesson.target.endswith(lesson.answer)
-    assert lesson.answer == f" {made.answer}."
+    made = gold_reasoning(ARGON)
+    (training_example,) = conclusion_example(ARGON, BOTH, "raw")
+    assert text_of(training_example.prompt).endswith(f"| {made.facts[0]}")
+    assert training_example.target == f" {made.facts[-1]} {made.conclusion}"
+    assert training_example.target.endswith(training_example.answer)
+    assert training_example.answer == f" {made.answer}."

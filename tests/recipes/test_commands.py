@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from recipes.reader.mixture import RecipeSettings
+from recipes.reader.data_mix import RecipeSettings
 
 from recipes import bundled_reader
 from tests.test_cli_train import ROWS, TINY, written
@@ -49,7 +49,7 @@ def test_the_settings_of_the_one_that_ships_are_those_of_its_card():
     rows = dict(re.findall(r"^\| (\w+) \| ([^|]+) \|$", card, flags=re.MULTILINE))
     settings = bundled_reader.SETTINGS
     known = {field.name: f"{getattr(settings, field.name)}" for field in fields(RecipeSettings)}
-    known["learning_rate"] = f"{settings.peak_rate}"
+    known["learning_rate"] = f"{settings.peak_learning_rate}"
     told = {name: value for name, value in rows.items() if name in known}
     assert len(told) == len(known) - 1
     assert told == {name: known[name] for name in told}

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from recipes.reader.composing import worded
-from recipes.reader.relations import comparison, conclusions
+from recipes.reader.composed_questions import with_sentences
+from recipes.reader.relations import compare_dates, conclusions
 
 from askance.evaluation.datasets.example import SupportingFacts, Triple
-from askance.training.reader.reading import reasoning
-from tests.training.reader.lessons import FILM
+from askance.training.reader.answer_examples import gold_reasoning
+from tests.training.reader.sample_examples import FILM
 
 HEIDI, FURY = Triple("Heidi (film)", "director", "Allan Dwan"), Triple("Fury", "director", "Fritz Lang")
 DWAN, LANG = (
@@ -31,7 +31,7 @@ DWAN, LANG = (
     ],
 )
 def test_dates_are_compared_as_far_as_they_are_told(one, other, told):
-    assert comparison(one, other) == told
+    assert compare_dates(one, other) == told
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_one_that_is_asked_for_is_named_by_what_it_is(answer, so):
 def test_the_conclusion_stands_behind_the_facts():
     dates = (Triple("A", "date of death", "1900"), Triple("B", "date of death", "1910"))
     example = replace(FILM, golds=("B",), supporting_facts=SupportingFacts(triples=dates))
-    assert reasoning(worded(example)).text == (
+    assert gold_reasoning(with_sentences(example)).text == (
         "A died in 1900. B died in 1910. 1900 is before 1910, so B died later. So the answer is B."
     )
 

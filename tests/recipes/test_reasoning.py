@@ -3,14 +3,21 @@
 from dataclasses import replace
 
 import pytest
-from recipes.reader.composing import worded
-from recipes.reader.relations import in_order, plain, questions, role, same, statement
+from recipes.reader.composed_questions import with_sentences
+from recipes.reader.relations import (
+    as_sentence,
+    in_chain_order,
+    is_same_name,
+    object_description,
+    questions,
+    without_parentheses,
+)
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from askance.training.reader.reading import reasoning
-from tests.training.reader.lessons import ARGON, FILM, TOWER
+from askance.training.reader.answer_examples import gold_reasoning
+from tests.training.reader.sample_examples import ARGON, FILM, TOWER
 
 
 @pytest.mark.parametrize(
@@ -26,13 +33,13 @@ from tests.training.reader.lessons import ARGON, FILM, TOWER
     ],
 )
 def test_a_fact_is_one_sentence(relation, object, told):
-    assert statement(Triple("Heidi (1937 film)", relation, object)) == told
+    assert as_sentence(Triple("Heidi (1937 film)", relation, object)) == told
 
 
 def test_a_fact_can_be_asked_for_also_by_what_leads_to_it():
     director, birth = FILM.supporting_facts.triples
     assert questions(director) == ("Who directed Heidi?", "Who is the director of Heidi?")
-    assert questions(birth, role(director))[0] == "When was the director of Heidi born?"
+    assert questions(birth, object_description(director))[0] == "When was the director of Heidi born?"
     assert questions(Triple("Rhine", "mouth", "North Sea")) == ("What is the mouth of Rhine?",)
 
 
@@ -41,34 +48,38 @@ def test_a_fact_can_be_asked_for_also_by_what_leads_to_it():
     [("Fury (1936 film)", "Fury"), ("(500) Days", "Days"), ("Fury (German: Zorn", "Fury"), ("(x)", "(x)")],
 )
 def test_what_stands_in_parentheses_is_no_part_of_a_name(name, without):
-    assert plain(name) == without
-    assert same(name, without.upper())
+    assert without_parentheses(name) == without
+    assert is_same_name(name, without.upper())
 
 
 def test_accents_do_not_tell_names_apart():
-    assert same("Émile Chautard", "Emile Chautard (director)")
-    assert not same("Emile Chautard", "Emil Chautard")
+    assert is_same_name("Émile Chautard", "Emile Chautard (director)")
+    assert not is_same_name("Emile Chautard", "Emil Chautard")
 
 
 def test_chains_are_told_in_one_piece():
     a, b = Triple("A", "director", "C (director)"), Triple("B", "director", "D")
     c, d = Triple("C", "date of birth", "1900"), Triple("D", "date of birth", "1910")
-    assert in_order((a, b, c, d)) == (a, c, b, d)
+    assert in_chain_order((a, b, c, d)) == (a, c, b, d)
 
 
 def test_facts_of_a_knowledge_base_come_first():
-    assert reasoning(worded(FILM)).text == (
+    assert gold_reasoning(with_sentences(FILM)).text == (
         "The director of Heidi is Allan Dwan. Allan Dwan was born on 3 April 1885. "
         "So the answer is 3 April 1885."
     )
 
 
 def test_then_plain_facts_each_closed_as_a_sentence():
-    assert reasoning(ARGON).sentences == ("Argon is a gas.", "Gases can't be chewed.", "So the answer is no.")
+    assert gold_reasoning(ARGON).sentences == (
+        "Argon is a gas.",
+        "Gases can't be chewed.",
+        "So the answer is no.",
+    )
 
 
 def test_then_the_evidence_unless_it_is_long():
-    assert reasoning(TOWER).text == "Pisa lies on the Arno. So the answer is Arno."
+    assert gold_reasoning(TOWER).text == "Pisa lies on the Arno. So the answer is Arno."
     long = "Pisa " + "very " * 40 + "much lies on the Arno."
     example = Example(
         Question("p", "?"),
@@ -76,8 +87,8 @@ def test_then_the_evidence_unless_it_is_long():
         hops=1,
         supporting_facts=SupportingFacts((Paragraph("Pisa", long, ((0, len(long)),)),)),
     )
-    assert reasoning(example).text == "So the answer is Arno."
+    assert gold_reasoning(example).text == "So the answer is Arno."
 
 
 def test_an_answer_that_ends_in_a_full_stop_gets_no_second_one():
-    assert reasoning(replace(TOWER, golds=("Acme Inc.",))).conclusion == "So the answer is Acme Inc."
+    assert gold_reasoning(replace(TOWER, golds=("Acme Inc.",))).conclusion == "So the answer is Acme Inc."

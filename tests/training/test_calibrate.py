@@ -17,7 +17,7 @@ from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
 from askance.registry import make_method
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.training.calibration.bracket import Aim, Tried, next_value
+from askance.training.calibration.bracket import CalibrationTarget, Measurement, next_value
 from askance.training.calibration.calibrate import calibrate, calibrated_methods
 from askance.training.calibration.trials import Trials
 
@@ -93,7 +93,7 @@ def test_the_search_that_always_comes_first_counts():
     found = run("flare", {}, 0.5)
     assert (found.value, found.interval) == (None, None)
     assert "the values tried give 1.00 (search_below=0) to " in found.remark
-    assert "always begins with" in found.remark
+    assert "always starts with" in found.remark
     assert run("flare", {}, 1.5).value is not None
 
 
@@ -190,7 +190,7 @@ def test_a_negative_seed():
 
 def test_progress_is_told():
     told = []
-    found = run("flare", FLARE, 0.5, QUESTIONS[:2], progress=lambda *step: told.append(step))
+    found = run("flare", FLARE, 0.5, QUESTIONS[:2], on_progress=lambda *step: told.append(step))
     assert told[:3] == [(1, 0.8, 0, None), (1, 0.8, 1, None), (1, 0.8, 2, 1.0)]
     assert {step[0] for step in told} == set(range(1, len(found.table) + 1))
 
@@ -254,33 +254,33 @@ def test_needs_are_checked_before_anything_runs():
         Engine(make_method("flare"), {"answer": ScriptedModel()})
 
 
-RISING = Aim(2.0, rises=True, low=0, high=1, tolerance=0.05)
-FALLING = Aim(2.0, rises=False, low=0, high=float("inf"), tolerance=0.05)
+RISING = CalibrationTarget(2.0, is_rising=True, low=0, high=1, tolerance=0.05)
+FALLING = CalibrationTarget(2.0, is_rising=False, low=0, high=float("inf"), tolerance=0.05)
 
 
 @pytest.mark.parametrize(
-    ("aim", "tried", "expected"),
+    ("target", "measurements", "expected"),
     [
-        (RISING, [Tried(0.8, 3)], 0.4),
-        (RISING, [Tried(0.8, 3), Tried(0.4, 3), Tried(0.2, 3)], 0.0),
-        (RISING, [Tried(0.0, 3)], None),
-        (RISING, [Tried(0.8, 1)], 0.9),
-        (RISING, [Tried(0.8, 2.04)], None),
-        (RISING, [Tried(0.2, 1), Tried(0.8, 3)], 0.5),
-        (RISING, [Tried(0.2, 1, ((0.1, 0.3),)), Tried(0.8, 3, ((0.31,), (0.35, 0.9)))], 0.31),
-        (RISING, [Tried(0.5, 1), Tried(0.5004, 3)], None),
-        (FALLING, [Tried(1.0, 3)], 2.0),
-        (FALLING, [Tried(1.0, 3), Tried(2.0, 3), Tried(4.0, 3, ((50.0,),))], 50.0),
-        (FALLING, [Tried(1.0, 3), Tried(2.0, 3), Tried(4.0, 3), Tried(8.0, 3)], None),
-        (FALLING, [Tried(1.0, 1)], 0.5),
-        (RISING, [Tried(0.8, 3, ((0.5, 0.9), (0.3, 0.9), (0.9, 0.2), (0.95,)), 1)], 0.3),
-        (RISING, [Tried(0.8, 3, ((0.5, 0.9), (0.3, 0.9)), 2)], 0.4),
-        (RISING, [Tried(0.1, 1, ((0.3, 0.9), (0.2,), (0.6,), (0.05,)), 1)], 0.3),
-        (FALLING, [Tried(1.0, 3, ((1.5, 0.2), (), (3.0, 2.0), (9.0,)), 1)], 3.0),
-        (FALLING, [Tried(1.0, 1, ((0.7, 0.6), (0.4,), (2.0,)), 1)], 0.4),
-        (FALLING, [Tried(1.0, 1, ((0.7, 0.6), (0.0,), (2.0,)), 1)], 0.5),
-        (FALLING, [Tried(1.0, 1, ((0.7, 0.6),)), Tried(0.5, 2.5, ((0.9,),))], 0.7),
+        (RISING, [Measurement(0.8, 3)], 0.4),
+        (RISING, [Measurement(0.8, 3), Measurement(0.4, 3), Measurement(0.2, 3)], 0.0),
+        (RISING, [Measurement(0.0, 3)], None),
+        (RISING, [Measurement(0.8, 1)], 0.9),
+        (RISING, [Measurement(0.8, 2.04)], None),
+        (RISING, [Measurement(0.2, 1), Measurement(0.8, 3)], 0.5),
+        (RISING, [Measurement(0.2, 1, ((0.1, 0.3),)), Measurement(0.8, 3, ((0.31,), (0.35, 0.9)))], 0.31),
+        (RISING, [Measurement(0.5, 1), Measurement(0.5004, 3)], None),
+        (FALLING, [Measurement(1.0, 3)], 2.0),
+        (FALLING, [Measurement(1.0, 3), Measurement(2.0, 3), Measurement(4.0, 3, ((50.0,),))], 50.0),
+        (FALLING, [Measurement(1.0, 3), Measurement(2.0, 3), Measurement(4.0, 3), Measurement(8.0, 3)], None),
+        (FALLING, [Measurement(1.0, 1)], 0.5),
+        (RISING, [Measurement(0.8, 3, ((0.5, 0.9), (0.3, 0.9), (0.9, 0.2), (0.95,)), 1)], 0.3),
+        (RISING, [Measurement(0.8, 3, ((0.5, 0.9), (0.3, 0.9)), 2)], 0.4),
+        (RISING, [Measurement(0.1, 1, ((0.3, 0.9), (0.2,), (0.6,), (0.05,)), 1)], 0.3),
+        (FALLING, [Measurement(1.0, 3, ((1.5, 0.2), (), (3.0, 2.0), (9.0,)), 1)], 3.0),
+        (FALLING, [Measurement(1.0, 1, ((0.7, 0.6), (0.4,), (2.0,)), 1)], 0.4),
+        (FALLING, [Measurement(1.0, 1, ((0.7, 0.6), (0.0,), (2.0,)), 1)], 0.5),
+        (FALLING, [Measurement(1.0, 1, ((0.7, 0.6),)), Measurement(0.5, 2.5, ((0.9,),))], 0.7),
     ],
 )
-def test_where_to_try_next(aim, tried, expected):
-    assert next_value(aim, tried) == expected
+def test_where_to_try_next(target, measurements, expected):
+    assert next_value(target, measurements) == expected

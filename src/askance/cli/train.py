@@ -31,12 +31,12 @@ from askance.registry import DEFAULT_METHOD, make_method, own_prompts, with_pres
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import CalibrationProgress, TrainingProgress
-from askance.training.calibration.calibrate import Calibration, chosen_parameter
+from askance.training.calibration.calibrate import Calibration, choose_parameter
 from askance.training.calibration.calibrate import calibrate as find_threshold
 
 if TYPE_CHECKING:
-    from askance.training.reader.finish import TrainingReport
-    from askance.training.reader.mixture import Builder
+    from askance.training.reader.data_mix import ExampleBuilder
+    from askance.training.reader.save import TrainingReport
     from askance.training.reader.settings import ReaderSettings
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
@@ -90,20 +90,20 @@ def reader_command(lessons: str) -> Callable[..., None]:
         for package in ("torch", "transformers", "peft"):
             if find_spec(package) is None:
                 raise MissingExtra(package, "train", "training a reader")
-        builder: type[Builder] = resolve_name(lessons)
+        builder: type[ExampleBuilder] = resolve_name(lessons)
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
         from askance.training.reader.train_reader import check_free
 
         check_free(folder)
-        account = train_shown(examples, model, settings, builder, folder, is_dry=dry)
+        report = train_shown(examples, model, settings, builder, folder, is_dry_run=dry)
         if not dry:
-            _show(account, folder)
+            _show(report, folder)
 
     return reader
 
 
-train.command()(reader_command("askance.training.reader.mixture:Builder"))
+train.command()(reader_command("askance.training.reader.data_mix:ExampleBuilder"))
 
 
 def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSettings":
@@ -120,17 +120,19 @@ def train_shown(
     examples: Mapping[str, Sequence[Example]],
     model: str,
     settings: "ReaderSettings",
-    builder: "type[Builder]",
+    builder: "type[ExampleBuilder]",
     folder: Path,
     *,
-    is_dry: bool = False,
+    is_dry_run: bool = False,
 ) -> "TrainingReport":
     """Train a reader, and show the progress on the terminal."""
     from askance.training.reader.train_reader import load_base, train_reader
 
-    base, show = load_base(model), partial(print_training_report, console=out if is_dry else err)
+    base, show = load_base(model), partial(print_training_report, console=out if is_dry_run else err)
     with TrainingProgress(err) as progress:
-        return train_reader(examples, base, settings, folder, progress, show, builder=builder, is_dry=is_dry)
+        return train_reader(
+            examples, base, settings, folder, progress, show, builder=builder, is_dry_run=is_dry_run
+        )
 
 
 def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple[Example, ...]]:
@@ -152,27 +154,28 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
     return examples
 
 
-def print_training_report(account: "TrainingReport", console: Console) -> None:
+def print_training_report(report: "TrainingReport", console: Console) -> None:
     """Print what will be learned: the training examples by kind, those left out, and the work to compute."""
-    console.print(plain_table(("dataset", "questions", "lessons", "of which"), account.mixture.told))
-    for what in account.mixture.told_left_out:
-        print_plain(console, f"left out: {what}", "yellow")
-    window = f"max_tokens={account.settings.max_tokens} or the model's own window"
-    for task, count in account.too_long.items():
-        print_plain(console, f"left out: {count:,} lessons in {task}: longer than {window}", "yellow")
-    print_plain(console, f"computed in {account.settings.precision}")
-    course = account.course
-    if course.is_packed:
-        share = course.num_tokens / max(1, course.num_lesson_tokens)
-        tokens = f"{course.num_tokens:,} tokens to compute, {share:.0%} of those in the lessons"
-        print_plain(console, f"{len(course.steps):,} steps; {tokens}: what they share is computed once")
+    counts = report.data_mix.counts_by_dataset
+    console.print(plain_table(("dataset", "questions", "training examples", "of which"), counts))
+    for reason in report.data_mix.left_out_reasons:
+        print_plain(console, f"left out: {reason}", "yellow")
+    window = f"max_tokens={report.settings.max_tokens} or the model's own window"
+    for task, count in report.too_long.items():
+        print_plain(console, f"left out: {count:,} examples of {task}: longer than {window}", "yellow")
+    print_plain(console, f"computed in {report.settings.precision}")
+    schedule = report.schedule
+    if schedule.is_packed:
+        share = schedule.num_tokens / max(1, schedule.num_example_tokens)
+        tokens = f"{schedule.num_tokens:,} tokens to compute, {share:.0%} of those in the examples"
+        print_plain(console, f"{len(schedule.steps):,} steps; {tokens}: what they share is computed once")
     else:
-        note = "lessons are computed one by one: packing them would change this model's losses"
+        note = "examples are computed one by one: packing them would change this model's losses"
         print_plain(console, note, "yellow")
 
 
-def _show(account: "TrainingReport", folder: Path) -> None:
-    last = account.curve[-1]
+def _show(report: "TrainingReport", folder: Path) -> None:
+    last = report.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}"
     print_plain(out, f"{steps}; the reader is in {folder}, its card in {folder / 'README.md'}")
@@ -210,7 +213,7 @@ def calibrate(
     prompts = own_prompts(method, config.answer_spec)
     settings = {**prompts, **with_preset(method, parameters, "", config.preset)}
     instance = make_method(method, settings)
-    name = chosen_parameter(type(instance), parameter).name
+    name = choose_parameter(type(instance), parameter).name
     config.check_retrieval(instance)
     if file is not None:
         check_writable(file)
@@ -221,7 +224,8 @@ def calibrate(
     with CalibrationProgress(err, name, len(questions)) as progress:
         work = find_threshold(
             engine, questions, searches,
-            parameter=parameter, max_trials=trials, in_flight=config.questions_in_flight, progress=progress,
+            parameter=parameter, max_trials=trials,
+            in_flight=config.questions_in_flight, on_progress=progress,
         )  # fmt: skip
         found = asyncio.run(work)
     if file is not None and found.value is not None:

@@ -20,7 +20,7 @@ from askance.core.ports import Encoder
 from askance.models.converting import convert_once
 from askance.models.local.model_files import adapter_fingerprint
 
-BUNDLED, PLAIN = "bundled", "bundled:base"
+BUNDLED, BUNDLED_BASE = "bundled", "bundled:base"
 """The specifications of the model with the adapter that ships, and of the model as it is."""
 READER = Path(__file__).with_name("reader")
 """The adapter that ships."""
@@ -74,7 +74,7 @@ def torch_folder(adapter: Path | None = None) -> Path:
 
         opened = open_adapter(adapter) if adapter else None
         module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
-        save_parts(merge(opened, module, tokenizer, PLAIN) if opened else module, tokenizer, empty)
+        save_parts(merge(opened, module, tokenizer, BUNDLED_BASE) if opened else module, tokenizer, empty)
 
     return convert_once(_cached(source, f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""), write)
 

@@ -40,7 +40,7 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
         raise ModelSpecError(
             f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
         )
-    spec = weights.PLAIN if name else weights.BUNDLED
+    spec = weights.BUNDLED_BASE if name else weights.BUNDLED
     # This comes first: where there are no weights, the message names the command that brings the engine, too.
     weights.gguf_path()
     if not others and engine != "torch" and (engine or _runs_by_llama_cpp(spec)):
@@ -144,7 +144,7 @@ def load_adapted(
     if named is None:
         raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
     try:
-        path = weights.torch_folder() if named == weights.PLAIN else named.removeprefix("hf:")
+        path = weights.torch_folder() if named == weights.BUNDLED_BASE else named.removeprefix("hf:")
         # On the CPU, where merging costs no memory of the GPU.
         module, tokenizer = load_parts(str(path), device="cpu", dtype=stored)
     except ModelSpecError as error:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from askance.core.errors import InputError
-from askance.training.reader.checkpoint import TrainingState, claimed, remove
+from askance.training.reader.checkpoint import TrainingState, open_checkpoints, remove_checkpoints
 
 IDENTITY = {"base": "hf:model", "rank": 8, "learning_rate": None}
 
@@ -35,7 +35,7 @@ def limited(size_bytes):
 
 
 def test_what_is_saved_is_loaded(tmp_path):
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         assert checkpoints.load() is None
         checkpoints.save(state(1.0))
         checkpoints.save(state(2.0))
@@ -52,7 +52,7 @@ def test_what_is_saved_is_loaded(tmp_path):
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         checkpoints.save(state(1.0))
         with (
             limited(100_000),
@@ -65,7 +65,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 and then nothing"])
 def test_a_damaged_checkpoint_is_named(tmp_path, content):
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         checkpoints.save(state())
         (tmp_path / "t" / "checkpoint.pt").write_bytes(content)
         with pytest.raises(
@@ -79,7 +79,7 @@ def test_a_checkpoint_is_not_a_program(tmp_path):
         def __reduce__(self):
             return (print, ("boom",))
 
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         torch.save({"weights": Bomb(), "optimizer": {}, "curve": []}, tmp_path / "t" / "checkpoint.pt")
         with pytest.raises(InputError, match="can't be read"):
             checkpoints.load()
@@ -88,49 +88,50 @@ def test_a_checkpoint_is_not_a_program(tmp_path):
 @pytest.mark.parametrize(
     ("now", "told"),
     [
-        ({"rank": 16}, "begun with rank 8, now it is 16"),
-        ({"base": "hf:other"}, "begun with base 'hf:model', now it is 'hf:other'"),
-        ({"learning_rate": 0.1}, "begun with learning_rate None, now it is 0.1"),
-        ({"more": 1}, "begun with more None, now it is 1"),
+        ({"rank": 16}, "started with rank 8, now it is 16"),
+        ({"base": "hf:other"}, "started with base 'hf:model', now it is 'hf:other'"),
+        ({"learning_rate": 0.1}, "started with learning_rate None, now it is 0.1"),
+        ({"more": 1}, "started with more None, now it is 1"),
     ],
 )
 def test_another_training_is_refused(tmp_path, now, told):
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         checkpoints.save(state())
     with (
         pytest.raises(InputError, match=f"{told}: give the same, or name another --out"),
-        claimed(tmp_path / "t", IDENTITY | now),
+        open_checkpoints(tmp_path / "t", IDENTITY | now),
     ):
         pass
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         assert checkpoints.load() is not None
 
 
 def test_what_was_never_saved_binds_nobody(tmp_path):
-    with claimed(tmp_path / "t", IDENTITY):
+    with open_checkpoints(tmp_path / "t", IDENTITY):
         pass
-    with claimed(tmp_path / "t", IDENTITY | {"rank": 16}) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY | {"rank": 16}) as checkpoints:
         checkpoints.save(state())
     with (
-        pytest.raises(InputError, match="begun with rank 16, now it is 8"),
-        claimed(tmp_path / "t", IDENTITY),
+        pytest.raises(InputError, match="started with rank 16, now it is 8"),
+        open_checkpoints(tmp_path / "t", IDENTITY),
     ):
         pass
 
 
 def test_damaged_settings(tmp_path):
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         checkpoints.save(state())
     (tmp_path / "t" / "settings.json").write_text("{")
-    with pytest.raises(InputError, match="is damaged"), claimed(tmp_path / "t", IDENTITY):
+    with pytest.raises(InputError, match="is damaged"), open_checkpoints(tmp_path / "t", IDENTITY):
         pass
 
 
 def test_a_folder_in_use(tmp_path):
-    with claimed(tmp_path / "t", IDENTITY):
+    with open_checkpoints(tmp_path / "t", IDENTITY):
         code = (
-            "import sys; from pathlib import Path; from askance.training.reader.checkpoint import claimed\n"
-            "with claimed(Path(sys.argv[1]), {}): pass"
+            "import sys; from pathlib import Path; from askance.training.reader.checkpoint "
+            "import open_checkpoints\n"
+            "with open_checkpoints(Path(sys.argv[1]), {}): pass"
         )
         ended = subprocess.run(
             [sys.executable, "-c", code, tmp_path / "t"], capture_output=True, text=True, check=False
@@ -141,22 +142,25 @@ def test_a_folder_in_use(tmp_path):
 
 def test_a_folder_that_can_not_be(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="can't write in"), claimed(tmp_path / "file" / "t", IDENTITY):
+    with (
+        pytest.raises(InputError, match="can't write in"),
+        open_checkpoints(tmp_path / "file" / "t", IDENTITY),
+    ):
         pass
 
 
 def test_an_error_of_the_training_is_its_own(tmp_path):
-    with pytest.raises(OSError, match="the model is gone"), claimed(tmp_path / "t", IDENTITY):
+    with pytest.raises(OSError, match="the model is gone"), open_checkpoints(tmp_path / "t", IDENTITY):
         raise OSError("the model is gone")
 
 
 def test_a_finished_training_is_taken_away_but_nothing_of_others(tmp_path):
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         checkpoints.save(state())
-    remove(tmp_path / "t")
+    remove_checkpoints(tmp_path / "t")
     assert not (tmp_path / "t").exists()
-    with claimed(tmp_path / "t", IDENTITY) as checkpoints:
+    with open_checkpoints(tmp_path / "t", IDENTITY) as checkpoints:
         checkpoints.save(state())
     (tmp_path / "t" / "mine.txt").write_text("")
-    remove(tmp_path / "t")
+    remove_checkpoints(tmp_path / "t")
     assert [path.name for path in (tmp_path / "t").iterdir()] == ["mine.txt"]

@@ -1,12 +1,12 @@
-"""Passages of lessons: cut between sentences, never in the evidence; needed ones among distractors."""
+"""Passages of training examples: cut between sentences and never in the evidence, among distractors."""
 
 import random
 
 import pytest
 
 from askance.evaluation.datasets.example import Paragraph
-from askance.training.reader.passages import Showing, among_distractors, fitted
-from tests.training.reader.lessons import DWAN, HEIDI, PISA
+from askance.training.reader.passages import PassageLimits, mix_with_distractors, shortened
+from tests.training.reader.sample_examples import DWAN, HEIDI, PISA
 
 TEXT = "One two three. Four five six. Seven eight nine. Ten eleven twelve."
 
@@ -17,7 +17,7 @@ def part(text):
 
 
 def test_a_short_paragraph_stays_as_it_is():
-    assert fitted(HEIDI, 100) is HEIDI
+    assert shortened(HEIDI, 100) is HEIDI
 
 
 @pytest.mark.parametrize(
@@ -30,16 +30,18 @@ def test_a_short_paragraph_stays_as_it_is():
     ],
 )
 def test_a_long_one_keeps_whole_sentences_around_its_evidence(evidence, words, text):
-    paragraph = fitted(Paragraph("T", TEXT, tuple(map(part, evidence))), words)
+    paragraph = shortened(Paragraph("T", TEXT, tuple(map(part, evidence))), words)
     assert paragraph is not None
     assert paragraph.text == text
     assert list(paragraph.evidence_texts) == evidence
 
 
 def test_evidence_that_does_not_fit_is_never_cut():
-    assert fitted(Paragraph("T", TEXT, (part("One two three."), part("Ten eleven twelve."))), 9) is None
+    assert shortened(Paragraph("T", TEXT, (part("One two three."), part("Ten eleven twelve."))), 9) is None
     assert (
-        among_distractors([Paragraph("T", TEXT, ((0, len(TEXT)),))], [PISA], Showing(5), random.Random(0))
+        mix_with_distractors(
+            [Paragraph("T", TEXT, ((0, len(TEXT)),))], [PISA], PassageLimits(5), random.Random(0)
+        )
         is None
     )
 
@@ -48,7 +50,7 @@ def test_all_needed_ones_are_shown_among_some_others_in_any_order():
     others = [Paragraph(f"D{number}", "Nothing.") for number in range(9)]
     orders, sizes = set(), set()
     for seed in range(40):
-        hits = among_distractors([HEIDI, DWAN], others, Showing(100, 4), random.Random(seed))
+        hits = mix_with_distractors([HEIDI, DWAN], others, PassageLimits(100, 4), random.Random(seed))
         assert hits is not None
         titles = [hit.passage.title for hit in hits]
         assert {"Heidi (1937 film)", "Allan Dwan"} <= set(titles)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from recipes.reader.mixture import RecipeBuilder, RecipeSettings
+from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import Question
@@ -21,14 +21,14 @@ from askance.models.local.reader_note import read_note
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.train_reader import load_base, train_reader
 from tests.tolerances import assert_near
-from tests.training.reader.lessons import FILM, NO_TOWER, OTHER_FILM, TOWER
+from tests.training.reader.sample_examples import FILM, NO_TOWER, OTHER_FILM, TOWER
 
 EXAMPLES = {"2wikimultihopqa": (FILM, OTHER_FILM), "squad2": (TOWER, NO_TOWER)}
 IDS = torch.arange(3, 60)[None]
 
 
 def settings(**changed):
-    """The tiny vocabulary makes 200 tokens of a sentence: few lessons fit into its window."""
+    """The tiny vocabulary makes 200 tokens of a sentence: few training examples fit into its window."""
     given = {"rank": 4, "max_tokens": 512, "rows_per_step": 2, "held_out": 0.0, "learning_rate": 0.01}
     given |= {"reading": 4.0, "paragraph": 1.0, "precision": "float32"}
     return ReaderSettings(**(given | changed))
@@ -43,12 +43,12 @@ def adapter(qwen_folder, tmp_path_factory):
     """An adapter, its account, and the steps that were told."""
     out = tmp_path_factory.mktemp("readers") / "reader"
     steps = []
-    account = train_reader(EXAMPLES, base(qwen_folder), settings(held_out=0.3), out, steps.append)
-    return out, account, steps
+    report = train_reader(EXAMPLES, base(qwen_folder), settings(held_out=0.3), out, steps.append)
+    return out, report, steps
 
 
 def test_what_is_in_the_folder(adapter, qwen_folder):
-    out, account, steps = adapter
+    out, report, steps = adapter
     names = {"README.md", "adapter_config.json", "adapter_model.safetensors", "curve.jsonl", "reader.json"}
     assert {path.name for path in out.iterdir()} == names
     assert len({path.stat().st_mode for path in out.iterdir()}) == 1
@@ -61,8 +61,8 @@ def test_what_is_in_the_folder(adapter, qwen_folder):
     assert note.method == "lora"
     curve = [json.loads(line) for line in (out / "curve.jsonl").read_text().splitlines()]
     assert [row["step"] for row in curve] == [each.step for each in steps] == list(range(1, len(steps) + 1))
-    assert [row["loss"] for row in curve] == [each.loss for each in account.curve]
-    assert curve[-1]["held_out"] == account.curve[-1].held_out
+    assert [row["loss"] for row in curve] == [each.loss for each in report.curve]
+    assert curve[-1]["held_out"] == report.curve[-1].held_out
 
 
 def test_the_adapter_file_is_tidy(adapter):
@@ -108,64 +108,64 @@ def test_all_weights_make_a_model_of_its_own(qwen_folder, tmp_path):
 
 
 def test_the_card(adapter):
-    out, account, _ = adapter
+    out, report, _ = adapter
     text = (out / "README.md").read_text()
-    made = account.mixture
+    made = report.data_mix
     assert f"An adapter (LoRA) for `{Path(read_note(out).base).name}`" in text.replace("`hf:", "`")
     assert str(out.parent.parent) not in text
     for name, licence in (("2wikimultihopqa", "Apache-2.0"), ("squad2", "CC BY-SA 4.0")):
-        count = sum(number for (dataset, _), number in made.num_lessons.items() if dataset == name)
+        count = sum(number for (dataset, _), number in made.num_by_task.items() if dataset == name)
         assert f"| {name} | {licence} | 2 | {count} | " in text
-    for (_, task), number in made.num_lessons.items():
+    for (_, task), number in made.num_by_task.items():
         assert f"{task} {number}" in text
-    assert f"Held out: {len(made.held_out)} lessons." in text
+    assert f"Held out: {len(made.held_out)} examples." in text
     assert "| rank | 4 |" in text
     assert "| learning_rate | 0.01 |" in text
     assert (
-        f"{account.course.num_tokens:,} tokens computed for {account.course.num_lesson_tokens:,} in lessons"
-        in text
+        f"{report.schedule.num_tokens:,} tokens computed for {report.schedule.num_example_tokens:,} in "
+        "examples" in text
     )
-    last = account.curve[-1]
+    last = report.curve[-1]
     assert f"| {last.step} | {last.loss:.3f} | {last.held_out:.3f} |" in text
-    assert ", ".join(f"{task} {loss:.3f}" for task, loss in account.held_out.items()) in text
+    assert ", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()) in text
     assert "one by one" not in text
-    assert f"({account.place}, " in text
-    assert account.place == "cpu in float32"
+    assert f"({report.device}, " in text
+    assert report.device == "cpu in float32"
     assert "| precision | float32 |" in text
 
 
 def test_what_is_too_long_is_left_out_and_told(qwen_folder, tmp_path):
-    account = train_reader(EXAMPLES, base(qwen_folder), settings(max_tokens=220), tmp_path / "reader")
-    assert account.too_long
+    report = train_reader(EXAMPLES, base(qwen_folder), settings(max_tokens=220), tmp_path / "reader")
+    assert report.too_long
     text = (tmp_path / "reader" / "README.md").read_text()
-    for task, number in account.too_long.items():
-        assert f"{number} lessons in {task} longer than the window" in text
+    for task, number in report.too_long.items():
+        assert f"{number} examples of {task} longer than the window" in text
 
 
-def test_a_model_that_can_not_be_packed_learns_lesson_by_lesson(tmp_path):
+def test_a_model_that_can_not_be_packed_learns_example_by_example(tmp_path):
     from tests.models.tiny import byte_level_tokenizer, save_tiny
 
     folder = save_tiny(tmp_path / "bloom", "bloom", byte_level_tokenizer())
     told = []
-    account = train_reader(
+    report = train_reader(
         EXAMPLES,
         base(folder),
         settings(),
         tmp_path / "reader",
-        told=lambda told_: told.append(told_.course.is_packed),
+        on_start=lambda told_: told.append(told_.schedule.is_packed),
     )
     assert told == [False]
-    assert account.course.num_tokens == account.course.num_lesson_tokens
-    assert "Lessons were computed one by one" in (tmp_path / "reader" / "README.md").read_text()
+    assert report.schedule.num_tokens == report.schedule.num_example_tokens
+    assert "Examples were computed one by one" in (tmp_path / "reader" / "README.md").read_text()
 
 
 def test_a_dry_run_writes_nothing(qwen_folder, tmp_path):
     told = []
-    account = train_reader(
-        EXAMPLES, base(qwen_folder), settings(), tmp_path / "reader", told=told.append, is_dry=True
+    report = train_reader(
+        EXAMPLES, base(qwen_folder), settings(), tmp_path / "reader", on_start=told.append, is_dry_run=True
     )
-    assert told == [account]
-    assert account.course.num_tokens < account.course.num_lesson_tokens
+    assert told == [report]
+    assert report.schedule.num_tokens < report.schedule.num_example_tokens
     assert not list(tmp_path.iterdir())
 
 
@@ -173,7 +173,7 @@ class Gone(Exception):
     """Takes a training away."""
 
 
-def after_a_step(standing):
+def after_a_step(status):
     raise Gone
 
 
@@ -190,12 +190,12 @@ def test_what_goes_on_ends_the_same(adapter, qwen_folder, tmp_path):
 
 
 def interrupted(qwen_folder, out):
-    def listener(standing):
-        if standing.step == 2:
+    def on_step(status):
+        if status.step == 2:
             raise Gone
 
     with pytest.raises(Gone):
-        train_reader(EXAMPLES, base(qwen_folder), settings(checkpoint_minutes=0), out, listener)
+        train_reader(EXAMPLES, base(qwen_folder), settings(checkpoint_minutes=0), out, on_step)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def interrupted(qwen_folder, out):
 )
 def test_other_settings_are_refused(qwen_folder, tmp_path, changed, told):
     interrupted(qwen_folder, tmp_path / "reader")
-    with pytest.raises(InputError, match=f"was begun with {told}"):
+    with pytest.raises(InputError, match=f"was started with {told}"):
         train_reader(EXAMPLES, base(qwen_folder), settings(**changed), tmp_path / "reader")
 
 
@@ -217,10 +217,10 @@ def test_other_questions_and_another_base_are_refused(qwen_folder, tmp_path):
     from tests.models.tiny import byte_level_tokenizer, save_tiny
 
     interrupted(qwen_folder, tmp_path / "reader")
-    with pytest.raises(InputError, match="was begun with lessons '"):
+    with pytest.raises(InputError, match="was started with lessons '"):
         train_reader({"2wikimultihopqa": (FILM,)}, base(qwen_folder), settings(), tmp_path / "reader")
     other = save_tiny(tmp_path / "other", "qwen2", byte_level_tokenizer(), seed=2)
-    with pytest.raises(InputError, match=r"was begun with base 'hf:.*', now it is 'hf:.*other'"):
+    with pytest.raises(InputError, match=r"was started with base 'hf:.*', now it is 'hf:.*other'"):
         train_reader(EXAMPLES, base(other), settings(), tmp_path / "reader")
 
 
@@ -238,7 +238,7 @@ def test_nothing_to_learn(qwen_folder, tmp_path):
 
 
 def test_nothing_fits(qwen_folder, tmp_path):
-    with pytest.raises(InputError, match=r"none of \d+ lessons fits into 20 tokens: raise max_tokens"):
+    with pytest.raises(InputError, match=r"none of \d+ examples fits into 20 tokens: raise max_tokens"):
         train_reader(EXAMPLES, base(qwen_folder), settings(max_tokens=20), tmp_path / "reader")
 
 
@@ -252,27 +252,27 @@ def test_what_is_held_out_need_not_fit(qwen_folder, tmp_path):
         )
         for number, text in enumerate(("Is it " + "very " * 300 + "dry?", "Is it dry?"))
     )
-    account = train_reader(
+    report = train_reader(
         {"rain": (held, learned)}, base(qwen_folder), settings(held_out=0.5), tmp_path / "r"
     )
-    assert {lesson.id for lesson in account.mixture.held_out} == {"rain/0"}
-    assert {lesson.id for lesson in account.mixture.lessons} == {"rain/1"}
-    assert account.held_out == {}
+    assert {training_example.id for training_example in report.data_mix.held_out} == {"rain/0"}
+    assert {training_example.id for training_example in report.data_mix.training} == {"rain/1"}
+    assert report.held_out == {}
 
 
 def test_a_base_whose_template_takes_no_system_turn(llama_folder, tmp_path):
     given = RecipeSettings(**{**asdict(settings()), "splitting": 1.0})
-    account = train_reader(
-        EXAMPLES, base(llama_folder), given, tmp_path / "reader", builder=RecipeBuilder, is_dry=True
+    report = train_reader(
+        EXAMPLES, base(llama_folder), given, tmp_path / "reader", builder=RecipeBuilder, is_dry_run=True
     )
-    assert any(task == "splitting" for _, task in account.mixture.num_lessons)
-    assert account.course.steps
+    assert any(task == "splitting" for _, task in report.data_mix.num_by_task)
+    assert report.schedule.steps
 
 
 def test_a_template_that_refuses_what_the_methods_ask(qwen_folder, tmp_path):
     start = base(qwen_folder)
     start.tokenizer.chat_template = "{{ raise_exception('no chat here') }}"
-    told = r"can't be asked as in the lesson on \w+ of \w+/\w+: the chat template .* refuses .* Start from"
+    told = r"the prompt of the example of \w+ from \w+/\w+: the chat template .* refuses .* Start from"
     with pytest.raises(InputError, match=told):
         train_reader(EXAMPLES, start, settings(), tmp_path / "reader")
 
@@ -283,7 +283,7 @@ def test_a_full_disk_at_the_end_loses_nothing(qwen_folder, tmp_path, method):
     with full_disk_after(tmp_path / "reader.training" / "checkpoint.pt"), pytest.raises(InputError) as failed:
         train_reader(EXAMPLES, base(qwen_folder), given, tmp_path / "reader")
     assert "can't write the reader into" in str(failed.value)
-    assert "nothing has to be learned anew" in str(failed.value)
+    assert "no step has to be computed again" in str(failed.value)
     assert [path.name for path in tmp_path.iterdir()] == ["reader.training"]
     steps = []
     train_reader(EXAMPLES, base(qwen_folder), given, tmp_path / "reader", steps.append)
@@ -320,37 +320,40 @@ def test_bases_that_can_not_be_trained(spec):
 
 def test_a_reader_learns_more(adapter, qwen_folder, tmp_path):
     """It begins with what it learned, is an adapter on the same base, and its card says where it began."""
-    begun, account, _ = adapter
-    start = load_base(f"hf:{begun}", "cpu")
+    reader, report, _ = adapter
+    start = load_base(f"hf:{reader}", "cpu")
     assert start.spec == f"hf:{Path(qwen_folder).resolve()}"
     more = train_reader(EXAMPLES, start, settings(held_out=0.3, learning_rate=1e-4), tmp_path / "more")
-    assert more.curve[0].loss < account.curve[0].loss - 0.1
-    assert read_note(tmp_path / "more") == read_note(begun)
-    assert "It began from the adapter `reader`, whose data" in (tmp_path / "more" / "README.md").read_text()
-    assert "It began from" not in (begun / "README.md").read_text()
+    assert more.curve[0].loss < report.curve[0].loss - 0.1
+    assert read_note(tmp_path / "more") == read_note(reader)
+    assert (
+        "Training started from the adapter `reader`, whose data"
+        in (tmp_path / "more" / "README.md").read_text()
+    )
+    assert "Training started from" not in (reader / "README.md").read_text()
 
 
 def test_nothing_learned_is_the_reader_it_began_from(adapter, qwen_folder, tmp_path):
     from askance.models.local.model_files import adapter_fingerprint
 
-    begun, _, _ = adapter
-    train_reader(EXAMPLES, load_base(f"hf:{begun}", "cpu"), settings(learning_rate=0.0), tmp_path / "same")
-    assert adapter_fingerprint(tmp_path / "same") == adapter_fingerprint(begun)
+    reader, _, _ = adapter
+    train_reader(EXAMPLES, load_base(f"hf:{reader}", "cpu"), settings(learning_rate=0.0), tmp_path / "same")
+    assert adapter_fingerprint(tmp_path / "same") == adapter_fingerprint(reader)
 
 
 def test_the_bundled_reader_learns_more():
     start = load_base("bundled", "cpu")
     assert start.spec == "bundled:base"
-    assert start.begun.folder.name == "reader"
+    assert start.adapter.folder.name == "reader"
     settings_ = ReaderSettings()
-    account = train_reader(EXAMPLES, start, settings_, Path("nowhere"), is_dry=True)
-    assert account.begun == "bundled"
+    report = train_reader(EXAMPLES, start, settings_, Path("nowhere"), is_dry_run=True)
+    assert report.started_from == "bundled"
 
 
 def test_a_training_goes_on_from_the_reader_it_began_from(adapter, qwen_folder, tmp_path):
     interrupted(qwen_folder, tmp_path / "reader")
     start = load_base(f"hf:{adapter[0]}", "cpu")
-    with pytest.raises(InputError, match=r"was begun with begun from None, now it is '[0-9a-f]{16}'"):
+    with pytest.raises(InputError, match=r"was started with begun from None, now it is '[0-9a-f]{16}'"):
         train_reader(EXAMPLES, start, settings(), tmp_path / "reader")
 
 
@@ -358,16 +361,16 @@ def test_a_training_goes_on_from_the_reader_it_began_from(adapter, qwen_folder, 
     ("changed", "told"),
     [
         ({"rank": 8}, "has rank=4 and alpha=32, the settings say rank=8 and alpha=32: give --set rank=4"),
-        ({"method": "full"}, "method=full can't go on from an adapter, .* start from its base, hf:"),
+        ({"method": "full"}, "method=full can't start from an adapter, .* start from its base, hf:"),
     ],
 )
-def test_settings_that_a_begun_reader_does_not_have(adapter, tmp_path, changed, told):
+def test_settings_that_a_starting_reader_does_not_have(adapter, tmp_path, changed, told):
     with pytest.raises(InputError, match=told):
         train_reader(EXAMPLES, load_base(f"hf:{adapter[0]}", "cpu"), settings(**changed), tmp_path / "more")
     assert not (tmp_path / "more").exists()
 
 
-def test_adapters_that_are_not_begun_readers(adapter, qwen_folder, tmp_path):
+def test_adapters_that_are_not_starting_readers(adapter, qwen_folder, tmp_path):
     foreign, other = (shutil.copytree(adapter[0], tmp_path / name) for name in ("foreign", "other"))
     (foreign / "reader.json").unlink()
     with pytest.raises(InputError, match=r"foreign' was not made by `askance train reader`"):

@@ -1,4 +1,4 @@
-"""Which value of a parameter to try next, so that few trials enclose a wanted number of searches."""
+"""Choose the next value of a parameter to try, so that few trials bracket the wanted number of searches."""
 
 import math
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from askance.training.calibration.curve import monotone
 
 _STEPS_OUTWARD = 3
 _MARGIN = 1.25
-"""Times as many decisions have to turn as searches are amiss, so that the number wanted is passed."""
-_LEAST_WIDTH = 1e-3
-"""Relative to the value: a bracket narrower than this is a jump, which no further trial will resolve."""
+"""The factor by which more decisions have to change than searches are missing, to pass the wanted number."""
+_MIN_WIDTH = 1e-3
+"""A bracket narrower than this share of the value is a jump, which no further trial will resolve."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """A value, and what it led to.
+class Measurement:
+    """A value of the parameter and the searches it led to.
 
     Attributes:
-        searches: a question, on average.
-        decisions: of each decision the numbers that were held against the value.
+        searches: The mean number of searches a question.
+        decisions: For each decision, the numbers that were compared with the value.
     """
 
     value: float
@@ -29,90 +29,106 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """What is looked for, and where.
+class CalibrationTarget:
+    """The wanted number of searches, and the range of the parameter.
 
     Attributes:
-        rises: whether a greater value means more searches.
-        low, high: the parameter's range; may be infinite.
-        tolerance: searches that the number wanted may be missed by.
+        wanted: The wanted mean number of searches a question.
+        is_rising: Whether a greater value means more searches.
+        low, high: The range of the parameter; may be infinite.
+        tolerance: The number of searches a question by which the wanted number may be missed.
     """
 
     wanted: float
-    rises: bool
+    is_rising: bool
     low: float
     high: float
     tolerance: float
 
-    def is_met(self, tried: Sequence[Tried]) -> bool:
-        """Whether some value was as close as asked for."""
-        return any(abs(each.searches - self.wanted) <= self.tolerance for each in tried)
+    def is_met_by(self, measurements: Sequence[Measurement]) -> bool:
+        """Return whether some value came within the tolerance."""
+        return any(abs(measured.searches - self.wanted) <= self.tolerance for measured in measurements)
 
 
-def by_searches(tried: Sequence[Tried], *, rises: bool) -> list[Tried]:
-    """From the value that should search least to the one that should search most."""
-    return sorted(tried, key=lambda each: each.value, reverse=not rises)
+def by_expected_searches(measurements: Sequence[Measurement], *, is_rising: bool) -> list[Measurement]:
+    """Return the measurements from the value expected to search least to the one expected to search most."""
+    return sorted(measurements, key=lambda measured: measured.value, reverse=not is_rising)
 
 
-def measured_direction(tried: Sequence[Tried], *, believed: bool) -> bool:
-    """Whether a greater value means more searches, as the outermost values show it."""
-    ends = sorted(tried, key=lambda each: each.value)
-    if not ends or ends[0].searches == ends[-1].searches:
-        return believed
-    return ends[-1].searches > ends[0].searches
+def measured_direction(measurements: Sequence[Measurement], *, expected: bool) -> bool:
+    """Return whether a greater value means more searches, judged by the outermost values."""
+    ordered = sorted(measurements, key=lambda measured: measured.value)
+    if not ordered or ordered[0].searches == ordered[-1].searches:
+        return expected
+    return ordered[-1].searches > ordered[0].searches
 
 
-def next_value(aim: Aim, tried: Sequence[Tried]) -> float | None:
-    """The value to try after those of `tried`, in the order they were tried; None when that's enough."""
-    if aim.is_met(tried):
+def next_value(target: CalibrationTarget, measurements: Sequence[Measurement]) -> float | None:
+    """Return the value to try next, or None if no further trial helps.
+
+    Args:
+        measurements: The measurements so far, in the order of the trials.
+    """
+    if target.is_met_by(measurements):
         return None
-    ordered = by_searches(tried, rises=aim.rises)
-    means = monotone([each.searches for each in ordered])
-    num_fewer = sum(mean < aim.wanted for mean in means)
+    ordered = by_expected_searches(measurements, is_rising=target.is_rising)
+    means = monotone([measured.searches for measured in ordered])
+    num_fewer = sum(mean < target.wanted for mean in means)
     if 0 < num_fewer < len(ordered):
-        return _inside(aim, ordered, means, num_fewer)
-    return _outward(aim, tried, needs_more=num_fewer > 0)
+        return _value_inside(target, ordered, means, num_fewer)
+    return _value_outside(target, measurements, needs_more=num_fewer > 0)
 
 
-def widening_value(aim: Aim, tried: Sequence[Tried], spread: float) -> float | None:
-    """A value further out, where `tried` does not reach `spread` searches beyond the number wanted."""
-    means = [each.searches for each in tried]
-    for wanted in (aim.wanted + spread, max(0.0, aim.wanted - spread)):
+def widening_value(
+    target: CalibrationTarget, measurements: Sequence[Measurement], spread: float
+) -> float | None:
+    """Return a value further out if no measurement is `spread` searches away from the wanted number."""
+    means = [measured.searches for measured in measurements]
+    for wanted in (target.wanted + spread, max(0.0, target.wanted - spread)):
         if not min(means) <= wanted <= max(means):
-            value = next_value(replace(aim, wanted=wanted), tried)
+            value = next_value(replace(target, wanted=wanted), measurements)
             if value is not None:
                 return value
     return None
 
 
-def _inside(aim: Aim, ordered: Sequence[Tried], means: Sequence[float], at: int) -> float | None:
-    """Between two neighbours: as many of the numbers recorded between them on one side as searches lack."""
-    fewer, more = ordered[at - 1], ordered[at]
+def _value_inside(
+    target: CalibrationTarget, ordered: Sequence[Measurement], means: Sequence[float], index: int
+) -> float | None:
+    """Return a value between two neighbours.
+
+    It divides the numbers that decisions recorded between the neighbours as the wanted number of searches
+    divides the two means.
+    """
+    fewer, more = ordered[index - 1], ordered[index]
     low, high = sorted((fewer.value, more.value))
-    if high - low <= _LEAST_WIDTH * max(abs(low), abs(high)):
+    if high - low <= _MIN_WIDTH * max(abs(low), abs(high)):
         return None
-    share = (aim.wanted - means[at - 1]) / (means[at] - means[at - 1])
+    share = (target.wanted - means[index - 1]) / (means[index] - means[index - 1])
     share = min(0.9, max(0.1, share if fewer.value < more.value else 1 - share))
-    recorded = (number for each in ordered for numbers in each.decisions for number in numbers)
+    recorded = (number for measured in ordered for numbers in measured.decisions for number in numbers)
     between = sorted(number for number in recorded if low < number < high)
     value = between[int(share * len(between))] if between else low + share * (high - low)
     return _rounded(value, low, high)
 
 
-def _outward(aim: Aim, tried: Sequence[Tried], *, needs_more: bool) -> float | None:
-    """Where enough decisions would have gone the other way, or half way to the end of the parameter's range.
+def _value_outside(
+    target: CalibrationTarget, measurements: Sequence[Measurement], *, needs_more: bool
+) -> float | None:
+    """Return a value beyond all tried ones.
 
-    After some steps it is the end itself. A range without end is doubled, at last to the greatest number
-    recorded: nothing is above that.
+    It is a value that would have changed enough decisions, else one half way to the end of the parameter's
+    range. After some steps it is the end itself. In an unbounded range the value doubles, and the last trial
+    takes the greatest number recorded, since no decision exceeds it.
     """
-    is_upward = needs_more == aim.rises
-    sign, bound = (1, aim.high) if is_upward else (-1, aim.low)
-    edge = max(tried, key=lambda each: sign * each.value)
-    steps = sum(sign * each.value > sign * tried[0].value for each in tried)
-    if edge.value == bound or (math.isinf(bound) and steps >= _STEPS_OUTWARD):
+    is_upward = needs_more == target.is_rising
+    sign, bound = (1, target.high) if is_upward else (-1, target.low)
+    edge = max(measurements, key=lambda measured: sign * measured.value)
+    num_steps = sum(sign * measured.value > sign * measurements[0].value for measured in measurements)
+    if edge.value == bound or (math.isinf(bound) and num_steps >= _STEPS_OUTWARD):
         return None
-    if steps < _STEPS_OUTWARD - 1:
-        guess = _where_enough_turn(aim, edge, sign)
+    if num_steps < _STEPS_OUTWARD - 1:
+        guess = _value_changing_enough(target, edge, sign)
         if guess is not None and guess != bound:
             return _rounded(guess, *sorted((edge.value, bound)))
         return (
@@ -120,23 +136,26 @@ def _outward(aim: Aim, tried: Sequence[Tried], *, needs_more: bool) -> float | N
         )
     if not math.isinf(bound):
         return bound
-    numbers = [sign * number for each in tried for numbers in each.decisions for number in numbers]
-    return sign * max([sign * edge.value + max(abs(edge.value), 1.0), *numbers])
+    recorded = [
+        sign * number for measured in measurements for numbers in measured.decisions for number in numbers
+    ]
+    return sign * max([sign * edge.value + max(abs(edge.value), 1.0), *recorded])
 
 
-def _where_enough_turn(aim: Aim, edge: Tried, sign: int) -> float | None:
-    """The number that the value has to pass for as many decisions to turn as searches are amiss, and more.
+def _value_changing_enough(target: CalibrationTarget, edge: Measurement, sign: int) -> float | None:
+    """Return the number to pass so that enough decisions change for the missing searches, with a margin.
 
-    A decision turns when the value passes its least number, or its greatest where a search needs one above.
+    A decision changes when the value passes its least number, or its greatest if a search needs a number
+    above the value.
     """
-    num_amiss = math.ceil(_MARGIN * abs(aim.wanted - edge.searches) * edge.num_questions)
-    turning = min if aim.rises else max
+    num_needed = math.ceil(_MARGIN * abs(target.wanted - edge.searches) * edge.num_questions)
+    turning = min if target.is_rising else max
     points = sorted(sign * turning(numbers) for numbers in edge.decisions if numbers)
     ahead = [point for point in points if point > sign * edge.value]
-    return sign * ahead[num_amiss - 1] if num_amiss <= len(ahead) else None
+    return sign * ahead[num_needed - 1] if num_needed <= len(ahead) else None
 
 
 def _rounded(value: float, low: float, high: float) -> float:
-    """To four digits, as long as it stays between."""
+    """Return the value rounded to four digits, unless that leaves the bounds."""
     rounded = float(f"{value:.4g}")
     return rounded if low < rounded < high else value

@@ -1,8 +1,9 @@
-"""Calibration: which threshold gives a wanted number of searches a question, for one model and method.
+"""Calibration: find the threshold that gives a wanted number of searches a question, for one model and
+method.
 
-The numbers that a threshold is held against (probabilities, entropies times attention) lie elsewhere for
-every model and every reading of a method, so a threshold from a paper says nothing about another model. The
-number of searches a question does mean the same everywhere.
+The numbers that are compared with a threshold (probabilities, entropies times attention) have another range
+for every model and every variant of a method, so a threshold from a paper does not transfer to another model.
+The number of searches a question means the same everywhere.
 """
 
 from collections.abc import Sequence
@@ -29,9 +30,9 @@ from askance.core.parameters import (
 from askance.core.types import Question
 from askance.registry import METHODS, method_class
 from askance.training.calibration.bracket import (
-    Aim,
-    Tried,
-    by_searches,
+    CalibrationTarget,
+    Measurement,
+    by_expected_searches,
     measured_direction,
     next_value,
     widening_value,
@@ -43,18 +44,18 @@ from askance.training.calibration.curve import (
     resampled_means,
     value_at,
 )
-from askance.training.calibration.trials import Failure, Progress, Trial, Trials
+from askance.training.calibration.trials import OnProgress, Trial, TrialFailure, Trials
 
 MAX_TRIALS = 7
 TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
-    """One value of the parameter: mean searches and mean tokens a question, over those that never failed.
+class EvaluatedValue:
+    """The mean searches and mean tokens a question for one value, over the questions that never failed.
 
-    Tokens are those of prompts and those generated, whether or not beginnings of prompts were found again: a
-    value that is tried later finds more of them.
+    Tokens are prompt tokens and generated tokens, cached ones included: a value that is tried later finds
+    more of its prompts' prefixes in the cache.
     """
 
     value: float
@@ -68,16 +69,15 @@ class Calibration:
     """The value of a parameter that leads to a wanted number of searches a question.
 
     Attributes:
-        method: with all its parameters, as its repr shows it; the calibrated one at `value` where there is
-            one.
-        title: its name with its profile, as tables show it.
-        value: None when no value tried leads there; `remark` says what can be reached.
-        interval: 95 %, by resampling the questions.
-        is_interval_cut: an end of the interval is the last value tried, so the true one may lie beyond.
-        table: every value tried, in ascending order.
-        failures: one for each question and value that failed. Such questions count for no value.
-        num_counted: how many of the `num_questions` never failed.
-        remark: what a user should know of the result; may be empty.
+        method: The repr of the method with all its parameters, and with the calibrated value if there is one.
+        title: The method's name with its profile, as tables show it.
+        value: The calibrated value; None if no value reaches the number, and `remark` says which are reached.
+        interval: The 95 % interval of the value, from resampling the questions.
+        is_interval_cut: Whether an end of the interval is the last value tried; the true end may lie beyond.
+        table: Every value tried, in ascending order.
+        failures: The failures of questions, by value. A question that failed once counts for no value.
+        num_counted: The number of questions that never failed.
+        remark: A remark about the result for the user; may be empty.
     """
 
     method_name: str
@@ -89,8 +89,8 @@ class Calibration:
     value: float | None
     interval: Interval | None
     is_interval_cut: bool
-    table: tuple[Evaluated, ...]
-    failures: tuple[Failure, ...]
+    table: tuple[EvaluatedValue, ...]
+    failures: tuple[TrialFailure, ...]
     num_questions: int
     num_counted: int
     remark: str
@@ -105,59 +105,60 @@ async def calibrate(
     max_trials: int = MAX_TRIALS,
     tolerance: float = TOLERANCE,
     in_flight: int = 1,
-    progress: Progress = lambda trial, value, done, searches: None,
+    on_progress: OnProgress = lambda trial, value, done, searches: None,
 ) -> Calibration:
-    """Choose the value of a parameter of the engine's method that leads to `searches_per_question` on
-    average.
+    """Find the value of a parameter of the engine's method that leads to a wanted mean number of searches.
 
-    The value that the method has is tried first, then values further out until the
-    number wanted is enclosed, then values between, chosen among the numbers that decisions recorded, and at
-    last values on either side, for the interval. The result is interpolated, after the means have been made
-    monotone. Nothing in it is random but for the engine's seed.
+    The method's own value is tried first. Values further out follow until they bracket the wanted number,
+    then values between, chosen among the numbers that decisions recorded. The last trials are on either side,
+    for the interval. The result is interpolated after the means have been made monotone. Only the engine's
+    seed makes it random.
 
     Args:
-        parameter: the method's own (see `askance.core.parameters.search_parameter`) unless named.
-        max_trials: most values tried; each answers all questions.
-        tolerance: searches a question; a value this close ends the search.
-        in_flight: questions asked at the same time, which changes nothing but how long it takes.
+        parameter: The parameter's name; the method's own (see `askance.core.parameters.search_parameter`)
+            unless given.
+        max_trials: The greatest number of values tried; each trial answers all questions.
+        tolerance: The difference, in searches a question, at which a value is close enough.
+        in_flight: The number of questions answered concurrently; it changes the time alone.
+        on_progress: Called when a trial starts, while questions finish, and when it ends.
 
     Raises:
-        InputError: no questions, a method or parameter that can't be calibrated, a number that makes no
-            sense.
+        InputError: there are no questions, the method or parameter can't be calibrated, or a number is out of
+            range.
         AskanceError: every question failed.
     """
     method: Any = engine.method
     method_name = name_of(type(method))
-    chosen = chosen_parameter(type(method), parameter)
-    aim = _aim(type(method), chosen, searches_per_question, tolerance)
+    chosen = choose_parameter(type(method), parameter)
+    target = _calibration_target(type(method), chosen, searches_per_question, tolerance)
     if not questions or max_trials < 1:
-        raise InputError("there is nothing to calibrate with: give at least one question and one trial.")
+        raise InputError("nothing to calibrate with: give at least one question and one trial.")
     start = chosen.value_of(method)
     if start is None or not isfinite(start):
         given: float | None = getattr(method, chosen.name)
-        told = "none" if given is None else f"{given:g}"
+        shown = "none" if given is None else f"{given:g}"
         raise InputError(
-            f"parameter {chosen.name}={told} of method {method_name}: nothing can be found from there; begin "
-            f"at a number that is not infinite{_of_scale(method, chosen) if given is None else ''}."
+            f"parameter {chosen.name}={shown} of method {method_name}: calibration can't start there; start "
+            f"from a finite number{_scale_remark(method, chosen) if given is None else ''}."
         )
-    trials = Trials(engine, chosen.name, questions, in_flight, progress)
-    tried: list[Trial] = []
-    failures: list[Failure] = []
+    trials = Trials(engine, chosen.name, questions, in_flight, on_progress)
+    completed: list[Trial] = []
+    failures: list[TrialFailure] = []
     value: float | None = float(start)
-    while value is not None and len(tried) < max_trials:
-        trial, failed = await trials.run(len(tried) + 1, value)
-        tried.append(trial)
+    while value is not None and len(completed) < max_trials:
+        trial, failed = await trials.run(len(completed) + 1, value)
+        completed.append(trial)
         failures += failed
-        means = _means(tried, failures)
-        aim = replace(aim, rises=measured_direction(means, believed=aim.rises))
-        value = next_value(aim, means)
-        if value is None and _is_reached(aim, means):
-            value = widening_value(aim, means, _spread(aim, tried, means))
-    return _calibration(method_name, trials, aim, tried, failures)
+        measurements = _measurements(completed, failures)
+        target = replace(target, is_rising=measured_direction(measurements, expected=target.is_rising))
+        value = next_value(target, measurements)
+        if value is None and _is_reached(target, measurements):
+            value = widening_value(target, measurements, _spread(target, completed, measurements))
+    return _calibration(method_name, trials, target, completed, failures)
 
 
 def calibrated_methods() -> dict[str, str]:
-    """The methods that can be calibrated, those of plug-ins too, with the parameter of each."""
+    """Return the parameter of each method that can be calibrated, those of plug-ins included."""
     parameters: dict[str, SearchParameter | None] = {}
     for name in known_names("methods", METHODS):
         with suppress(InputError):  # a plug-in that can't be imported
@@ -165,96 +166,109 @@ def calibrated_methods() -> dict[str, str]:
     return {name: parameter.name for name, parameter in parameters.items() if parameter is not None}
 
 
-def chosen_parameter(cls: type[Any], name: str | None) -> SearchParameter:
-    """The parameter to turn: the method's own, or another number, whose direction the trials will show.
+def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
+    """Return the parameter to calibrate: the method's own, or another number, whose direction trials show.
 
     Raises:
-        InputError: the method has no such parameter, or one that is no number.
+        InputError: the method has no such parameter, or the parameter is not a number.
     """
     own = search_parameter(cls)
     if name is None and own is None:
-        known = ", ".join(f"{each} ({parameter})" for each, parameter in calibrated_methods().items())
+        known = ", ".join(f"{method} ({parameter})" for method, parameter in calibrated_methods().items())
         raise InputError(
-            f"method {name_of(cls)} has no parameter that decides how often it searches; these have "
-            f"one: {known}."
+            f"method {name_of(cls)} has no parameter that decides how often it searches; these methods do: "
+            f"{known}."
         )
     chosen = own if own is not None and name in (None, own.name) else SearchParameter(name or "")
     parameter_field(cls, chosen.name)
     hint = get_type_hints(cls)[chosen.name]
     if hint not in (float, float | None):
         raise InputError(
-            f"parameter {chosen.name} of method {name_of(cls)} takes {describe_type(hint)}: only a number "
-            "that may have a fraction (float) can be calibrated."
+            f"parameter {chosen.name} of method {name_of(cls)} takes {describe_type(hint)}: only a float can "
+            "be calibrated."
         )
     return chosen
 
 
-def _of_scale(method: object, parameter: SearchParameter) -> str:
-    """What else stands in the way where a parameter has no value of its own."""
-    told = ", ".join(f"{name}={getattr(method, name)}" for name in parameter.scale)
-    return f" ({told}: held against none)" if told else ""
+def _scale_remark(method: object, parameter: SearchParameter) -> str:
+    """Return a remark on the settings that leave a parameter without a value."""
+    settings = ", ".join(f"{name}={getattr(method, name)}" for name in parameter.scale)
+    return f" ({settings}: compared with no threshold)" if settings else ""
 
 
-def _aim(cls: type[Any], parameter: SearchParameter, wanted: float, tolerance: float) -> Aim:
+def _calibration_target(
+    cls: type[Any], parameter: SearchParameter, wanted: float, tolerance: float
+) -> CalibrationTarget:
     for what, number in (("searches a question", wanted), ("tolerance", tolerance)):
         if not isfinite(number) or number < 0:
-            raise InputError(f"{what}: {number:g} makes no sense; give a number of 0 or more.")
+            raise InputError(f"{what}: {number:g} is out of range; give a number of 0 or more.")
     low, high = parameter_range(parameter_field(cls, parameter.name))
-    return Aim(wanted, parameter.rises, low, high, tolerance)
+    return CalibrationTarget(wanted, parameter.rises, low, high, tolerance)
 
 
-def _counted(tried: Sequence[Trial]) -> list[int]:
-    """The questions that never failed, so that every value is judged by the same ones."""
-    return [
-        at for at, usages in enumerate(zip(*(t.usages for t in tried), strict=True)) if None not in usages
-    ]
+def _counted_questions(completed: Sequence[Trial]) -> list[int]:
+    """Return the indices of the questions that never failed, so that all values have the same questions."""
+    by_question = zip(*(trial.usages for trial in completed), strict=True)
+    return [index for index, usages in enumerate(by_question) if None not in usages]
 
 
-def _means(tried: Sequence[Trial], failures: Sequence[Failure]) -> list[Tried]:
-    if not _counted(tried):
+def _measurements(completed: Sequence[Trial], failures: Sequence[TrialFailure]) -> list[Measurement]:
+    if not _counted_questions(completed):
         raise AskanceError(
             f"no question was answered with every value tried; the first failure, {failures[0].question_id}: "
             f"{failures[0].error}"
         )
-    searches = _per_question(tried, lambda usage: usage.searches).mean(axis=1)
+    searches = _counts_per_question(completed, lambda usage: usage.searches).mean(axis=1)
     return [
-        Tried(trial.value, float(mean), trial.decisions, len(trial.usages))
-        for trial, mean in zip(tried, searches, strict=True)
+        Measurement(trial.value, float(mean), trial.decisions, len(trial.usages))
+        for trial, mean in zip(completed, searches, strict=True)
     ]
 
 
-def _per_question(tried: Sequence[Trial], count: Any) -> NDArray[np.float64]:
-    """Shape [values, counted questions]."""
-    counted = _counted(tried)
-    return np.array([[count(trial.usages[at]) for at in counted] for trial in tried], dtype=np.float64)
+def _counts_per_question(completed: Sequence[Trial], count: Any) -> NDArray[np.float64]:
+    """Return a count of each trial and question: shape [values, counted questions]."""
+    counted = _counted_questions(completed)
+    return np.array(
+        [[count(trial.usages[index]) for index in counted] for trial in completed], dtype=np.float64
+    )
 
 
-def _is_reached(aim: Aim, means: Sequence[Tried]) -> bool:
-    ordered = monotone([each.searches for each in by_searches(means, rises=aim.rises)])
-    return aim.is_met(means) or ordered[0] < aim.wanted < ordered[-1]
+def _is_reached(target: CalibrationTarget, measurements: Sequence[Measurement]) -> bool:
+    ordered = monotone(
+        [measured.searches for measured in by_expected_searches(measurements, is_rising=target.is_rising)]
+    )
+    return target.is_met_by(measurements) or ordered[0] < target.wanted < ordered[-1]
 
 
-def _spread(aim: Aim, tried: Sequence[Trial], means: Sequence[Tried]) -> float:
-    """Two standard errors of the mean searches, at the value that came closest."""
-    closest = min(range(len(means)), key=lambda at: abs(means[at].searches - aim.wanted))
-    searches = _per_question([tried[closest]], lambda usage: usage.searches)
+def _spread(
+    target: CalibrationTarget, completed: Sequence[Trial], measurements: Sequence[Measurement]
+) -> float:
+    """Return two standard errors of the mean number of searches, at the value that came closest."""
+    closest = min(
+        range(len(measurements)), key=lambda index: abs(measurements[index].searches - target.wanted)
+    )
+    searches = _counts_per_question([completed[closest]], lambda usage: usage.searches)
     return float(2 * searches.std() / len(searches[0]) ** 0.5)
 
 
 def _calibration(
-    method_name: str, trials: Trials, aim: Aim, tried: Sequence[Trial], failures: Sequence[Failure]
+    method_name: str,
+    trials: Trials,
+    target: CalibrationTarget,
+    completed: Sequence[Trial],
+    failures: Sequence[TrialFailure],
 ) -> Calibration:
-    means = _means(tried, failures)
-    ordered = by_searches(means, rises=aim.rises)
-    values, searches = [each.value for each in ordered], [each.searches for each in ordered]
-    runs = [next(trial for trial in tried if trial.value == value) for value in values]
-    samples = resampled_means(_per_question(runs, lambda usage: usage.searches), trials.engine.seed)
-    sizes = _per_question(runs, lambda usage: usage.prompt_tokens + usage.generated_tokens)
+    measurements = _measurements(completed, failures)
+    ordered = by_expected_searches(measurements, is_rising=target.is_rising)
+    values, searches = [measured.value for measured in ordered], [measured.searches for measured in ordered]
+    runs = [next(trial for trial in completed if trial.value == value) for value in values]
+    samples = resampled_means(_counts_per_question(runs, lambda usage: usage.searches), trials.engine.seed)
+    sizes = _counts_per_question(runs, lambda usage: usage.prompt_tokens + usage.generated_tokens)
     intervals = [percentile_interval(row) for row in samples]
-    table = map(Evaluated, values, searches, intervals, sizes.mean(axis=1).tolist())
-    is_reached = _is_reached(aim, means)
-    value = float(f"{value_at(aim.wanted, values, searches):.4g}") if is_reached else None
-    interval, is_cut = _interval(aim, values, samples) if is_reached else (None, False)
+    table = map(EvaluatedValue, values, searches, intervals, sizes.mean(axis=1).tolist())
+    is_reached = _is_reached(target, measurements)
+    value = float(f"{value_at(target.wanted, values, searches):.4g}") if is_reached else None
+    interval, is_cut = _interval(target, values, samples) if is_reached else (None, False)
     method: Any = trials.engine.method
     changed: dict[str, Any] = {} if value is None else {trials.parameter: value}
     return Calibration(
@@ -263,49 +277,53 @@ def _calibration(
         title=titled(method_name, getattr(method, "profile", "")),
         model=trials.engine.models["answer"].name,
         parameter=trials.parameter,
-        wanted=aim.wanted,
+        wanted=target.wanted,
         value=value,
         interval=interval,
         is_interval_cut=is_cut,
-        table=tuple(sorted(table, key=lambda each: each.value)),
+        table=tuple(sorted(table, key=lambda row: row.value)),
         failures=tuple(failures),
         num_questions=len(trials.questions),
-        num_counted=len(_counted(tried)),
-        remark=(_between if is_reached else _out_of_reach)(trials.parameter, aim, means),
+        num_counted=len(_counted_questions(completed)),
+        remark=(_jump_remark if is_reached else _out_of_reach_remark)(trials.parameter, target, measurements),
     )
 
 
-def _interval(aim: Aim, values: Sequence[float], samples: NDArray[np.float64]) -> tuple[Interval, bool]:
-    found = [value_at(aim.wanted, values, means) for means in samples.T.tolist()]
-    low, high = percentile_interval(found)
-    ends = {end for end in (min(values), max(values)) if end not in (aim.low, aim.high)}
+def _interval(
+    target: CalibrationTarget, values: Sequence[float], samples: NDArray[np.float64]
+) -> tuple[Interval, bool]:
+    resampled = [value_at(target.wanted, values, means) for means in samples.T.tolist()]
+    low, high = percentile_interval(resampled)
+    ends = {end for end in (min(values), max(values)) if end not in (target.low, target.high)}
     return (float(f"{low:.4g}"), float(f"{high:.4g}")), bool(ends & {low, high})
 
 
-def _between(parameter: str, aim: Aim, means: Sequence[Tried]) -> str:
-    """What to know where no value tried came as close as asked for; else nothing."""
-    if aim.is_met(means):
+def _jump_remark(parameter: str, target: CalibrationTarget, measurements: Sequence[Measurement]) -> str:
+    """Return a remark if no value tried came within the tolerance, else an empty text."""
+    if target.is_met_by(measurements):
         return ""
-    ordered = by_searches(means, rises=aim.rises)
-    at = sum(mean < aim.wanted for mean in monotone([each.searches for each in ordered]))
-    fewer, more = ordered[at - 1], ordered[at]
+    ordered = by_expected_searches(measurements, is_rising=target.is_rising)
+    index = sum(mean < target.wanted for mean in monotone([measured.searches for measured in ordered]))
+    fewer, more = ordered[index - 1], ordered[index]
     return (
-        f"no value tried gave {aim.wanted:g}: it lies between "
+        f"no value tried gave {target.wanted:g}: it lies between "
         f"{fewer.searches:.2f} ({parameter}={fewer.value:g}) and "
         f"{more.searches:.2f} ({parameter}={more.value:g}). More questions make such jumps smaller."
     )
 
 
-def _out_of_reach(parameter: str, aim: Aim, means: Sequence[Tried]) -> str:
-    least, most = (pick(means, key=lambda each: each.searches) for pick in (min, max))
-    if next_value(aim, means) is not None:
+def _out_of_reach_remark(
+    parameter: str, target: CalibrationTarget, measurements: Sequence[Measurement]
+) -> str:
+    least, most = (pick(measurements, key=lambda measured: measured.searches) for pick in (min, max))
+    if next_value(target, measurements) is not None:
         why = "more trials may reach further"
     elif least.searches == most.searches:
         why = f"{parameter} changes nothing here"
-    elif aim.wanted < least.searches:
-        why = "a search that a method always begins with counts"
+    elif target.wanted < least.searches:
+        why = "a search that a method always starts with counts"
     else:
         why = "it does not search more often"
-    low, high = (f"{each.searches:.2f} ({parameter}={each.value:g})" for each in (least, most))
+    low, high = (f"{measured.searches:.2f} ({parameter}={measured.value:g})" for measured in (least, most))
     reached = f"{low} to {high}"
-    return f"{aim.wanted:g} searches a question are out of reach: the values tried give {reached}; {why}."
+    return f"{target.wanted:g} searches a question are out of reach: the values tried give {reached}; {why}."

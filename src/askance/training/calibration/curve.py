@@ -1,4 +1,4 @@
-"""From searches at a few values of a parameter to the value that gives a wanted number of them."""
+"""Interpolate the value of a parameter for a wanted number of searches, with a confidence interval."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _PERCENTILES = (2.5, 97.5)
 
 
 def monotone(means: Sequence[float]) -> list[float]:
-    """The closest sequence (least squares) that never falls: neighbours out of order get their mean."""
+    """Return the closest non-decreasing sequence (isotonic regression by pooling adjacent violators)."""
     blocks: list[tuple[float, int]] = []
     for mean in means:
         block = (float(mean), 1)
@@ -26,13 +26,14 @@ def monotone(means: Sequence[float]) -> list[float]:
 
 
 def value_at(wanted: float, values: Sequence[float], means: Sequence[float]) -> float:
-    """Where a curve reaches `wanted`.
+    """Return the value at which the curve reaches `wanted`.
+
+    The result is the middle value if several give exactly `wanted`, and the nearest end if the curve does not
+    reach it.
 
     Args:
-        values: of the parameter, from fewest to most searches (so they rise or fall).
-        means: searches at each; brought into order first.
-
-    The middle where several values give exactly `wanted`, the nearest end where none does.
+        values: The parameter's values, from fewest to most expected searches.
+        means: The mean number of searches at each value; they are made monotone first.
     """
     ordered = monotone(means)
     first, beyond = bisect_left(ordered, wanted), bisect_right(ordered, wanted)
@@ -45,13 +46,13 @@ def value_at(wanted: float, values: Sequence[float], means: Sequence[float]) -> 
 
 
 def resampled_means(counts: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Means over questions drawn with replacement, the same questions for every value of the parameter.
+    """Return bootstrap means over questions, with the same questions drawn for every value of the parameter.
 
     Args:
-        counts: shape [values, questions].
+        counts: The searches of each question at each value: shape [values, questions].
 
     Returns:
-        Shape [values, resamples].
+        The means of each resample: shape [values, resamples].
     """
     random = np.random.Generator(np.random.Philox(seed % 2**64))
     drawn = random.integers(counts.shape[1], size=(_RESAMPLES, counts.shape[1]))
@@ -60,6 +61,6 @@ def resampled_means(counts: NDArray[np.float64], seed: int) -> NDArray[np.float6
 
 
 def percentile_interval(samples: Sequence[float] | NDArray[np.float64]) -> Interval:
-    """The middle 95 %."""
+    """Return the bounds of the middle 95 % of the samples."""
     low, high = np.percentile(samples, _PERCENTILES)
     return float(low), float(high)

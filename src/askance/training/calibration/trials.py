@@ -1,4 +1,4 @@
-"""Trying one value of a parameter: a method answers all questions with it, and its searches are counted."""
+"""Try one value of a parameter: a method answers all questions with it, and its searches are counted."""
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -12,13 +12,14 @@ from askance.core.errors import LASTING, AskanceError
 from askance.core.trace import Trace
 from askance.core.types import Question, Usage
 
-Progress = Callable[[int, float, int, float | None], None]
-"""Is told the number of the trial, the value on trial, how many questions are done, and, when all are, the
-mean searches of those that did not fail (None while some are not done, or when all failed)."""
+OnProgress = Callable[[int, float, int, float | None], None]
+"""A callback for the progress of a trial. It takes the number of the trial, the value, the number of
+questions done, and the mean number of searches, which is None until all questions are done or if all
+failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TrialFailure:
     """A question that could not be answered with one value of the parameter."""
 
     question_id: str
@@ -28,11 +29,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one value of the parameter led to.
+    """The result of answering all questions with one value of the parameter.
 
     Attributes:
-        usages: what each question cost; None where it failed.
-        decisions: of each decision the numbers that were held against this value.
+        usages: The usage of each question; None if it failed.
+        decisions: For each decision, the numbers that were compared with the value.
     """
 
     value: float
@@ -42,39 +43,41 @@ class Trial:
 
 @dataclass(slots=True)
 class Trials:
-    """The same questions for the same engine, with one parameter turned; `in_flight` questions at a time."""
+    """Trials of one parameter's values, with the same engine and the same questions."""
 
     engine: Engine
     parameter: str
     questions: Sequence[Question]
     in_flight: int = 1
-    progress: Progress = lambda trial, value, done, searches: None
+    on_progress: OnProgress = lambda trial, value, done, searches: None
 
-    async def run(self, number: int, value: float) -> tuple[Trial, tuple[Failure, ...]]:
-        """Answer every question with the parameter at `value`; a failure is noted, and the others go on."""
-        turned: dict[str, Any] = {self.parameter: value}
+    async def run(self, number: int, value: float) -> tuple[Trial, tuple[TrialFailure, ...]]:
+        """Answer every question with the parameter at `value`; a failed question does not stop the others."""
+        changed: dict[str, Any] = {self.parameter: value}
         method: Any = self.engine.method
-        engine = replace(self.engine, method=replace(method, **turned))
+        engine = replace(self.engine, method=replace(method, **changed))
         attempts = [_Attempt(question) for question in self.questions]
         done = 0
         async with aclosing(
-            map_concurrent(attempts, lambda each: _ask(engine, each), self.in_flight)
+            map_concurrent(attempts, lambda attempt: _ask(engine, attempt), self.in_flight)
         ) as finishing:
-            self.progress(number, value, done, None)
+            self.on_progress(number, value, done, None)
             async for outcomes in finishing:
                 for outcome in outcomes:
                     if outcome.error is not None:
                         raise outcome.error
                 done += len(outcomes)
                 if done < len(attempts):
-                    self.progress(number, value, done, None)
+                    self.on_progress(number, value, done, None)
         counts = [attempt.usage.searches for attempt in attempts if attempt.usage is not None]
-        self.progress(number, value, done, fmean(counts) if counts else None)
+        self.on_progress(number, value, done, fmean(counts) if counts else None)
         failures = tuple(
-            Failure(each.question.id, value, each.error) for each in attempts if each.error is not None
+            TrialFailure(attempt.question.id, value, attempt.error)
+            for attempt in attempts
+            if attempt.error is not None
         )
-        decisions = [held for attempt in attempts for held in _numbers(attempt.trace, value)]
-        return Trial(value, tuple(each.usage for each in attempts), tuple(decisions)), failures
+        decisions = [numbers for attempt in attempts for numbers in _compared_numbers(attempt.trace, value)]
+        return Trial(value, tuple(attempt.usage for attempt in attempts), tuple(decisions)), failures
 
 
 async def _ask(engine: Engine, attempt: "_Attempt") -> None:
@@ -94,6 +97,6 @@ class _Attempt:
     error: str | None = None
 
 
-def _numbers(trace: Trace, value: float) -> list[tuple[float, ...]]:
-    held = [decision for decision in trace.decisions if decision.threshold == value]
-    return [tuple(word.value for word in decision.words) for decision in held]
+def _compared_numbers(trace: Trace, value: float) -> list[tuple[float, ...]]:
+    decisions = [decision for decision in trace.decisions if decision.threshold == value]
+    return [tuple(word.value for word in decision.words) for decision in decisions]

@@ -1,4 +1,4 @@
-"""What a training has come to, on the disk: the same command goes on from there, in any process later."""
+"""Checkpoints of a training run on disk, so that the same command resumes it in another process."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,12 +19,12 @@ _STATE, _SETTINGS, _LOCK = "checkpoint.pt", "settings.json", "lock"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingState:
-    """A training between two steps.
+    """The state of a training run between two steps.
 
     Attributes:
-        weights: what is learned, by name; the rest is the base's.
-        optimizer: AdamW's state.
-        curve: one entry a step that is done, the fields of `TrainingStatus`.
+        weights: The trained weights by name; all other weights are the base model's.
+        optimizer: The state of AdamW.
+        curve: The fields of a `TrainingStatus` for each step done.
     """
 
     weights: Mapping[str, Tensor]
@@ -33,16 +33,16 @@ class TrainingState:
 
 
 class Checkpoints:
-    """The folder of a training that is on its way; see `claimed`."""
+    """The checkpoint folder of an unfinished training run; see `open_checkpoints`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def load(self) -> TrainingState | None:
-        """The last checkpoint, if there is one.
+        """Return the last checkpoint, or None if there is none.
 
         Raises:
-            InputError: it is damaged.
+            InputError: the checkpoint is damaged.
         """
         path = self.folder / _STATE
         if not path.exists():
@@ -50,56 +50,57 @@ class Checkpoints:
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
             return TrainingState(content["weights"], content["optimizer"], content["curve"])
-        except Exception as error:  # a damaged archive fails in any way
+        except Exception as error:  # a damaged archive can fail in any way
             raise InputError(
                 f"the checkpoint {path} can't be read ({type(error).__name__}): restore it, or remove the "
-                "folder to begin again."
+                "folder to start again."
             ) from error
 
     def save(self, state: TrainingState) -> None:
-        """Replace the last checkpoint in one step.
+        """Replace the last checkpoint atomically.
 
         Raises:
-            InputError: the disk is full or broken; the checkpoint before is as it was.
+            InputError: the disk is full or broken; the previous checkpoint is unchanged.
         """
-        path, incoming = self.folder / _STATE, self.folder / f"{_STATE}.partial"
+        path, partial = self.folder / _STATE, self.folder / f"{_STATE}.partial"
         content = {
-            "weights": {name: each.detach() for name, each in state.weights.items()},
+            "weights": {name: weights.detach() for name, weights in state.weights.items()},
             "optimizer": dict(state.optimizer),
             "curve": state.curve,
         }
         try:
-            torch.save(content, incoming)
-            sync(incoming)
-            incoming.replace(path)
+            torch.save(content, partial)
+            sync(partial)
+            partial.replace(path)
             sync(self.folder)
-        except (OSError, RuntimeError) as error:  # torch's writer raises the latter where the disk is full
+        except (OSError, RuntimeError) as error:  # torch's writer raises the latter if the disk is full
             with suppress(OSError):
-                incoming.unlink(missing_ok=True)
+                partial.unlink(missing_ok=True)
             reason = error.strerror if isinstance(error, OSError) else "the disk may be full"
             raise InputError(
                 f"can't write a checkpoint into {self.folder} ({reason}), which takes "
                 f"{_num_bytes(state) / 1e6:,.1f} MB: free space there, then give the same command again. The "
-                "checkpoint before is as it was."
+                "previous checkpoint is unchanged."
             ) from error
 
 
 def _num_bytes(state: TrainingState) -> int:
-    """Of the weights and of what the optimizer keeps of each, about."""
-    kept = [value for each in state.optimizer["state"].values() for value in each.values()]
-    tensors = [*state.weights.values(), *(value for value in kept if isinstance(value, Tensor))]
-    return sum(each.numel() * each.element_size() for each in tensors)
+    """Return the approximate size of the weights and of the optimizer's state."""
+    moments = [value for entry in state.optimizer["state"].values() for value in entry.values()]
+    tensors = [*state.weights.values(), *(value for value in moments if isinstance(value, Tensor))]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 @contextmanager
-def claimed(folder: Path, identity: Mapping[str, Any]) -> Iterator[Checkpoints]:
-    """Hold the folder of a training; begin it, or go on with it.
+def open_checkpoints(folder: Path, identity: Mapping[str, Any]) -> Iterator[Checkpoints]:
+    """Lock the folder of a training run, new or to be resumed, and yield its checkpoints.
 
     Args:
-        identity: all that the result depends on.
+        identity: All settings and inputs that the result depends on.
 
     Raises:
-        InputError: another process trains there, it can't be written, or was begun with something else.
+        InputError: another process uses the folder, it can't be written, or the run was started with another
+            identity.
     """
     with ExitStack() as stack:
         try:
@@ -114,26 +115,26 @@ def claimed(folder: Path, identity: Mapping[str, Any]) -> Iterator[Checkpoints]:
         yield Checkpoints(folder)
 
 
-def _check_identity(folder: Path, now: Mapping[str, Any]) -> None:
+def _check_identity(folder: Path, identity: Mapping[str, Any]) -> None:
     path = folder / _SETTINGS
     if not path.exists() or not (folder / _STATE).exists():
-        text = json.dumps(now, indent=1) + "\n"
+        text = json.dumps(identity, indent=1) + "\n"
         write_atomically(path, text, temporary=folder / f"{_SETTINGS}.partial")
         return
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
+        saved = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is damaged ({error}): remove {folder} to begin again.") from error
-    for name in dict.fromkeys((*before, *now)):
-        if before.get(name) != now.get(name):
+        raise InputError(f"{path} is damaged ({error}): remove {folder} to start again.") from error
+    for name in dict.fromkeys((*saved, *identity)):
+        if saved.get(name) != identity.get(name):
             raise InputError(
-                f"the training in {folder} was begun with {name} {before.get(name)!r}, now it is "
-                f"{now.get(name)!r}: give the same, or name another --out."
+                f"the training in {folder} was started with {name} {saved.get(name)!r}, now it is "
+                f"{identity.get(name)!r}: give the same, or name another --out."
             )
 
 
-def remove(folder: Path) -> None:
-    """Take away the folder of a finished training."""
+def remove_checkpoints(folder: Path) -> None:
+    """Remove the folder of a finished training run; files of others in it stay."""
     for name in (_STATE, f"{_STATE}.partial", _SETTINGS, f"{_SETTINGS}.partial", _LOCK):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):

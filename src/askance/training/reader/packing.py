@@ -1,10 +1,10 @@
-"""Lessons packed so that what they share is computed once.
+"""Pack training examples into rows, so that a prefix that several share is computed once.
 
-Questions on one paragraph repeat it, and judgements repeat their instruction. A row is a tree of tokens:
-lessons that begin alike share a path from the root and then branch off. Each token sees its ancestors alone
-and stands at its depth, so that every lesson is computed exactly as if it were by itself (up to rounding), in
-one pass. Rows are filled up with unrelated lessons, which share nothing but the root, and so need next to no
-padding.
+Questions on one paragraph repeat the paragraph, and judgements repeat their instruction. A row is therefore a
+tree of tokens: examples with a common prefix share a path from the root and then branch off. Each token
+attends to its ancestors alone and has its depth as its position, so one forward pass computes every example
+exactly as it would be computed alone (up to rounding). Unrelated examples, which share only
+the root, fill the rows up, so that next to no padding is needed.
 """
 
 import math
@@ -16,153 +16,161 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.training.reader.lesson import EncodedExample
 from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.training_example import EncodedExample
 
-LEAST_SHARED_TOKENS = 24
-"""Lessons that share fewer tokens are not kept together for that."""
+MIN_SHARED_TOKENS = 24
+"""Examples whose common prefix has fewer tokens are not kept together."""
 MOSTLY_SHARED = 0.7
-"""Share of its tokens that a lesson must have in common to fill more than half a row with its like."""
+"""The share of its tokens that an example must have in common for its group to fill more than half a row."""
+_MAX_OPEN_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """One token to be predicted: at `place` of the row, `token_id`, which counts `weight` in the loss."""
+class TargetToken:
+    """A token to be predicted.
 
-    place: int
+    Attributes:
+        index: The index in the row whose output predicts the token.
+        token_id: The token's id.
+        weight: The token's weight in the loss.
+    """
+
+    index: int
     token_id: int
     weight: float
 
 
 @dataclass(slots=True)
 class PackedRow:
-    """A tree of tokens, parents before children.
+    """A row of packed examples: a tree of tokens, parents before children.
 
     Attributes:
-        parents: of each token, the place of the one before it; -1 for a first token.
-        depths: of each token, its position in its own lesson.
-        lessons: those that are in it.
+        parents: The index of each token's parent; -1 for a first token.
+        positions: Each token's position in its own example.
+        examples: The examples in the row.
     """
 
     ids: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    goals: list[Goal] = field(default_factory=list)
-    lessons: list[EncodedExample] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    targets: list[TargetToken] = field(default_factory=list)
+    examples: list[EncodedExample] = field(default_factory=list)
     _children: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def add(self, lesson: EncodedExample) -> None:
-        """Put a lesson into the tree, with its goals.
+    def add(self, example: EncodedExample) -> None:
+        """Add an example and its target tokens to the tree.
 
-        A target of n tokens has the weight √n in all: by tokens alone a worked answer would count forty times
-        as much as a judgement of one word; by lessons alone, the same. Half of that is the answer's where the
-        target ends in one: most of what leads to it is copied, and a yes would drown in it.
+        A target of n tokens weighs √n in all. Weighted by tokens, a worked answer would count forty times as
+        much as a judgement of one word; weighted by examples, the two would count the same. If a target ends
+        in an answer, the answer gets half of the weight: most of the reasoning is copied, and a "yes" would
+        have no influence beside it.
         """
-        place, weights = -1, _weights(lesson)
-        for depth, token_id in enumerate(lesson.ids):
-            if depth >= lesson.num_prompt_tokens:
-                weight = weights[depth - lesson.num_prompt_tokens]
-                self.goals.append(Goal(place, token_id, weight))
-            place = self._child(place, token_id, depth)
-        self.lessons.append(lesson)
+        index, weights = -1, _token_weights(example)
+        for position, token_id in enumerate(example.ids):
+            if position >= example.num_prompt_tokens:
+                weight = weights[position - example.num_prompt_tokens]
+                self.targets.append(TargetToken(index, token_id, weight))
+            index = self._child(index, token_id, position)
+        self.examples.append(example)
 
-    def num_new_tokens(self, lesson: EncodedExample) -> int:
-        """By how much a lesson would make the row longer."""
-        place = -1
-        for depth, token_id in enumerate(lesson.ids):
-            place = self._children.get((place, token_id), -2)
-            if place == -2:
-                return len(lesson.ids) - depth
+    def num_new_tokens(self, example: EncodedExample) -> int:
+        """Return by how many tokens an example would lengthen the row."""
+        index = -1
+        for position, token_id in enumerate(example.ids):
+            index = self._children.get((index, token_id), -2)
+            if index == -2:
+                return len(example.ids) - position
         return 0
 
     @property
-    def goal_weight(self) -> float:
-        """Of all its goals."""
-        return sum(goal.weight for goal in self.goals)
+    def target_weight(self) -> float:
+        """The weight of all target tokens of the row."""
+        return sum(target.weight for target in self.targets)
 
-    def goals_of(self, lesson: EncodedExample) -> slice:
-        """Where in `goals` those of one of its lessons stand."""
-        before = self.lessons[: self.lessons.index(lesson)]
-        start = sum(each.num_target_tokens for each in before)
-        return slice(start, start + lesson.num_target_tokens)
+    def targets_of(self, example: EncodedExample) -> slice:
+        """Return the slice of `targets` that belongs to one of the row's examples."""
+        earlier = self.examples[: self.examples.index(example)]
+        start = sum(example.num_target_tokens for example in earlier)
+        return slice(start, start + example.num_target_tokens)
 
-    def sees(self) -> NDArray[np.bool_]:
-        """Shape [tokens, tokens]: whether the one sees the other."""
-        seen = np.eye(len(self.ids), dtype=np.bool_)
-        for place, parent in enumerate(self.parents):
+    def attention_mask(self) -> NDArray[np.bool_]:
+        """Return whether each token attends to each other one: shape [tokens, tokens]."""
+        mask = np.eye(len(self.ids), dtype=np.bool_)
+        for index, parent in enumerate(self.parents):
             if parent >= 0:
-                seen[place] |= seen[parent]
-        return seen
+                mask[index] |= mask[parent]
+        return mask
 
     def close(self) -> None:
-        """Forget what only adding needs, which is most of a row's memory."""
+        """Free what only `add` needs, which is most of a row's memory."""
         self._children.clear()
 
-    def _child(self, place: int, token_id: int, depth: int) -> int:
-        child = self._children.get((place, token_id))
+    def _child(self, index: int, token_id: int, position: int) -> int:
+        child = self._children.get((index, token_id))
         if child is None:
-            child = self._children[place, token_id] = len(self.ids)
+            child = self._children[index, token_id] = len(self.ids)
             self.ids.append(token_id)
-            self.parents.append(place)
-            self.depths.append(depth)
+            self.parents.append(index)
+            self.positions.append(position)
         return child
 
 
-def _weights(lesson: EncodedExample) -> list[float]:
-    """What each token of the target counts."""
-    total, last = lesson.num_target_tokens**0.5, lesson.num_answer_tokens
-    first = lesson.num_target_tokens - last
-    if not first or not last:
-        return [total / lesson.num_target_tokens] * lesson.num_target_tokens
-    return [total / 2 / first] * first + [total / 2 / last] * last
+def _token_weights(example: EncodedExample) -> list[float]:
+    """Return the weight of each token of the target in the loss."""
+    total, num_answer = example.num_target_tokens**0.5, example.num_answer_tokens
+    num_reasoning = example.num_target_tokens - num_answer
+    if not num_reasoning or not num_answer:
+        return [total / example.num_target_tokens] * example.num_target_tokens
+    return [total / 2 / num_reasoning] * num_reasoning + [total / 2 / num_answer] * num_answer
 
 
-def rows(lessons: Sequence[EncodedExample], row_tokens: int, random_: random.Random) -> list[PackedRow]:
-    """All lessons, each in one row of at most `row_tokens` (a longer lesson has a row of its own), in random
-    order.
+def pack_rows(examples: Sequence[EncodedExample], row_tokens: int, rng: random.Random) -> list[PackedRow]:
+    """Pack all examples into rows of at most `row_tokens`, in random order.
 
-    What begins alike stays together as far as it fits into a row where it shares most of its tokens, and into
-    half of one where it shares fewer: then rows hold lessons of several kinds, and so does a step.
+    An example longer than a row gets a row to itself. Examples with a common prefix stay together while they
+    fit into one row if they share most of their tokens, and into half a row if they share fewer. A row, and
+    so an optimizer step, then mixes examples of several kinds.
     """
-    pieces = list(_pieces(sorted(lessons, key=lambda lesson: lesson.ids), row_tokens))
-    random_.shuffle(pieces)
+    groups = list(_prefix_groups(sorted(examples, key=lambda example: example.ids), row_tokens))
+    rng.shuffle(groups)
     open_rows: list[PackedRow] = []
     full: list[PackedRow] = []
-    for piece, size in pieces:
-        row = next((row for row in open_rows if len(row) + size <= row_tokens), None)
+    for group, num_tokens in groups:
+        row = next((row for row in open_rows if len(row) + num_tokens <= row_tokens), None)
         if row is None:
             row = PackedRow()
             open_rows.append(row)
-        for lesson in piece:
-            row.add(lesson)
-        if len(open_rows) > _OPEN_ROWS:
-            full.append(open_rows.pop(max(range(len(open_rows)), key=lambda at: len(open_rows[at]))))
-    made = full + open_rows
-    for row in made:
+        for example in group:
+            row.add(example)
+        if len(open_rows) > _MAX_OPEN_ROWS:
+            full.append(open_rows.pop(max(range(len(open_rows)), key=lambda index: len(open_rows[index]))))
+    rows = full + open_rows
+    for row in rows:
         row.close()
-    random_.shuffle(made)
-    return made
+    rng.shuffle(rows)
+    return rows
 
 
-def lone_rows(lessons: Sequence[EncodedExample]) -> list[PackedRow]:
-    """A row for each lesson: for models that can't be shown several at once."""
-    made = [PackedRow() for _ in lessons]
-    for row, lesson in zip(made, lessons, strict=True):
-        row.add(lesson)
+def single_example_rows(examples: Sequence[EncodedExample]) -> list[PackedRow]:
+    """Return a row for each example, for models that can't be trained on packed rows."""
+    rows = [PackedRow() for _ in examples]
+    for row, example in zip(rows, examples, strict=True):
+        row.add(example)
         row.close()
-    return made
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSchedule:
-    """All steps, in order; the same settings and lessons give the same course.
+    """All optimizer steps in order; the same settings and examples give the same schedule.
 
     Attributes:
-        held_out: rows that are never learned from.
-        is_packed: whether lessons share rows.
+        held_out: The rows that are never trained on.
+        is_packed: Whether examples share rows.
     """
 
     steps: tuple[tuple[PackedRow, ...], ...]
@@ -172,77 +180,77 @@ class TrainingSchedule:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that are computed in all, each shared one once."""
+        """The number of tokens computed in all; a shared token counts once."""
         return sum(len(row) for step in self.steps for row in step)
 
     @property
-    def num_lesson_tokens(self) -> int:
-        """Tokens of all lessons, shared ones as often as they are shared."""
-        return sum(len(each.ids) for step in self.steps for row in step for each in row.lessons)
+    def num_example_tokens(self) -> int:
+        """The number of tokens of all examples; a shared token counts once for each example."""
+        return sum(len(example.ids) for step in self.steps for row in step for example in row.examples)
 
-    def rate(self, step: int) -> float:
-        """The learning rate of a step: linear warm-up, then along a cosine to a twentieth of the greatest."""
-        warm = max(1, math.ceil(self.settings.warmup * len(self.steps)))
-        done = (step - warm) / max(1, len(self.steps) - warm)
-        falling = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * max(0.0, done)))
-        return self.settings.peak_rate * min(1.0, (step + 1) / warm) * falling
+    def learning_rate(self, step: int) -> float:
+        """Return a step's learning rate: linear warm-up, then cosine decay to a twentieth of the peak."""
+        num_warmup = max(1, math.ceil(self.settings.warmup * len(self.steps)))
+        progress = (step - num_warmup) / max(1, len(self.steps) - num_warmup)
+        decay = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * max(0.0, progress)))
+        return self.settings.peak_learning_rate * min(1.0, (step + 1) / num_warmup) * decay
 
 
-def make_course(
-    learned: Sequence[EncodedExample],
+def make_schedule(
+    training: Sequence[EncodedExample],
     held_out: Sequence[EncodedExample],
     settings: ReaderSettings,
     *,
     is_packed: bool = True,
 ) -> TrainingSchedule:
-    """Pack the lessons anew for each epoch; what is held out is packed once.
+    """Return the schedule of a training run; each epoch packs the training examples anew.
 
     Args:
-        is_packed: otherwise each lesson has a row of its own, and a step as many tokens as it had.
+        is_packed: If false, each example gets a row to itself, and a step takes as many tokens as it would.
     """
     steps: list[tuple[PackedRow, ...]] = []
     for epoch in range(settings.epochs):
-        random_ = random.Random(f"{settings.seed} epoch {epoch}")
+        rng = random.Random(f"{settings.seed} epoch {epoch}")
         if is_packed:
-            made, size = rows(learned, settings.row_tokens, random_), settings.rows_per_step
-            steps += [tuple(made[at : at + size]) for at in range(0, len(made), size)]
+            rows, size = pack_rows(training, settings.row_tokens, rng), settings.rows_per_step
+            steps += [tuple(rows[start : start + size]) for start in range(0, len(rows), size)]
         else:
-            steps += _apart(learned, settings, random_)
-    random_ = random.Random(f"{settings.seed} held out")
-    kept = rows(held_out, settings.row_tokens, random_) if is_packed else lone_rows(held_out)
-    return TrainingSchedule(tuple(steps), tuple(kept), settings, is_packed)
+            steps += _unpacked_steps(training, settings, rng)
+    rng = random.Random(f"{settings.seed} held out")
+    rows = pack_rows(held_out, settings.row_tokens, rng) if is_packed else single_example_rows(held_out)
+    return TrainingSchedule(tuple(steps), tuple(rows), settings, is_packed)
 
 
-def _apart(
-    learned: Sequence[EncodedExample], settings: ReaderSettings, random_: random.Random
+def _unpacked_steps(
+    training: Sequence[EncodedExample], settings: ReaderSettings, rng: random.Random
 ) -> Iterator[tuple[PackedRow, ...]]:
-    most_tokens = settings.rows_per_step * settings.row_tokens
+    max_tokens = settings.rows_per_step * settings.row_tokens
     step: list[PackedRow] = []
-    for row in lone_rows(random_.sample(learned, len(learned))):
-        if step and sum(map(len, step)) + len(row) > most_tokens:
+    for row in single_example_rows(rng.sample(training, len(training))):
+        if step and sum(map(len, step)) + len(row) > max_tokens:
             yield tuple(step)
             step = []
         step.append(row)
     yield tuple(step)
 
 
-_OPEN_ROWS = 16
-
-
-def _pieces(ordered: Sequence[EncodedExample], row_tokens: int) -> Iterator[tuple[list[EncodedExample], int]]:
-    """Lessons that stay together, and how many tokens a row of them alone has."""
-    piece: list[EncodedExample] = []
+def _prefix_groups(
+    ordered: Sequence[EncodedExample], row_tokens: int
+) -> Iterator[tuple[list[EncodedExample], int]]:
+    """Yield groups of examples that stay together, with the number of tokens in a row of that group alone."""
+    group: list[EncodedExample] = []
     row = PackedRow()
-    for lesson in ordered:
-        shared = _num_shared(piece[-1], lesson) if piece else 0
-        most_tokens = row_tokens if shared > MOSTLY_SHARED * len(lesson.ids) else row_tokens // 2
-        if piece and (shared < LEAST_SHARED_TOKENS or len(row) + row.num_new_tokens(lesson) > most_tokens):
-            yield piece, len(row)
-            piece, row = [], PackedRow()
-        piece.append(lesson)
-        row.add(lesson)
-    if piece:
-        yield piece, len(row)
+    for example in ordered:
+        num_shared = _num_shared(group[-1], example) if group else 0
+        max_tokens = row_tokens if num_shared > MOSTLY_SHARED * len(example.ids) else row_tokens // 2
+        is_too_long = len(row) + row.num_new_tokens(example) > max_tokens
+        if group and (num_shared < MIN_SHARED_TOKENS or is_too_long):
+            yield group, len(row)
+            group, row = [], PackedRow()
+        group.append(example)
+        row.add(example)
+    if group:
+        yield group, len(row)
 
 
 def _num_shared(one: EncodedExample, other: EncodedExample) -> int:

@@ -1,4 +1,4 @@
-"""From a model and questions with known supporting facts to a reader in a folder."""
+"""Train a reader from a base model and questions with supporting facts, and write it into a folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,42 +12,43 @@ from askance.core.ports import Model
 from askance.core.types import Capability
 from askance.core.version import VERSION
 from askance.evaluation.datasets import Example
-from askance.models.bundled import BUNDLED, PLAIN, READER, torch_folder
+from askance.models.bundled import BUNDLED, BUNDLED_BASE, READER, torch_folder
 from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
 from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.models.local.model_files import adapter_fingerprint
-from askance.training.reader.checkpoint import claimed, remove
-from askance.training.reader.finish import TrainingReport, write_reader
-from askance.training.reader.lesson import EncodedExample, encode, lessons_digest
-from askance.training.reader.mixture import Builder, mixture
-from askance.training.reader.network import TrainableModel
-from askance.training.reader.packing import make_course
+from askance.training.reader.checkpoint import open_checkpoints, remove_checkpoints
+from askance.training.reader.data_mix import ExampleBuilder, build_data_mix
+from askance.training.reader.packing import make_schedule
+from askance.training.reader.save import TrainingReport, write_reader
 from askance.training.reader.settings import ReaderSettings
-from askance.training.reader.training import Listener, Training
+from askance.training.reader.trainable_model import TrainableModel
+from askance.training.reader.trainer import OnStep, Trainer
+from askance.training.reader.training_example import EncodedExample, encode, examples_digest
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A model to start from.
+    """A model to start training from.
 
     Attributes:
-        spec: ``bundled:base`` or ``hf:NAME``; a folder or file with its whole path, since the reader asks for
-            it from wherever it is used.
-        module, tokenizer: as they are in its files, in float32.
-        begun: a reader on this base that learns more; None where an adapter begins from nothing.
+        spec: The specification, ``bundled:base`` or ``hf:NAME``. A folder or file has its absolute path,
+        since
+            the reader loads its base from any working directory.
+        module, tokenizer: The model and its tokenizer, in float32.
+        adapter: A reader on this base to train further; None to start from a new adapter.
     """
 
     spec: str
     module: Any
     tokenizer: Any
-    begun: Adapter | None = None
+    adapter: Adapter | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Layouts:
-    """Which prompts a model takes, for those who make them; stands in for the model itself."""
+class _PromptCapabilities:
+    """The prompts that a model takes, for code that builds prompts; stands in for the model itself."""
 
     capabilities: frozenset[Capability]
 
@@ -57,103 +58,102 @@ def train_reader(
     base: Base,
     settings: ReaderSettings,
     out: Path,
-    listener: Listener = lambda standing: None,
-    told: Callable[[TrainingReport], None] = lambda account: None,
+    on_step: OnStep = lambda status: None,
+    on_start: Callable[[TrainingReport], None] = lambda report: None,
     *,
-    builder: type[Builder] = Builder,
-    is_dry: bool = False,
+    builder: type[ExampleBuilder] = ExampleBuilder,
+    is_dry_run: bool = False,
 ) -> TrainingReport:
-    """Train a reader, or go on where it was stopped, and write it into the folder `out`.
+    """Train a reader, or resume an interrupted training, and write it into the folder `out`.
 
-    Until it is finished all is kept in a folder beside `out`, with ".training" behind its name.
+    Until training is finished, its checkpoints are in a folder beside `out` whose name ends in ".training".
 
     Args:
-        examples_by_dataset: by the name that lessons and card show.
-        listener: told of every step.
-        told: shown what will be learned before the first step.
-        builder: what makes the lessons; a recipe's takes a recipe's settings.
-        is_dry: that is all; nothing is written.
+        examples_by_dataset: The questions of each dataset, by the name that reports and the model card show.
+        on_step: Called after every step.
+        on_start: Called with the report of the data mix before the first step.
+        builder: The builder of training examples; a recipe's builder takes the recipe's settings.
+        is_dry_run: Whether to return after `on_start`, with nothing written.
 
     Raises:
-        InputError: nothing to learn from, no lesson that fits, settings that a begun adapter does not have, a
-            folder that is there already or belongs to another training, a full disk.
-        TrainingFailed: a loss or a gradient is no number.
+        InputError: there is nothing to learn from, no example fits, the adapter to start from has other
+            settings, the folder exists or belongs to another training, or the disk is full.
+        TrainingFailed: a loss or a gradient is not finite.
     """
     check_free(out)
     _check_method(base, settings)
-    settings = settings.settled(base.module.device.type)
-    account, learned, held_out = _prepared(examples_by_dataset, base, settings, builder)
-    if is_dry:
-        told(account)
-        return account
+    settings = settings.with_precision_for(base.module.device.type)
+    report, training, held_out = _prepared(examples_by_dataset, base, settings, builder)
+    if is_dry_run:
+        on_start(report)
+        return report
     fingerprint, template = weights_fingerprint(base.module), chat_template_digest(base.tokenizer)
-    identity = _identity(base, settings, fingerprint, (*learned, *held_out))
-    working = out.with_name(f"{out.name}.training")
-    with claimed(working, identity) as checkpoints:
-        trainee = TrainableModel(base.module, settings, base.begun)
-        if not trainee.packs_exactly(account.course.steps[0]):
-            account.course = make_course(learned, held_out, settings, is_packed=False)
-        account.place = trainee.place
-        told(account)
-        training = Training(trainee, account.course, checkpoints)
-        training.run(listener)
-        account.curve, account.held_out = tuple(training.curve), training.held_out_by_task()
-        write_reader(out, trainee.module, base.tokenizer, account, fingerprint, template)
-    remove(working)
-    return account
+    identity = _identity(base, settings, fingerprint, (*training, *held_out))
+    folder = out.with_name(f"{out.name}.training")
+    with open_checkpoints(folder, identity) as checkpoints:
+        model = TrainableModel(base.module, settings, base.adapter)
+        if not model.packs_exactly(report.schedule.steps[0]):
+            report.schedule = make_schedule(training, held_out, settings, is_packed=False)
+        report.device = model.device_description
+        on_start(report)
+        trainer = Trainer(model, report.schedule, checkpoints)
+        trainer.run(on_step)
+        report.curve, report.held_out = tuple(trainer.curve), trainer.held_out_by_task()
+        write_reader(out, model.module, base.tokenizer, report, fingerprint, template)
+    remove_checkpoints(folder)
+    return report
 
 
 def _prepared(
     examples_by_dataset: Mapping[str, Sequence[Example]],
     base: Base,
     settings: ReaderSettings,
-    builder: type[Builder],
+    builder: type[ExampleBuilder],
 ) -> tuple[TrainingReport, tuple[EncodedExample, ...], tuple[EncodedExample, ...]]:
-    """What is to be told of a training before it begins, and its lessons: to be learned, and held out."""
+    """Return a report of the data mix, the examples to train on, and the held-out ones."""
     encoding = encoding_of(base.tokenizer, base.module, base.spec)
-    made = mixture(examples_by_dataset, _layouts(encoding), settings, builder)
-    window = min(settings.max_tokens, _window(base))
-    learned, too_long = encode(made.lessons, encoding, window)
-    held_out, _ = encode(made.held_out, encoding, window)
-    if not learned:
+    data_mix = build_data_mix(examples_by_dataset, _capabilities(encoding), settings, builder)
+    window = min(settings.max_tokens, _context_window(base))
+    training, too_long = encode(data_mix.training, encoding, window)
+    held_out, _ = encode(data_mix.held_out, encoding, window)
+    if not training:
         raise InputError(
-            f"none of {len(made.lessons)} lessons fits into {window} tokens: raise max_tokens, or show fewer "
-            "or shorter passages."
+            f"none of {len(data_mix.training)} examples fits into {window} tokens: raise max_tokens, or show "
+            "fewer or shorter passages."
         )
-    course = make_course(learned, held_out, settings)
-    return (
-        TrainingReport(base.spec, settings, made, too_long, course, begun=_name(base.begun)),
-        learned,
-        held_out,
+    schedule = make_schedule(training, held_out, settings)
+    report = TrainingReport(
+        base.spec, settings, data_mix, too_long, schedule, started_from=_reader_name(base.adapter)
     )
+    return report, training, held_out
 
 
 def _identity(
-    base: Base, settings: ReaderSettings, fingerprint: str, lessons: Sequence[EncodedExample]
+    base: Base, settings: ReaderSettings, fingerprint: str, examples: Sequence[EncodedExample]
 ) -> Mapping[str, Any]:
-    """All that the result of a training depends on."""
+    """Return everything that the result of a training depends on."""
     return {
         "base": base.spec,
         "base weights": fingerprint,
-        "lessons": lessons_digest(lessons),
+        "lessons": examples_digest(examples),
         "askance": VERSION,
         "torch": torch.__version__,
-        "begun from": None if base.begun is None else adapter_fingerprint(base.begun.folder),
-        **settings.decisive,
+        "begun from": None if base.adapter is None else adapter_fingerprint(base.adapter.folder),
+        **settings.result_settings,
     }
 
 
-def _layouts(encoding: Encoding) -> Model:
-    takes: set[Capability] = {"raw", "continuation"}
-    takes |= {"chat"} if encoding.takes_chat else set()
-    return cast(Model, _Layouts(frozenset(takes)))
+def _capabilities(encoding: Encoding) -> Model:
+    capabilities: set[Capability] = {"raw", "continuation"}
+    capabilities |= {"chat"} if encoding.takes_chat else set()
+    return cast(Model, _PromptCapabilities(frozenset(capabilities)))
 
 
 def check_free(out: Path) -> None:
-    """A folder for a reader must not be there yet.
+    """Check that the folder for a reader does not exist.
 
     Raises:
-        InputError: there is something of that name.
+        InputError: a file or folder of that name exists.
     """
     if out.exists():
         raise InputError(
@@ -162,63 +162,64 @@ def check_free(out: Path) -> None:
 
 
 def _check_method(base: Base, settings: ReaderSettings) -> None:
-    if base.begun is not None and settings.method != "lora":
+    if base.adapter is not None and settings.method != "lora":
         raise InputError(
-            f"method={settings.method} can't go on from an adapter, {str(base.begun.folder)!r}: start from "
+            f"method={settings.method} can't start from an adapter, {str(base.adapter.folder)!r}: start from "
             f"its base, {base.spec}, or leave method=lora."
         )
 
 
-def _name(begun: Adapter | None) -> str:
-    """What a card calls the reader that another one begins from."""
-    if begun is None:
+def _reader_name(adapter: Adapter | None) -> str:
+    """Return the name that a model card shows for the reader that training started from."""
+    if adapter is None:
         return ""
-    return BUNDLED if begun.folder == READER else begun.folder.name
+    return BUNDLED if adapter.folder == READER else adapter.folder.name
 
 
-def _window(base: Base) -> int:
-    longest = getattr(base.module.config.get_text_config(), "max_position_embeddings", None)
-    return longest if isinstance(longest, int) and longest > 0 else 10**9
+def _context_window(base: Base) -> int:
+    num_positions = getattr(base.module.config.get_text_config(), "max_position_embeddings", None)
+    return num_positions if isinstance(num_positions, int) and num_positions > 0 else 10**9
 
 
 def load_base(spec: str, device: str = "auto") -> Base:
-    """Load the model that `spec` names: a plain one, or a reader, ``bundled`` or the folder of an adapter,
-    with the base that it was trained on.
+    """Load the model that `spec` names: a plain model, or a reader together with the base it was trained on.
+
+    A reader is ``bundled`` or the folder of an adapter.
 
     Raises:
-        InputError: it names a model that can't be trained.
-        ModelSpecError: as for `load_parts`, or an adapter that does not belong to its base.
-        MissingExtra: it names an adapter, and peft is not installed.
+        InputError: the specification names a model that can't be trained.
+        ModelSpecError: as for `load_parts`, or an adapter does not belong to its base.
+        MissingExtra: the specification names an adapter, and peft is not installed.
     """
     if spec == BUNDLED:
-        return _load_begun(READER, device)
+        return _load_reader(READER, device)
     from askance.models.hf.load import load_parts
 
-    if spec == PLAIN:
+    if spec == BUNDLED_BASE:
         return Base(spec, *load_parts(str(torch_folder()), device=device, dtype="float32"))
     if not spec.startswith("hf:") or "?" in spec or len(spec) == 3:
         raise InputError(
-            f"model {spec!r} can't be trained: start from {BUNDLED}, {PLAIN}, or from hf:NAME, a folder, a "
-            ".gguf file or a name on the hub, without options."
+            f"model {spec!r} can't be trained: start from {BUNDLED}, {BUNDLED_BASE}, or from hf:NAME, a "
+            "folder, a .gguf file or a name on the hub, without options."
         )
-    name = _whole(spec.removeprefix("hf:"))
+    name = _absolute(spec.removeprefix("hf:"))
     if holds_adapter(Path(name)):
-        return _load_begun(Path(name), device)
+        return _load_reader(Path(name), device)
     return Base(f"hf:{name}", *load_parts(name, device=device, dtype="float32"))
 
 
-def _load_begun(folder: Path, device: str) -> Base:
-    begun = open_adapter(folder)
-    if begun.note is None:
+def _load_reader(folder: Path, device: str) -> Base:
+    adapter = open_adapter(folder)
+    if adapter.note is None:
         raise InputError(
-            f"adapter {str(folder)!r} was not made by `askance train reader`, which goes on from its own "
-            "alone: start from the base of that adapter."
+            f"adapter {str(folder)!r} was not made by `askance train reader`, which trains only its own "
+            "adapters further: start from the base of that adapter."
         )
-    base = load_base(begun.note.base, device)
-    check_belongs(begun, base.module, base.tokenizer, base.spec)
-    return replace(base, begun=begun)
+    base = load_base(adapter.note.base, device)
+    check_belongs(adapter, base.module, base.tokenizer, base.spec)
+    return replace(base, adapter=adapter)
 
 
-def _whole(name: str) -> str:
+def _absolute(name: str) -> str:
     path = Path(name).expanduser()
     return str(path.resolve()) if path.exists() else name

@@ -1,4 +1,4 @@
-"""The lessons that the package makes by itself; what a recipe adds is tested with the recipe."""
+"""The training examples that the package makes by itself; what a recipe adds is tested with the recipe."""
 
 from collections import Counter
 from dataclasses import replace
@@ -6,22 +6,22 @@ from dataclasses import replace
 import pytest
 
 from askance.evaluation.datasets.example import SupportingFacts
-from askance.training.reader.mixture import mixture
+from askance.training.reader.data_mix import build_data_mix
 from askance.training.reader.settings import ReaderSettings
-from tests.training.reader.lessons import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
+from tests.training.reader.sample_examples import ARGON, BOTH, FILM, NO_TOWER, OTHER_FILM, TOWER
 
 NONE = ReaderSettings(reading=0.0, memory=0.0, paragraph=0.0, chat=0.0, held_out=0.0)
 EXAMPLES = {"2wiki": (FILM, OTHER_FILM), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
 
 
 def tasks(made):
-    return Counter(lesson.task for lesson in made.lessons)
+    return Counter(training_example.task for training_example in made.training)
 
 
 def test_it_teaches_to_answer_from_passages_and_from_memory():
-    made = mixture(EXAMPLES, BOTH, replace(NONE, reading=9.0, memory=9.0, paragraph=9.0))
+    made = build_data_mix(EXAMPLES, BOTH, replace(NONE, reading=9.0, memory=9.0, paragraph=9.0))
     assert set(tasks(made)) == {"reading", "memory", "going_on", "single_hop"}
-    assert {dataset for dataset, _ in made.num_lessons} == set(EXAMPLES)
+    assert {dataset for dataset, _ in made.num_by_task} == set(EXAMPLES)
     assert not made.left_out
 
 
@@ -29,16 +29,20 @@ def test_it_teaches_to_answer_from_passages_and_from_memory():
     ("share", "expected"),
     [({"reading": 3.0}, {"reading": 9}), ({"memory": 2.0}, {"memory": 6}), ({"paragraph": 2.0}, {})],
 )
-def test_a_share_is_a_number_of_lessons_per_example(share, expected):
-    made = mixture(EXAMPLES, BOTH, replace(NONE, **share))
+def test_a_share_is_a_number_of_examples_per_example(share, expected):
+    made = build_data_mix(EXAMPLES, BOTH, replace(NONE, **share))
     found = tasks(made)
     assert {task: found[task] for task in ("reading", "memory") if found[task]} == expected
     assert bool(found["single_hop"]) == ("paragraph" in share)
 
 
 def test_the_reasoning_is_what_the_dataset_marks_or_tells():
-    made = mixture(EXAMPLES, BOTH, replace(NONE, reading=1.0))
-    targets = {lesson.id: lesson.target for lesson in made.lessons if lesson.task == "reading"}
+    made = build_data_mix(EXAMPLES, BOTH, replace(NONE, reading=1.0))
+    targets = {
+        training_example.id: training_example.target
+        for training_example in made.training
+        if training_example.task == "reading"
+    }
     heidi, dwan = (paragraph.text for paragraph in FILM.supporting_facts.supporting)
     assert targets["2wiki/f1"] == f" {heidi} {dwan} So the answer is 3 April 1885."
     assert targets["strategyqa/s1"] == " Argon is a gas. Gases can't be chewed. So the answer is no."
@@ -50,5 +54,5 @@ def test_a_decomposition_alone_is_left_out_and_told():
         question=replace(ARGON.question, id="s2"),
         supporting_facts=SupportingFacts(steps=ARGON.supporting_facts.steps),
     )
-    made = mixture({"strategyqa": (ARGON, steps)}, BOTH, replace(NONE, reading=1.0))
-    assert made.told_left_out == ("1 of strategyqa: steps, but no supporting paragraphs or facts",)
+    made = build_data_mix({"strategyqa": (ARGON, steps)}, BOTH, replace(NONE, reading=1.0))
+    assert made.left_out_reasons == ("1 of strategyqa: steps, but no supporting paragraphs or facts",)

@@ -3,12 +3,12 @@
 import random
 
 import pytest
-from recipes.reader.bridging import MOST_PER_BRIDGE, bridged, noun_phrase
+from recipes.reader.bridge_questions import MAX_PER_BRIDGE, bridge_questions, noun_phrase
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
-from askance.training.reader.reading import reasoning
+from askance.training.reader.answer_examples import gold_reasoning
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ OTHER = asked("c", "How tall is it?", "56 metres", "The tower of Pisa is 56 metr
 
 
 def test_the_name_in_one_question_gives_way_to_the_other_question():
-    (example,) = bridged((LEAD, DIED, OTHER), random.Random(0))
+    (example,) = bridge_questions((LEAD, DIED, OTHER), random.Random(0))
     assert example.question.text == "Where did the one who composed Carmen die?"
     assert example.golds == ("Bougival",)
-    assert reasoning(example).text == (
+    assert gold_reasoning(example).text == (
         "The one who composed Carmen is Georges Bizet. Georges Bizet died in Bougival. "
         "So the answer is Bougival."
     )
     assert example.hops == 2
-    shown = {each.text: each.is_supporting for each in example.supporting_facts.paragraphs}
-    assert shown == {
+    draw_passages = {each.text: each.is_supporting for each in example.supporting_facts.paragraphs}
+    assert draw_passages == {
         LEAD.supporting_facts.paragraphs[0].text: True,
         DIED.supporting_facts.paragraphs[0].text: True,
         OTHER.supporting_facts.paragraphs[0].text: False,
@@ -66,7 +66,7 @@ def test_two_questions_on_one_paragraph_need_it_once():
     text = "Carmen is by Georges Bizet. Georges Bizet died in Paris."
     lead = asked("a", "Who composed Carmen?", "Georges Bizet", text)
     died = asked("b", "Where did Georges Bizet die?", "Paris", text)
-    (example,) = bridged((lead, died), random.Random(0))
+    (example,) = bridge_questions((lead, died), random.Random(0))
     (paragraph,) = example.supporting_facts.supporting
     assert paragraph.evidence_texts == ("Carmen is by Georges Bizet.", "Georges Bizet died in Paris.")
 
@@ -83,12 +83,12 @@ def test_two_questions_on_one_paragraph_need_it_once():
 )
 def test_a_part_of_a_longer_name_is_no_bridge(question):
     other = asked("b", question, "Paris", "It was in Paris.")
-    assert bridged((LEAD, other), random.Random(0)) == ()
+    assert bridge_questions((LEAD, other), random.Random(0)) == ()
 
 
 def test_no_question_gives_the_answer_of_the_other_away():
     back = asked("b", "What did Georges Bizet compose?", "Carmen", "Georges Bizet composed Carmen.")
-    assert bridged((LEAD, back), random.Random(0)) == ()
+    assert bridge_questions((LEAD, back), random.Random(0)) == ()
 
 
 def test_one_name_is_not_all_there_is():
@@ -99,9 +99,9 @@ def test_one_name_is_not_all_there_is():
             f"Town {at}",
             f"He was in Town {at} then.",
         )
-        for at in range(3 * MOST_PER_BRIDGE)
+        for at in range(3 * MAX_PER_BRIDGE)
     ]
-    made = bridged((LEAD, *many), random.Random(0))
-    assert len(made) == MOST_PER_BRIDGE
-    assert made == bridged((LEAD, *many), random.Random(0))
-    assert made != bridged((LEAD, *many), random.Random(1))
+    made = bridge_questions((LEAD, *many), random.Random(0))
+    assert len(made) == MAX_PER_BRIDGE
+    assert made == bridge_questions((LEAD, *many), random.Random(0))
+    assert made != bridge_questions((LEAD, *many), random.Random(1))

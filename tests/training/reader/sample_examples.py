@@ -1,4 +1,4 @@
-"""What the tests of lessons share: invented examples, and prompts as text."""
+"""What the tests of training examples share: invented examples, and prompts as text."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -13,29 +13,29 @@ import pytest
 import torch
 
 from askance.core.errors import InputError, TrainingFailed
-from askance.training.reader.checkpoint import claimed
-from askance.training.reader.packing import make_course
-from askance.training.reader.training import HELD_OUT_EVERY, Training, TrainingStatus
+from askance.training.reader.checkpoint import open_checkpoints
+from askance.training.reader.packing import make_schedule
+from askance.training.reader.trainer import HELD_OUT_EVERY, Trainer, TrainingStatus
 from tests.tolerances import assert_near, near
-from tests.training.reader.encoded import full_settings, some_lessons, trainee
+from tests.training.reader.encoded_examples import full_settings, some_examples, tiny_model
 
 
-def nobody(standing):
+def nobody(status):
     pass
 
 
-def run(folder, listener=nobody, *, model=None, **settings):
+def run(folder, on_step=nobody, *, model=None, **settings):
     """One training in a process's life; gives the training and the trained weights."""
-    made = make_course(some_lessons(24), some_lessons(6, seed=1), full_settings(**settings))
-    student = model or trainee(**settings)
-    with claimed(folder, {}) as checkpoints:
-        training = Training(student, made, checkpoints)
-        training.run(listener)
-    return training, weights_of(student)
+    made = make_schedule(some_examples(24), some_examples(6, seed=1), full_settings(**settings))
+    model = model or tiny_model(**settings)
+    with open_checkpoints(folder, {}) as checkpoints:
+        trainer = Trainer(model, made, checkpoints)
+        trainer.run(on_step)
+    return trainer, weights_of(model)
 
 
-def weights_of(student):
-    return {name: each.detach().clone() for name, each in student.trainable.items()}
+def weights_of(model):
+    return {name: each.detach().clone() for name, each in model.trainable_weights.items()}
 
 
 @pytest.fixture(scope="module")
@@ -49,53 +49,53 @@ def without_time(curve):
 
 
 def assert_same(found, whole):
-    (training, weights), (other, expected) = found, whole
-    assert without_time(training.curve) == without_time(other.curve)
+    (trainer, weights), (other, expected) = found, whole
+    assert without_time(trainer.curve) == without_time(other.curve)
     assert weights.keys() == expected.keys()
     for name, each in weights.items():
         assert_near(each, expected[name], "same steps again")
 
 
 def test_it_learns(tmp_path):
-    training, _ = run(tmp_path / "t", epochs=8)
-    losses = [each.loss for each in training.curve]
+    trainer, _ = run(tmp_path / "t", epochs=8)
+    losses = [each.loss for each in trainer.curve]
     assert losses[0] > 3.5
     assert sum(losses[-3:]) / 3 < 0.5 * losses[0]
 
 
 def test_the_curve(whole):
-    training, _ = whole
-    steps = len(training.curve)
-    assert [each.step for each in training.curve] == list(range(1, steps + 1))
-    assert {each.num_steps for each in training.curve} == {steps}
-    assert training.curve[-1].num_tokens == training.curve[-1].total_tokens
-    assert all(one.num_tokens < other.num_tokens for one, other in pairwise(training.curve))
-    assert all(one.seconds < other.seconds for one, other in pairwise(training.curve))
+    trainer, _ = whole
+    steps = len(trainer.curve)
+    assert [each.step for each in trainer.curve] == list(range(1, steps + 1))
+    assert {each.num_steps for each in trainer.curve} == {steps}
+    assert trainer.curve[-1].num_tokens == trainer.curve[-1].total_tokens
+    assert all(one.num_tokens < other.num_tokens for one, other in pairwise(trainer.curve))
+    assert all(one.seconds < other.seconds for one, other in pairwise(trainer.curve))
     assert steps < HELD_OUT_EVERY
-    assert [each.held_out is None for each in training.curve] == [True] * (steps - 1) + [False]
+    assert [each.held_out is None for each in trainer.curve] == [True] * (steps - 1) + [False]
 
 
 def test_the_first_loss_is_the_mean_over_goals_by_weight(whole):
-    made = make_course(some_lessons(24), (), full_settings(epochs=2))
-    student = trainee()
+    made = make_schedule(some_examples(24), (), full_settings(epochs=2))
+    model = tiny_model()
     total, weight = 0.0, 0.0
     for row in made.steps[0]:
-        for loss, goal in zip(student.losses(row).tolist(), row.goals, strict=True):
-            total, weight = total + goal.weight * loss, weight + goal.weight
+        for loss, target in zip(model.token_losses(row).tolist(), row.targets, strict=True):
+            total, weight = total + target.weight * loss, weight + target.weight
     assert whole[0].curve[0].loss == near(total / weight, "formula", "float32")
 
 
 def test_held_out_losses_by_task(tmp_path):
-    student = trainee()
-    training, _ = run(tmp_path / "t", model=student)
-    found = training.held_out_by_task()
+    model = tiny_model()
+    trainer, _ = run(tmp_path / "t", model=model)
+    found = trainer.held_out_by_task()
     assert list(found) == ["reading", "relevance"]
     row_losses = {}
     with torch.no_grad():
-        for row in make_course((), some_lessons(6, seed=1), full_settings()).held_out:
-            for lesson in row.lessons:
-                row_losses.setdefault(lesson.task, []).extend(
-                    student.losses(row)[row.goals_of(lesson)].tolist()
+        for row in make_schedule((), some_examples(6, seed=1), full_settings()).held_out:
+            for example in row.examples:
+                row_losses.setdefault(example.task, []).extend(
+                    model.token_losses(row)[row.targets_of(example)].tolist()
                 )
     for task, losses in row_losses.items():
         assert found[task] == near(sum(losses) / len(losses), "formula", "float32")
@@ -106,11 +106,11 @@ class Gone(Exception):
 
 
 def gone_after(step):
-    def listener(standing):
-        if standing.step == step:
+    def on_step(status):
+        if status.step == step:
             raise Gone
 
-    return listener
+    return on_step
 
 
 @pytest.mark.parametrize("minutes", [0.0, 5.0])
@@ -131,15 +131,15 @@ def test_a_finished_one_has_nothing_left_to_do(tmp_path, whole):
 
 def test_with_rows_shared_otherwise_it_does_not_go_on(tmp_path):
     run(tmp_path / "t")
-    lessons = some_lessons(24), some_lessons(6, seed=1), full_settings()
-    apart, packed = make_course(*lessons, is_packed=False), make_course(*lessons)
+    examples = some_examples(24), some_examples(6, seed=1), full_settings()
+    apart, packed = make_schedule(*examples, is_packed=False), make_schedule(*examples)
     told = (
-        f"t was begun with {len(packed.steps)} steps of {packed.num_tokens} tokens in all, now they are "
-        f"{len(apart.steps)} of {apart.num_tokens:,}: lessons share rows on one machine"
+        f"t was started with {len(packed.steps)} steps of {packed.num_tokens} tokens in all, now there are "
+        f"{len(apart.steps)} of {apart.num_tokens:,}: examples share rows on one machine"
     )
     before = (tmp_path / "t" / "checkpoint.pt").read_bytes()
-    with claimed(tmp_path / "t", {}) as checkpoints, pytest.raises(InputError, match=told):
-        Training(trainee(), apart, checkpoints).run(nobody)
+    with open_checkpoints(tmp_path / "t", {}) as checkpoints, pytest.raises(InputError, match=told):
+        Trainer(tiny_model(), apart, checkpoints).run(nobody)
     assert (tmp_path / "t" / "checkpoint.pt").read_bytes() == before
 
 
@@ -148,8 +148,8 @@ def test_an_adapter_goes_on_too(tmp_path):
     expected = run(tmp_path / "whole", **settings)
     assert all("lora_" in name for name in expected[1])
 
-    def stopping(standing):
-        if standing.step == 3:
+    def stopping(status):
+        if status.step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
@@ -159,8 +159,8 @@ def test_an_adapter_goes_on_too(tmp_path):
 
 def test_an_interrupt_waits_until_nothing_is_half_done(tmp_path, whole):
     """It comes while a row is computed; what is saved is the step before, whole."""
-    student = trainee()
-    losses = student.losses
+    model = tiny_model()
+    losses = model.token_losses
     rows_computed = 0
 
     def interrupted(row):
@@ -170,9 +170,9 @@ def test_an_interrupt_waits_until_nothing_is_half_done(tmp_path, whole):
             os.kill(os.getpid(), signal.SIGINT)
         return losses(row)
 
-    student.losses = interrupted
+    model.token_losses = interrupted
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "t", model=student, epochs=2)
+        run(tmp_path / "t", model=model, epochs=2)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert rows_computed == 4
     seen = []
@@ -182,7 +182,7 @@ def test_an_interrupt_waits_until_nothing_is_half_done(tmp_path, whole):
 
 
 def test_a_second_interrupt_does_not_wait(tmp_path):
-    def stopping(standing):
+    def stopping(status):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -193,8 +193,8 @@ def test_a_second_interrupt_does_not_wait(tmp_path):
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_no_number_stops_it_and_leaves_the_last_checkpoint(tmp_path, what):
-    student = trainee()
-    loss = student.loss
+    model = tiny_model()
+    loss = model.weighted_loss
     calls = 0
 
     def broken(row):
@@ -204,17 +204,17 @@ def test_no_number_stops_it_and_leaves_the_last_checkpoint(tmp_path, what):
             return loss(row)
         return loss(row) * math.nan if what == "loss" else _RootOfNothing.apply(loss(row))
 
-    student.loss = broken
+    model.weighted_loss = broken
     with pytest.raises(TrainingFailed) as failed:
-        run(tmp_path / "t", model=student, checkpoint_minutes=0)
+        run(tmp_path / "t", model=model, checkpoint_minutes=0)
     text = str(failed.value)
-    made = make_course(some_lessons(24), (), full_settings())
-    ids = list(dict.fromkeys(lesson.id for row in made.steps[2] for lesson in row.lessons))
+    made = make_schedule(some_examples(24), (), full_settings())
+    ids = list(dict.fromkeys(example.id for row in made.steps[2] for example in row.examples))
     assert text.startswith(f"{'the loss' if what == 'loss' else 'a gradient'} of step 3 of {len(made.steps)}")
     assert ", ".join(ids[:3]) in text
     assert "lower learning_rate than 0.01, in another folder" in text
-    assert all(each.isfinite().all() for each in student.trainable.values())
-    with claimed(tmp_path / "t", {}) as checkpoints:
+    assert all(each.isfinite().all() for each in model.trainable_weights.values())
+    with open_checkpoints(tmp_path / "t", {}) as checkpoints:
         state = checkpoints.load()
     assert len(state.curve) == 2
     assert all(each.isfinite().all() for each in state.weights.values())
@@ -233,22 +233,22 @@ class _RootOfNothing(torch.autograd.Function):
 
 
 def test_a_rate_beyond_reason_stops_it(tmp_path):
-    with pytest.raises(TrainingFailed, match="is no finite number, on lessons of data/"):
+    with pytest.raises(TrainingFailed, match="is not finite, on examples from data/"):
         run(tmp_path / "t", learning_rate=1e30, epochs=3, warmup=0.0)
 
 
 def test_nothing_held_out(tmp_path):
-    student = trainee()
-    with claimed(tmp_path / "t", {}) as checkpoints:
-        training = Training(student, make_course(some_lessons(6), (), full_settings()), checkpoints)
-        training.run(nobody)
-    assert training.curve[-1].held_out is None
-    assert training.held_out_by_task() == {}
+    model = tiny_model()
+    with open_checkpoints(tmp_path / "t", {}) as checkpoints:
+        trainer = Trainer(model, make_schedule(some_examples(6), (), full_settings()), checkpoints)
+        trainer.run(nobody)
+    assert trainer.curve[-1].held_out is None
+    assert trainer.held_out_by_task() == {}
 
 
 def test_speed_and_time_left():
-    standing = TrainingStatus(2, 4, 1.0, 100, 300, 5.0)
-    assert (standing.tokens_per_second, standing.seconds_left) == (20.0, 10.0)
+    status = TrainingStatus(2, 4, 1.0, 100, 300, 5.0)
+    assert (status.tokens_per_second, status.seconds_left) == (20.0, 10.0)
     unmoved = TrainingStatus(1, 1, 1.0, 0, 0, 0.0)
     assert (unmoved.tokens_per_second, unmoved.seconds_left) == (0.0, 0.0)
 
@@ -256,14 +256,14 @@ def test_speed_and_time_left():
 KILLED = """
 import sys, time
 from pathlib import Path
-from tests.training.reader.test_training import run
+from tests.training.reader.test_trainer import run
 
-def told(standing):
-    print(standing.step, flush=True)
-    if standing.step == standing.num_steps:
+def on_step(status):
+    print(status.step, flush=True)
+    if status.step == status.num_steps:
         time.sleep(60)
 
-run(Path(sys.argv[1]), told, epochs=2, checkpoint_minutes=0)
+run(Path(sys.argv[1]), on_step, epochs=2, checkpoint_minutes=0)
 """
 
 

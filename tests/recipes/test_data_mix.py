@@ -1,16 +1,16 @@
-"""Which lessons are made of which examples, how many, and what is held out or left out."""
+"""Which training examples are made of which examples, how many, and what is held out or left out."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from recipes.reader.mixture import RecipeBuilder, RecipeSettings
+from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
 from askance.core.errors import InputError
 from askance.core.types import Question, Raw
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from askance.training.reader.mixture import mixture
-from tests.training.reader.lessons import (
+from askance.training.reader.data_mix import build_data_mix
+from tests.training.reader.sample_examples import (
     ARGON,
     BOTH,
     FILM,
@@ -36,7 +36,7 @@ RAW = replace(EACH, chat=0.0)
 
 
 def mixed(examples, model, shares, **settings):
-    return mixture(examples, model, replace(shares, **settings), RecipeBuilder)
+    return build_data_mix(examples, model, replace(shares, **settings), RecipeBuilder)
 
 
 def films(count):
@@ -60,7 +60,7 @@ def films(count):
 
 
 def tasks(made):
-    return Counter(lesson.task for lesson in made.lessons)
+    return Counter(training_example.task for training_example in made.training)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def tasks(made):
         ({"deciding": 2.0}, {"going_on": 4}),
     ],
 )
-def test_a_share_is_a_number_of_lessons_per_example(share, expected):
+def test_a_share_is_a_number_of_examples_per_example(share, expected):
     made = mixed({"2wiki": (FILM, OTHER_FILM)}, BOTH, replace(NONE, **share), held_out=0)
     assert tasks(made) == expected
 
@@ -83,22 +83,30 @@ def test_every_task_is_taught():
     examples = {"2wiki": films(8), "strategyqa": (ARGON,), "squad2": (TOWER, NO_TOWER)}
     made = mixed(examples, BOTH, EACH, held_out=0)
     assert set(tasks(made)) == TASKS
-    assert made.num_examples == {"2wiki": 8, "strategyqa": 1, "squad2": 2}
-    assert sum(made.num_lessons.values()) == len(made.lessons)
-    assert {dataset for dataset, _ in made.num_lessons} == set(examples)
+    assert made.num_questions == {"2wiki": 8, "strategyqa": 1, "squad2": 2}
+    assert sum(made.num_by_task.values()) == len(made.training)
+    assert {dataset for dataset, _ in made.num_by_task} == set(examples)
 
 
 def test_the_seed_alone_decides_and_another_one_decides_otherwise():
     examples = {"2wiki": films(6)}
     first, again, other = (mixed(examples, BOTH, EACH, seed=seed) for seed in (1, 1, 2))
     assert first == again
-    assert first.lessons != other.lessons
+    assert first.training != other.training
 
 
 def test_nothing_is_learned_from_what_is_held_out():
     made = mixed({"2wiki": films(60)}, BOTH, replace(NONE, splitting=1.0, compared=0.5), held_out=0.3)
-    learned = {part for lesson in made.lessons for part in lesson.id.removeprefix("2wiki/").split("+")}
-    kept = {part for lesson in made.held_out for part in lesson.id.removeprefix("2wiki/").split("+")}
+    learned = {
+        part
+        for training_example in made.training
+        for part in training_example.id.removeprefix("2wiki/").split("+")
+    }
+    kept = {
+        part
+        for training_example in made.held_out
+        for part in training_example.id.removeprefix("2wiki/").split("+")
+    }
     numbers = (
         {each for each in learned if each.startswith("f")},
         {each for each in kept if each.startswith("f")},
@@ -121,7 +129,8 @@ def test_questions_of_one_paragraph_are_held_out_together():
     )
     made = mixed({"squad2": examples}, BOTH, replace(NONE, paragraph=1.0), held_out=0.3)
     learned, kept = (
-        {lesson.id.partition("-")[0] for lesson in each} for each in (made.lessons, made.held_out)
+        {training_example.id.partition("-")[0] for training_example in each}
+        for each in (made.training, made.held_out)
     )
     assert kept
     assert not learned & kept
@@ -131,11 +140,15 @@ def test_one_hop_among_distractors_is_read_from_the_paragraph_that_holds_the_ans
     pisa = supporting("Pisa", "Pisa lies on the Arno.")
     example = replace(TOWER, supporting_facts=SupportingFacts((Paragraph("Rome", "Rome is old."), pisa)))
     made = mixed({"own": (example,)}, BOTH, RAW, held_out=0)
-    (reading,) = (lesson for lesson in made.lessons if lesson.task == "reading")
+    (reading,) = (
+        training_example for training_example in made.training if training_example.task == "reading"
+    )
     assert reading.target == " Pisa lies on the Arno. So the answer is Arno."
     assert "] Pisa: Pisa lies on the Arno." in text_of(reading.prompt)
     assert "single_hop" not in tasks(made)  # those show one paragraph alone
-    assert [lesson.target for lesson in made.lessons if lesson.task == "splitting"] == ["None"]
+    assert [
+        training_example.target for training_example in made.training if training_example.task == "splitting"
+    ] == ["None"]
 
 
 def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
@@ -144,11 +157,11 @@ def test_a_distractor_that_stands_alone_is_not_asked_for_the_answer():
         supporting_facts=SupportingFacts((Paragraph("Rome", "Rome is old."),), facts=("Pisa lies on it.",)),
     )
     made = mixed({"own": (example,)}, BOTH, EACH, held_out=0)
-    assert not any("Rome" in text_of(each.prompt) for each in made.lessons if each.target == "Arno")
+    assert not any("Rome" in text_of(each.prompt) for each in made.training if each.target == "Arno")
     assert "single_hop" not in tasks(made)
 
 
-def test_examples_without_supporting_facts_or_answers_are_left_out_and_counted():
+def test_examples_without_grounds_or_answers_are_left_out_and_counted():
     bare = replace(FILM, question=Question("bare", "Why?"), supporting_facts=SupportingFacts())
     blank = replace(FILM, question=Question("blank", "Why?"), golds=(" ",))
     made = mixed({"2wiki": (FILM, bare, blank)}, BOTH, EACH, held_out=0)
@@ -156,7 +169,9 @@ def test_examples_without_supporting_facts_or_answers_are_left_out_and_counted()
         ("2wiki", "no supporting paragraphs, facts or steps"): 1,
         ("2wiki", "no answer"): 1,
     }
-    assert not any("bare" in lesson.id or "blank" in lesson.id for lesson in made.lessons)
+    assert not any(
+        "bare" in training_example.id or "blank" in training_example.id for training_example in made.training
+    )
 
 
 def test_evidence_longer_than_a_passage_is_left_out_and_counted():
@@ -166,7 +181,7 @@ def test_evidence_longer_than_a_passage_is_left_out_and_counted():
     )
     made = mixed({"own": (FILM, example)}, BOTH, replace(NONE, reading=1.0), held_out=0)
     assert dict(made.left_out) == {("own", "evidence longer than passage_words=100"): 1}
-    assert not any("long" in lesson.id for lesson in made.lessons)
+    assert not any("long" in training_example.id for training_example in made.training)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +193,11 @@ def test_evidence_longer_than_a_passage_is_left_out_and_counted():
             {"shares": replace(NONE, reading=1.0)},
             "1 of nq: evidence longer than passage_words=100",
         ),
-        (FILM.supporting_facts, {"shares": NONE}, "the shares draw no lesson"),
+        (FILM.supporting_facts, {"shares": NONE}, "the shares draw no example"),
         (
             FILM.supporting_facts,
             {"held_out": 0.5, "shares": replace(NONE, reading=1.0)},
-            "lessons are held out",
+            "examples are held out",
         ),
     ],
 )
@@ -196,4 +211,4 @@ def test_nothing_to_learn_from_is_an_error_that_says_why(supporting_facts, chose
 
 def test_a_model_without_a_chat_format_gets_raw_prompts_only():
     made = mixed({"2wiki": films(4), "squad2": (TOWER, NO_TOWER)}, RAW_ONLY, EACH, held_out=0)
-    assert all(isinstance(lesson.prompt, Raw) for lesson in made.lessons)
+    assert all(isinstance(training_example.prompt, Raw) for training_example in made.training)

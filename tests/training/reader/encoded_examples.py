@@ -1,4 +1,4 @@
-"""What the tests of training share: lessons of ids that mean nothing, and how they are computed alone."""
+"""What the tests of training share: examples of ids that mean nothing, and how they are computed alone."""
 
 import random
 from typing import Any
@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from askance.training.reader.lesson import EncodedExample
-from askance.training.reader.network import TrainableModel
 from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.trainable_model import TrainableModel
+from askance.training.reader.training_example import EncodedExample
 from tests.models.tiny import tiny_module
 
 VOCABULARY = 60
@@ -21,16 +21,16 @@ def encoded(
     return EncodedExample(task, id, (*prompt, *target), len(prompt))
 
 
-def some_lessons(number: int, *, seed: int = 0) -> tuple[EncodedExample, ...]:
+def some_examples(number: int, *, seed: int = 0) -> tuple[EncodedExample, ...]:
     """Three of each kind that begin alike, of 36 to 50 tokens; their tasks take turns."""
-    random_ = random.Random(seed)
+    rng = random.Random(seed)
     tasks: tuple[Any, ...] = ("reading", "relevance")
     made = []
     for at in range(number):
         if at % 3 == 0:
-            shared = _ids(random_, 30)
-        prompt = shared + _ids(random_, random_.randint(3, 10))
-        target = _ids(random_, random_.randint(3, 10))
+            shared = _ids(rng, 30)
+        prompt = shared + _ids(rng, rng.randint(3, 10))
+        target = _ids(rng, rng.randint(3, 10))
         made.append(encoded(prompt, target, f"data/{at}", tasks[at % 2]))
     return tuple(made)
 
@@ -46,17 +46,17 @@ def full_settings(**changed: Any) -> ReaderSettings:
     return ReaderSettings(**(settings | changed))
 
 
-def trainee(model_type: str = "llama", *, vocabulary: int = VOCABULARY, **settings: Any) -> TrainableModel:
+def tiny_model(model_type: str = "llama", *, vocabulary: int = VOCABULARY, **settings: Any) -> TrainableModel:
     module = tiny_module(model_type, vocabulary=vocabulary, initializer_range=0.1)
     return TrainableModel(module, full_settings(**settings))
 
 
-def alone(module: Any, lesson: EncodedExample) -> Tensor:
-    """The losses of a lesson's target, by the plain way."""
-    logits = module(input_ids=torch.tensor([lesson.ids])).logits[0]
-    start = lesson.num_prompt_tokens
-    return cross_entropy(logits[start - 1 : -1], torch.tensor(lesson.ids[start:]), reduction="none")
+def alone(module: Any, example: EncodedExample) -> Tensor:
+    """The losses of an example's target, by the plain way."""
+    logits = module(input_ids=torch.tensor([example.ids])).logits[0]
+    start = example.num_prompt_tokens
+    return cross_entropy(logits[start - 1 : -1], torch.tensor(example.ids[start:]), reduction="none")
 
 
-def _ids(random_: random.Random, number: int) -> tuple[int, ...]:
-    return tuple(random_.randrange(3, VOCABULARY) for _ in range(number))
+def _ids(rng: random.Random, number: int) -> tuple[int, ...]:
+    return tuple(rng.randrange(3, VOCABULARY) for _ in range(number))

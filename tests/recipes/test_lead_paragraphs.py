@@ -3,11 +3,11 @@
 import random
 
 import pytest
-from recipes.reader.composing import comparisons
-from recipes.reader.openings import opened, opening_facts
+from recipes.reader.composed_questions import comparisons
+from recipes.reader.lead_paragraphs import lead_facts, lead_records
 
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
-from tests.training.reader.lessons import FILM, PISA
+from tests.training.reader.sample_examples import FILM, PISA
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from tests.training.reader.lessons import FILM, PISA
     ],
 )  # fmt: skip
 def test_an_opening_in_a_set_form_tells_facts(text, told):
-    found = opening_facts(Paragraph("Storm (film)", text))
+    found = lead_facts(Paragraph("Storm (film)", text))
     assert {fact.relation: fact.object for fact in found} == told
     assert all(fact.subject == "Storm (film)" and fact.object in text for fact in found)
 
@@ -55,7 +55,7 @@ def test_paragraphs_that_no_question_needs_become_records():
     supporting_facts = SupportingFacts(
         (*FILM.supporting_facts.supporting, PISA, *others), FILM.supporting_facts.triples
     )
-    records = opened(
+    records = lead_records(
         (type(FILM)(FILM.question, FILM.golds, supporting_facts=supporting_facts),), random.Random(0)
     )
     assert [record.supporting_facts.supporting[0].title for record in records] == [
@@ -75,7 +75,7 @@ def test_they_are_compared_with_each_other():
     supporting_facts = SupportingFacts(
         (*FILM.supporting_facts.paragraphs, *others), FILM.supporting_facts.triples
     )
-    records = opened(
+    records = lead_records(
         (type(FILM)(FILM.question, FILM.golds, supporting_facts=supporting_facts),), random.Random(0)
     )
     for example in comparisons(records, 60, random.Random(0)):

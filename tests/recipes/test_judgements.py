@@ -3,14 +3,14 @@
 import random
 from dataclasses import replace
 
-from recipes.reader import judging
+from recipes.reader import judgements
 
 from askance.core.types import Passage
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.methods.selfrag.scoring import judgement_prompt
-from askance.training.reader.passages import Showing
+from askance.training.reader.passages import PassageLimits
 from tests.recipes.test_builders import FILM, WHOLE, many
-from tests.training.reader.lessons import (
+from tests.training.reader.sample_examples import (
     ARGON,
     BOTH,
     HEIDI,
@@ -24,7 +24,7 @@ HEIDI_BY_DWAN = FILM.supporting_facts.triples[0]
 
 
 def test_relevance_holds_a_supporting_paragraph_against_a_distractor():
-    relevant, irrelevant = judging.relevance(FILM, BOTH, Showing(), random.Random(0))
+    relevant, irrelevant = judgements.relevance(FILM, BOTH, PassageLimits(), random.Random(0))
     assert (relevant.target, irrelevant.target) == ("relevant", "irrelevant")
     assert irrelevant.prompt == judgement_prompt(
         BOTH, FILM.question, "relevance", [Passage("", PISA.title, PISA.text)]
@@ -39,7 +39,7 @@ def test_support_follows_from_what_a_paragraph_tells():
             "Pisa" in text_of(each.prompt),
             each.target,
         )
-        for each in many(judging.support, FILM, facts, BOTH, Showing(), times=200)
+        for each in many(judgements.support, FILM, facts, BOTH, PassageLimits(), times=200)
     }
     assert found == {
         ("The director of Heidi is Allan Dwan.", False, "fully"),
@@ -58,7 +58,7 @@ def test_a_wrong_object_is_not_always_the_same():
     others = [Triple(f"Film {number}", "director", f"Person {number}") for number in range(3)]
     found = {
         text_of(each.prompt).partition("Sentence: ")[2].strip("|\n")
-        for each in many(judging.support, FILM, others, BOTH, Showing(), times=200)
+        for each in many(judgements.support, FILM, others, BOTH, PassageLimits(), times=200)
         if "Person" in text_of(each.prompt)
     }
     assert found == {f"The director of Heidi is Person {number}." for number in range(3)}
@@ -67,7 +67,7 @@ def test_a_wrong_object_is_not_always_the_same():
 def test_usefulness_is_the_whole_way_half_of_it_or_another_answer():
     found = {
         (text_of(each.prompt).partition("\nAnswer: ")[2].strip("|\n"), each.target)
-        for each in many(judging.usefulness, FILM, ARGON, BOTH)
+        for each in many(judgements.usefulness, FILM, ARGON, BOTH)
     }
     assert found == {
         (WHOLE, "5"),
@@ -83,13 +83,17 @@ def test_retrieval_is_due_where_no_passage_tells_the_next_fact():
             text_of(each.prompt).count("Dwan: "),
             each.target,
         )
-        for each in many(judging.retrieval, FILM, BOTH, Showing(), times=200)
+        for each in many(judgements.retrieval, FILM, BOTH, PassageLimits(), times=200)
     }
     first, both = "The director of Heidi is Allan Dwan.", WHOLE.partition(" So")[0]
     assert {(so_far, target) for so_far, _, target in found} == {
         ("", "search"), ("", "continue"), (first, "search"), (first, "continue"), (both, "unneeded"),
     }  # fmt: skip
-    assert all((shown > 0) == (target == "continue") for so_far, shown, target in found if so_far == first)
+    assert all(
+        (draw_passages > 0) == (target == "continue")
+        for so_far, draw_passages, target in found
+        if so_far == first
+    )
 
 
 def test_a_passage_on_something_else_does_not_tell_a_fact_by_the_same_word():
@@ -98,18 +102,18 @@ def test_a_passage_on_something_else_does_not_tell_a_fact_by_the_same_word():
     dwan = supporting("Allan Dwan", "Allan Dwan was an American director.")
     triples = (HEIDI_BY_DWAN, Triple("Allan Dwan", "country of citizenship", "American"))
     example = replace(FILM, supporting_facts=SupportingFacts((heidi, dwan), triples))
-    for lesson in many(judging.retrieval, example, BOTH, Showing(), times=200):
-        shown, _, so_far = text_of(lesson.prompt).partition("Answer so far:")
+    for training_example in many(judgements.retrieval, example, BOTH, PassageLimits(), times=200):
+        draw_passages, _, so_far = text_of(training_example.prompt).partition("Answer so far:")
         if "Dwan." in so_far and "American" not in so_far:
-            assert lesson.target == ("continue" if "] Allan Dwan: " in shown else "search")
+            assert training_example.target == ("continue" if "] Allan Dwan: " in draw_passages else "search")
 
 
 def test_a_distractor_that_tells_the_fact_is_not_used_against_it():
     brother = Paragraph("Heidi (1920 film)", "It came before the Heidi of Allan Dwan.")
     example = replace(FILM, supporting_facts=SupportingFacts((HEIDI, brother), (HEIDI_BY_DWAN,)))
-    lessons = many(judging.support, example, (), BOTH, Showing())
-    assert {lesson.target for lesson in lessons} == {"fully"}
+    training_examples = many(judgements.support, example, (), BOTH, PassageLimits())
+    assert {training_example.target for training_example in training_examples} == {"fully"}
 
 
 def test_the_answer_of_the_same_question_is_never_useless():
-    assert {each.target for each in many(judging.usefulness, FILM, FILM, BOTH)} == {"5", "3"}
+    assert {each.target for each in many(judgements.usefulness, FILM, FILM, BOTH)} == {"5", "3"}

@@ -1,0 +1,175 @@
+"""Save a finished reader: weights, note, loss curve and model card, all in one atomic step."""
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from safetensors import SafetensorError
+
+from askance.core.errors import InputError
+from askance.core.version import VERSION
+from askance.evaluation.datasets import DATASETS
+from askance.methods.common.prompts import PLAIN
+from askance.models.converting import whole_folder
+from askance.models.local.reader_note import ReaderNote, write_note
+from askance.training.reader.data_mix import DataMix
+from askance.training.reader.packing import TrainingSchedule
+from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.trainer import TrainingStatus
+
+_TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
+_LICENCES = {"bundled:base": "Apache-2.0"}
+_PACKAGES = ("torch", "transformers", "peft")
+_MAX_CURVE_ROWS = 12
+"""The approximate number of steps that the card's table of losses shows."""
+BUNDLED_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""The bundled model's name on the hub; its weights there have a slightly higher precision."""
+
+
+@dataclass(slots=True)
+class TrainingReport:
+    """A report of a training run, before or after it.
+
+    Attributes:
+        too_long: The number of training examples that do not fit the context window, by task.
+        held_out: The final held-out loss by task (nats a token).
+        device: The device and precision of the computation, such as "cpu in float32".
+        started_from: The name of the reader whose adapter this one started from; empty if there is none.
+    """
+
+    base: str
+    settings: ReaderSettings
+    data_mix: DataMix
+    too_long: Mapping[str, int]
+    schedule: TrainingSchedule
+    curve: tuple[TrainingStatus, ...] = ()
+    held_out: Mapping[str, float] = field(default_factory=dict)
+    device: str = ""
+    started_from: str = ""
+
+
+def write_reader(
+    out: Path,
+    module: Any,
+    tokenizer: Any,
+    report: TrainingReport,
+    base_fingerprint: str,
+    template_digest: str,
+) -> None:
+    """Write all files into a temporary folder beside `out`, then rename it.
+
+    An adapter is stored in float16 and in peft's format; a whole model in its own precision, with its
+    tokenizer.
+
+    Raises:
+        InputError: the folder can't be written; the checkpoint is still there.
+    """
+    method = report.settings.method
+    note = ReaderNote(
+        format=1,
+        base=report.base,
+        base_fingerprint=base_fingerprint,
+        chat_template_digest=template_digest,
+        method=method,
+        prompts=PLAIN.name,
+    )
+    try:
+        with whole_folder(out) as partial:
+            if method == "lora":
+                _write_adapter(partial, module, report.base)
+            else:
+                module.save_pretrained(partial)
+                tokenizer.save_pretrained(partial)
+            write_note(partial, note)
+            (partial / "README.md").write_text(model_card(report), encoding="utf-8")
+            (partial / "curve.jsonl").write_text(_curve_lines(report), encoding="utf-8")
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"can't write the reader into {out}: {reason}. Free space, then give the same command again: "
+            "no step has to be computed again."
+        ) from error
+
+
+def _write_adapter(folder: Path, module: Any, base: str) -> None:
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    (config,) = module.peft_config.values()
+    config.base_model_name_or_path = BUNDLED_NAME if base.startswith("bundled") else base.removeprefix("hf:")
+    config.inference_mode = True
+    config.target_modules = sorted(config.target_modules)  # a set, whose order differs between processes
+    config.save_pretrained(str(folder))
+    weights = {
+        name: tensor.half().contiguous().cpu()
+        for name, tensor in get_peft_model_state_dict(module, save_embedding_layers=False).items()
+    }
+    path = folder / "adapter_model.safetensors"
+    save_file(weights, str(path), metadata={"format": "pt"})
+    shutil.copymode(folder / "adapter_config.json", path)  # safetensors makes it readable for its owner only
+
+
+def _curve_lines(report: TrainingReport) -> str:
+    rows = (
+        {
+            "step": status.step,
+            "loss": status.loss,
+            "tokens": status.num_tokens,
+            "seconds": status.seconds,
+            "held_out": status.held_out,
+        }
+        for status in report.curve
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def model_card(report: TrainingReport) -> str:
+    """Return the README.md of a reader."""
+    data_mix, settings = report.data_mix, report.settings
+    too_long = (
+        f"{count:,} examples of {task} longer than the window" for task, count in report.too_long.items()
+    )
+    every = max(1, len(report.curve) // _MAX_CURVE_ROWS)
+    curve = [
+        status
+        for number, status in enumerate(report.curve, start=1)
+        if status.held_out is not None or number == 1 or number % every == 0
+    ]
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+    )
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        report=report,
+        schedule=report.schedule,
+        base=_public_name(report.base),
+        by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
+        curve=curve,
+        last=report.curve[-1] if report.curve else None,
+        left_out=(*data_mix.left_out_reasons, *too_long),
+        licence=_LICENCES.get(report.base, "see there for its licence"),
+        licence_of=_licence_of,
+        machine=f"{os.cpu_count()} cores, {platform.machine()}",
+        data_mix=data_mix,
+        settings=settings,
+        tasks={example.task for example in data_mix.training},
+        values=asdict(settings) | {"learning_rate": settings.peak_learning_rate},
+        versions=[f"askance {VERSION}", *(f"{package} {version(package)}" for package in _PACKAGES)],
+    )
+
+
+def _licence_of(dataset: str) -> str:
+    row = DATASETS.get(dataset.partition(":")[0])
+    return row.licence if row else "unknown"
+
+
+def _public_name(base: str) -> str:
+    """Return the name of a base; of a folder or file only the last part, since its location is private."""
+    name = base.removeprefix("hf:")
+    return f"hf:{Path(name).name}" if Path(name).is_absolute() else base

@@ -1,0 +1,159 @@
+"""The model that is trained: packed rows in, losses out.
+
+By default a LoRA adapter is trained: low-rank updates added to frozen weights (Hu et al., 2022, "LoRA:
+Low-Rank Adaptation of Large Language Models").
+"""
+
+import inspect
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, addmm
+from torch.nn import Linear
+from torch.nn.functional import cross_entropy, linear
+
+from askance.core.errors import InputError, MissingExtra
+from askance.models.hf.adapter import Adapter
+from askance.training.reader.packing import PackedRow, single_example_rows
+from askance.training.reader.settings import ReaderSettings
+
+_ADAPTER_NAME = "default"
+_TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: 0.05}
+"""The greatest difference that packing may make to the mean loss of an example (nats), by precision."""
+
+
+class TrainableModel:
+    """A causal language model of which an adapter, or every weight, is trained.
+
+    The module stays in evaluation mode, since dropout would make an example's loss depend on the examples
+    packed with it. Logits are computed only for the tokens to be predicted: in a small model with a
+    vocabulary of 50,000 words, the other logits would cost a fifth as much as all layers.
+
+    Args:
+        module, settings, start: As for `with_adapter`.
+    """
+
+    def __init__(self, module: Any, settings: ReaderSettings, start: Adapter | None = None) -> None:
+        torch.manual_seed(settings.seed)
+        self.module = with_adapter(module, settings, start) if settings.method == "lora" else module
+        self.module.eval()
+        self._base = module
+        self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(module.forward).parameters
+        self._precision = getattr(torch, settings.with_precision_for(module.device.type).precision)
+
+    @property
+    def trainable_weights(self) -> dict[str, Tensor]:
+        """The weights that are trained, by name."""
+        return {name: weights for name, weights in self.module.named_parameters() if weights.requires_grad}
+
+    @property
+    def device_description(self) -> str:
+        """The device and the precision of the computation, such as "cpu in float32"."""
+        device = self._base.device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        return f"{name} in {str(self._precision).removeprefix('torch.')}"
+
+    def token_losses(self, row: PackedRow) -> Tensor:
+        """Return the unweighted loss of each target token of a row (nats): shape [targets]."""
+        device = self._base.device
+        indices = torch.tensor([target.index for target in row.targets], device=device)
+        token_ids = torch.tensor([target.token_id for target in row.targets], device=device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._precision == torch.bfloat16):
+            logits = self._logits(row, indices)
+        return cross_entropy(logits.float(), token_ids, reduction="none")
+
+    def weighted_loss(self, row: PackedRow) -> Tensor:
+        """Return the weighted sum of the losses of a row's target tokens."""
+        weights = torch.tensor([target.weight for target in row.targets], device=self._base.device)
+        return (self.token_losses(row) * weights).sum()
+
+    def packs_exactly(self, rows: Sequence[PackedRow]) -> bool:
+        """Return whether an example has the same loss in a packed row as alone.
+
+        The row with the longest example is tried. Some models ignore the positions or the attention mask
+        that they are given.
+        """
+        packed = [row for row in rows if len(row.examples) > 1]
+        if not packed:
+            return True
+        row = max(packed, key=lambda row: max(len(example.ids) for example in row.examples))
+        longest = max(row.examples, key=lambda example: len(example.ids))
+        with torch.no_grad():
+            alone_loss = self.token_losses(single_example_rows([longest])[0]).mean().item()
+            try:
+                packed_loss = self.token_losses(row)[row.targets_of(longest)].mean().item()
+            except Exception:  # a model that does not expect a mask of this shape can fail in any way
+                return False
+        return math.isclose(packed_loss, alone_loss, rel_tol=0, abs_tol=_TOLERANCES[self._precision])
+
+    def _logits(self, row: PackedRow, indices: Tensor) -> Tensor:
+        options: dict[str, Any] = {"logits_to_keep": indices} if self._takes_logits_to_keep else {}
+        if len(row.examples) > 1:
+            options["position_ids"] = torch.tensor([row.positions], device=indices.device)
+            options["attention_mask"] = torch.from_numpy(row.attention_mask())[None, None].to(indices.device)
+        ids = torch.tensor([row.ids], device=indices.device)
+        logits: Tensor = self._base(input_ids=ids, use_cache=False, **options).logits[0]
+        return logits if self._takes_logits_to_keep else logits[indices]
+
+
+def with_adapter(module: Any, settings: ReaderSettings, start: Adapter | None = None) -> Any:
+    """Return a peft model around `module`, with a LoRA adapter on every linear layer but the last.
+
+    Args:
+        start: The reader whose weights the adapter starts from. Without one, its weights are random, with
+            zeros where they would change the output.
+
+    Raises:
+        InputError: `start` has another rank or alpha.
+        MissingExtra: peft is not installed.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model
+        from peft.tuners import lora
+    except ImportError as error:
+        raise MissingExtra("peft", "train", "training an adapter") from error
+    from askance.models.hf.noise import quiet
+
+    config = LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    with quiet():
+        peft_model = get_peft_model(module, config)
+        if start is not None:
+            _load_weights(peft_model, start, settings)
+    for layer in [layer for layer in module.modules() if isinstance(layer, lora.Linear)]:
+        if type(layer.get_base_layer()) is Linear:
+            layer.forward = partial(_lora_forward, layer)
+    return peft_model
+
+
+def _load_weights(peft_model: Any, start: Adapter, settings: ReaderSettings) -> None:
+    from peft import PeftConfig, load_peft_weights, set_peft_model_state_dict
+
+    folder = str(start.folder)
+    config: Any = PeftConfig.from_pretrained(folder)
+    if (config.r, config.lora_alpha) != (settings.rank, settings.alpha):
+        raise InputError(
+            f"adapter {folder!r} has rank={config.r} and alpha={config.lora_alpha}, the settings say "
+            f"rank={settings.rank} and alpha={settings.alpha}: give --set rank={config.r} --set "
+            f"alpha={config.lora_alpha}, or start from its base."
+        )
+    result = set_peft_model_state_dict(peft_model, load_peft_weights(folder, device="cpu"))
+    unmatched = [*result.unexpected_keys, *(name for name in result.missing_keys if "lora_" in name)]
+    if unmatched:
+        raise InputError(
+            f"adapter {folder!r} does not cover all linear layers, as the adapters trained here do: "
+            f"{len(unmatched)} of its weights are unmatched, such as {unmatched[0]}: start from its base."
+        )
+
+
+def _lora_forward(layer: Any, inputs: Tensor) -> Tensor:
+    """Return the output of peft's layer, with one pass over the wide output instead of three."""
+    frozen, rows = layer.get_base_layer(), inputs.reshape(-1, inputs.shape[-1])
+    wide = linear(rows, frozen.weight, frozen.bias)
+    narrow = linear(rows, layer.lora_A[_ADAPTER_NAME].weight)
+    up_projection = layer.lora_B[_ADAPTER_NAME].weight * layer.scaling[_ADAPTER_NAME]
+    return addmm(wide, narrow, up_projection.t()).view(*inputs.shape[:-1], -1)

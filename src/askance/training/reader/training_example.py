@@ -1,0 +1,114 @@
+"""A training example: a prompt as a method would write it, and the text that the model should write."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+from askance.core.errors import InputError
+from askance.core.types import Prompt, Raw, TokenIds
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingExample:
+    """A prompt and the continuation to be learned.
+
+    Attributes:
+        task: The task that the example teaches, such as "reading"; losses are reported by task.
+        id: The dataset's name and the id of the question that the example was made from.
+        target: The continuation, exactly as it follows the prompt, leading space included; the end token
+            is added to it.
+        answer: The answer that the target ends in, if the rest of the target leads to it; otherwise empty.
+    """
+
+    task: str
+    id: str
+    prompt: Prompt
+    target: str
+    answer: str = ""
+
+
+def reply_example(task: str, id: str, prompt: Prompt, text: str) -> TrainingExample:
+    """Return an example whose target is a whole reply.
+
+    A space separates the reply from the cue of a raw prompt; a chat turn has no cue.
+    """
+    return TrainingExample(task, id, prompt, f" {text}" if isinstance(prompt, Raw) else text)
+
+
+class PromptEncoder(Protocol):
+    """An encoder that turns a model's prompts into token ids."""
+
+    def encode(self, prompt: Prompt) -> TokenIds: ...
+    def text_ids(self, text: str) -> TokenIds: ...
+    @property
+    def end_id(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedExample:
+    """A training example in token ids, exactly as the model sees them when it answers.
+
+    Attributes:
+        ids: The ids of prompt, target and end token.
+        num_prompt_tokens: The number of tokens before the target; they carry no loss.
+        num_answer_tokens: The number of tokens of the answer that the target ends in, the end token included;
+            0 if there is none.
+    """
+
+    task: str
+    id: str
+    ids: TokenIds
+    num_prompt_tokens: int
+    num_answer_tokens: int = 0
+
+    @property
+    def num_target_tokens(self) -> int:
+        """The number of tokens of the target, the end token included."""
+        return len(self.ids) - self.num_prompt_tokens
+
+
+def encode(
+    examples: Iterable[TrainingExample], encoder: PromptEncoder, max_tokens: int
+) -> tuple[tuple[EncodedExample, ...], Mapping[str, int]]:
+    """Encode the examples that fit into `max_tokens`, and count the others by task.
+
+    An example is never truncated: a truncated passage would no longer support the answer, and a truncated
+    answer would teach the model to stop early.
+
+    Raises:
+        InputError: the model's chat template refuses an example.
+    """
+    encoded, num_too_long = [], Counter[str]()
+    for example in examples:
+        prompt_ids = _prompt_ids(example, encoder)
+        target_ids = encoder.text_ids(example.target)
+        ids = (*prompt_ids, *target_ids, encoder.end_id)
+        if len(ids) > max_tokens:
+            num_too_long[example.task] += 1
+            continue
+        # A token that crosses the border between reasoning and answer belongs to the answer.
+        reasoning_ids = encoder.text_ids(example.target.removesuffix(example.answer))
+        num_answer = len(target_ids) + 1 - len(reasoning_ids) if example.answer else 0
+        encoded.append(EncodedExample(example.task, example.id, ids, len(prompt_ids), num_answer))
+    return tuple(encoded), num_too_long
+
+
+def _prompt_ids(example: TrainingExample, encoder: PromptEncoder) -> TokenIds:
+    try:
+        return encoder.encode(example.prompt)
+    except InputError as error:
+        raise InputError(
+            f"the base model can't take the prompt of the example of {example.task} from {example.id}: "
+            f"{error} Start from a model that takes such prompts, since the methods will use the same."
+        ) from error
+
+
+def examples_digest(examples: Sequence[EncodedExample]) -> str:
+    """Return a digest of encoded examples and their order: 32 hexadecimal digits."""
+    digest = blake2b(digest_size=16)
+    for example in examples:
+        lengths = (example.num_prompt_tokens, example.num_answer_tokens)
+        digest.update(f"{example.task} {lengths} {example.ids}\n".encode())
+    return digest.hexdigest()
