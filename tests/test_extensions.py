@@ -318,7 +318,7 @@ def test_retrievers_are_specifications(sample_index, run, retriever):
     assert code == 0, error
     assert json.loads(out)["hits"]
     code, _, error = run("search", "Rhine")
-    assert (code, "name an index" in error) == (2, True)
+    assert (code, "no index is named" in error) == (2, True)
 
 
 @pytest.mark.parametrize("reranker", ["upside:down", "ours_ext:Upside?place=down"])

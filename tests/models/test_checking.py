@@ -145,12 +145,12 @@ def test_samples_that_are_not_repeated(server):
 def test_on_the_screen(run, server):
     code, out, err = run("models", "--check", f"openai:tiny@{server.url}?top_logprobs=5")
     assert (code, err) == (0, "")
-    assert "all that is declared works" in out
+    assert "all declared abilities work" in out
     assert "declare it: ?completions=1" in out
     server.withholds = {"logprobs"}
     code, out, _ = run("models", "--check", f"openai:tiny@{server.url}?top_logprobs=5")
     assert code == 1
-    assert "not all that is declared works" in out
+    assert "not all declared abilities work" in out
     assert "no log-probabilities" in " ".join(out.split())
 
 
