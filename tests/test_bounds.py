@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TOUCHED = {
     "transformers": "models/hf: the attention that is registered, and the eager one beside each model "
-    "(attention.py), the input of a batched forward pass (backend.py), the mappings of model classes (load.py, "
-    "entailment.py), the bar of its GGUF reader (noise.py)",
+    "(attention.py), the input of a batched forward pass (backend.py), the mappings of model classes "
+    "(load.py, entailment.py), the bar of its GGUF reader (noise.py)",
     "sentence-transformers": "models/hf/encoder.py: the modules of a SentenceTransformer and the "
     "tokenizer of the first one",
     "tantivy": "retrieval/index/lexical.py: meta.json, .managed.json, the names of lock files and of files "
