@@ -82,7 +82,7 @@ def native(setup: Setup) -> Iterator[Row]:
 def first_word(setup: Setup) -> Iterator[Row]:
     """Compare the time until `single` commits its first word with a search and the server's first word."""
     calls = Calls(setup.model)
-    engine, ratios = setup.engine("single", calls, {"elicit": False}), list[float]()
+    engine, ratios = setup.engine("single", calls, {"ask_short_answer": False}), list[float]()
     own, theirs = list[float](), list[float]()
     with _server(setup, 1) as server:
         for question in setup.questions(1 + setup.num_questions):
@@ -104,7 +104,7 @@ def throughput(setup: Setup) -> Iterator[Row]:
     Each round has other questions, since both keep what they have read.
     """
     calls, own, theirs = Calls(setup.model), list[float](), list[float]()
-    engine = setup.engine("closed_book", calls, {"elicit": False})
+    engine = setup.engine("closed_book", calls, {"ask_short_answer": False})
     with _server(setup, IN_FLIGHT) as server:
         for number in range(setup.num_repeats + 1):
             calls.made.clear()

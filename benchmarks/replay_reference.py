@@ -65,13 +65,13 @@ from benchmarks.replay_live import replay_folder
 TOLERANCE = 1e-4
 
 
-def make_method(run: Record, wording: PromptTemplate, linguistics: Linguistics) -> Method:
+def make_method(run: Record, template: PromptTemplate, linguistics: Linguistics) -> Method:
     settings = run["settings"]
     tokens = settings["generate_max_length"]
     kind = settings["method"]
     if kind in ("dragin", "attn_prob"):
         return DraginAuthors(
-            elicit=False,
+            ask_short_answer=False,
             threshold=settings["hallucination_threshold"],
             query=settings["query_formulation"],
             doubt="surprise" if kind == "attn_prob" else "entropy",
@@ -81,41 +81,43 @@ def make_method(run: Record, wording: PromptTemplate, linguistics: Linguistics) 
             real_words_only=settings["check_real_words"],
             space_marker=_marker(run),
             linguistics=linguistics,
-            wording=wording,
+            prompts=template,
         )
     if kind == "fix-length-retrieval":
         return FixedLengthAuthors(
-            elicit=False,
+            ask_short_answer=False,
             every_tokens=settings["fix_length"],
             max_tokens=tokens,
-            wording=wording,
+            prompts=template,
         )
     if kind == "fix-sentence-retrieval":
-        return FixedSentenceAuthors(elicit=False, max_tokens=tokens, linguistics=linguistics, wording=wording)
+        return FixedSentenceAuthors(
+            ask_short_answer=False, max_tokens=tokens, linguistics=linguistics, prompts=template
+        )
     if kind == "token":
         return FlareToken(
-            elicit=False,
+            ask_short_answer=False,
             threshold=settings["hallucination_threshold"],
             over_sentence=settings["sentence_solver"],
             query=settings["query_formulation"],
             max_tokens=tokens,
             linguistics=linguistics,
-            wording=wording,
+            prompts=template,
         )
     if kind == "entity":
         return FlareEntity(
-            elicit=False,
+            ask_short_answer=False,
             threshold=settings["hallucination_threshold"],
             over_sentence=settings["sentence_solver"],
             over_entity=settings["entity_solver"],
             query=settings["query_formulation"],
             max_tokens=tokens,
             linguistics=linguistics,
-            wording=wording,
+            prompts=template,
         )
     if kind == "single-retrieval":
-        return SingleAuthors(elicit=False, max_tokens=tokens, wording=wording)
-    return ClosedBookAuthors(elicit=False, max_tokens=tokens, wording=wording)
+        return SingleAuthors(ask_short_answer=False, max_tokens=tokens, prompts=template)
+    return ClosedBookAuthors(ask_short_answer=False, max_tokens=tokens, prompts=template)
 
 
 def _marker(run: Record) -> str:

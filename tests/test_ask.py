@@ -20,7 +20,7 @@ QUESTION = Question("q", "Which river?")
 
 def test_the_trace_holds_question_and_answer():
     model = ScriptedModel([" The Arno."])
-    method = ClosedBook(max_tokens=9, elicit=False)
+    method = ClosedBook(max_tokens=9, ask_short_answer=False)
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, seed=3))
     first, last = result.trace.events[0], result.trace.events[-1]
     assert isinstance(first, Asked)
@@ -35,7 +35,7 @@ def test_the_trace_holds_question_and_answer():
 def test_the_trace_holds_the_precision_of_each_model():
     model = ScriptedModel([" The Arno."])
     model.precision = "bfloat16"
-    result = asyncio.run(ask(QUESTION, ClosedBook(elicit=False), {"answer": model}))
+    result = asyncio.run(ask(QUESTION, ClosedBook(ask_short_answer=False), {"answer": model}))
     assert result.trace.events[0].precisions == {"answer": "bfloat16"}
 
 

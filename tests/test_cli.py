@@ -188,7 +188,7 @@ def test_a_pipe_of_another_encoding_gets_utf_8(sample_index, encoding):
 def test_parameters_reach_the_method(run, script, sample_index):
     code, out, _ = run(
         "ask", QUESTION, "--method", "flare", "--index", sample_index, "--model", script,
-        "--set", "search_first=no", "--set", "search_below=0.1", "--set", "elicit=no", "--json",
+        "--set", "search_first=no", "--set", "search_below=0.1", "--set", "ask_short_answer=no", "--json",
     )  # fmt: skip
     assert code == 0
     assert [decision["outcome"] for decision in json.loads(out)["decisions"]] == ["keep", "keep", "stop"]
@@ -213,7 +213,7 @@ def test_prompts_are_listed_printed_and_used(run, script, tmp_path):
     path.write_text(out.replace("Would an iron nail", "Will an iron nail"))
     assert run("prompts", path)[1] == path.read_text()
     for prompts, expected in ((path, "Will an iron"), ("strategyqa", "Would an iron"), ("own", "Carmen")):
-        for words in (["--prompts", prompts], ["--set", f"wording={prompts}"]):
+        for words in (["--prompts", prompts], ["--set", f"prompts={prompts}"]):
             trace = tmp_path / "t.jsonl"
             words = [*words, "--method", "closed_book", "--model", script, "--trace", trace]
             assert run("ask", QUESTION, *words)[0] == 0
@@ -250,8 +250,8 @@ BAD = [
     (["ask", "Q?", "--model", "scripted", "--model", "bundled"], "more than once"),
     (["ask", "Q?", "--prompts", "hotpot"], "did you mean 'hotpotqa'"),
     (["ask", "Q?", "--prompts", "absent.toml"], "can't read the prompts absent.toml"),
-    (["ask", "Q?", "--set", "wording=hotpot"], "did you mean 'hotpotqa'"),
-    (["ask", "Q?", "--prompts", "iirc", "--set", "wording=iirc"], "give one of them"),
+    (["ask", "Q?", "--set", "prompts=hotpot"], "did you mean 'hotpotqa'"),
+    (["ask", "Q?", "--prompts", "iirc", "--set", "prompts=iirc"], "give one of them"),
     (["prompts", "."], "can't read the prompts"),
     (["ask", "Q?", "--trace", "."], "it is a folder"),
     (["ask", "Q? \udcff"], "not valid Unicode"),

@@ -189,7 +189,7 @@ def test_bad_flags(project, run, flags, told):
             {"ASKANCE_SET__PASSAGES": "x"},
             "ASKANCE_SET__PASSAGES: parameter passages='x'",
         ),
-        ("method = 'single'\nset.wording = 'nope'", {}, "askance.toml, line 2: unknown prompt set 'nope'"),
+        ("method = 'single'\nset.prompts = 'nope'", {}, "askance.toml, line 2: unknown prompt set 'nope'"),
         (
             "method = 'blender'\nset = {'single.passages' = -1}",
             {},

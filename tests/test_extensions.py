@@ -198,8 +198,8 @@ def test_a_grid_with_plug_ins(ours, run, tmp_path):
 def test_prompts_of_somebody_s_own(ours):
     for name in ("found", "ours_ext:prompts"):
         assert open_prompts(name).heading == "Found:"
-        assert make_method("single", {"wording": name}).wording.heading == "Found:"
-    assert EngineConfig(method="single", prompts=open_prompts("found")).make().wording.heading == "Found:"
+        assert make_method("single", {"prompts": name}).prompts.heading == "Found:"
+    assert EngineConfig(method="single", prompts=open_prompts("found")).make().prompts.heading == "Found:"
 
 
 def test_the_list_of_methods_goes_on_where_a_plug_in_fails(ours, run):

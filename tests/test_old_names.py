@@ -7,6 +7,7 @@ import pytest
 import askance
 from askance.config_sources import read_config
 from askance.evaluation.run.recorded_run import read_run
+from askance.registry import make_method, with_preset
 from askance.storage.durable_files import unsealed
 from tests.evaluation.hand_made import record, written
 
@@ -38,3 +39,67 @@ def test_a_run_folder_that_calls_parameters_knobs(tmp_path):
     content["knobs"] = content.pop("parameters")
     path.write_bytes(json.dumps(content, indent=1).encode())
     assert read_run(tmp_path / "run").settings == wanted
+
+
+FORMER = {"elicit": "no", "elicit_tokens": "7", "wording": "plain"}
+CURRENT = {"ask_short_answer": "no", "short_answer_tokens": "7", "prompts": "plain"}
+
+
+@pytest.mark.parametrize("method", ["single", "dragin", "selfrag", "flare"])
+def test_parameters_under_their_former_names(method):
+    assert make_method(method, FORMER) == make_method(method, CURRENT) != make_method(method)
+
+
+def test_former_parameters_of_a_member():
+    settings = {"methods": "single", "single.wording": "plain"}
+    assert make_method("blender", settings) == make_method(
+        "blender", {"methods": "single", "single.prompts": "plain"}
+    )
+
+
+def test_former_parameters_of_another_profile():
+    with pytest.raises(askance.InputError, match="layout of method dragin: its profile code has none"):
+        make_method("dragin", {"profile": "code", "layout": "chat", "elicit": "no"})
+
+
+@pytest.mark.parametrize(("former", "current"), list(zip(FORMER, CURRENT, strict=True)))
+def test_a_parameter_under_both_names(former, current):
+    both = {former: FORMER[former], current: CURRENT[current]}
+    with pytest.raises(
+        askance.InputError, match=f"parameter {former} of method single: it is called {current} now"
+    ):
+        make_method("single", both)
+
+
+def test_prompts_beside_their_former_parameter(sample_index):
+    with pytest.raises(askance.InputError, match="both name the prompts"):
+        askance.open_engine(
+            index=sample_index,
+            method="single",
+            model="scripted",
+            prompts="plain",
+            parameters={"wording": "own"},
+        )
+
+
+def test_a_method_without_such_a_parameter_does_not_know_the_former_name():
+    with pytest.raises(askance.InputError, match="unknown parameter 'wording'"):
+        make_method("iterdrag", {"wording": "plain"})
+
+
+def test_a_preset_with_former_names(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("about = 'Mine.'\n[flare]\nsearch_below = 0.3\nelicit_tokens = 7\n", encoding="utf-8")
+    assert with_preset("flare", {}, "", path) == {"search_below": 0.3, "short_answer_tokens": 7}
+
+
+def test_a_run_folder_with_former_parameters(tmp_path):
+    path = tmp_path / "run" / "settings.json"
+    written(tmp_path / "run", [record(1)])
+    content = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
+    content["parameters"] = {"elicit": "False", "passages": "3"}
+    content["title"] = "single (elicit=False, passages=3)"
+    path.write_bytes(json.dumps(content, indent=1).encode())
+    settings = read_run(tmp_path / "run").settings
+    assert settings.parameters == {"ask_short_answer": "False", "passages": "3"}
+    assert settings.title == "single (ask_short_answer=False, passages=3)"

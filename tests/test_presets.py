@@ -205,8 +205,8 @@ def test_what_is_written_can_be_read_again(tmp_path):
 
 
 def test_a_record_is_named_in_a_comment():
-    text = preset_text(Flare, {"wording": Flare().wording, "search_below": 0.3}, ["measured"])
-    assert text.startswith("# measured\n# with wording=")
+    text = preset_text(Flare, {"prompts": Flare().prompts, "search_below": 0.3}, ["measured"])
+    assert text.startswith("# measured\n# with prompts=")
     assert text.endswith(", to be set again\n[flare]\nsearch_first = true\nsearch_below = 0.3\n")
 
 
@@ -215,7 +215,7 @@ def test_the_bundled_model_gets_what_was_measured_for_it():
     assert plain.keys() == read.keys()
     assert all(plain[key] != read[key] for key in plain)
     assert shipped()["bundled"].about != shipped()["bundled:base"].about
-    own_prompts = {"bundled": {"wording": open_prompts("plain")}, "bundled:base": {}}
+    own_prompts = {"bundled": {"prompts": open_prompts("plain")}, "bundled:base": {}}
     for name in OF_MODELS:
         measured = shipped()[name].entries["flare", ""]
         assert measured["search_below"] != Flare().search_below
@@ -231,16 +231,16 @@ def test_the_bundled_model_gets_what_was_measured_for_it():
 def test_a_preset_named_takes_the_place_of_the_bundled_one(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text("[flare]\npassages = 5\n")
-    assert with_preset("flare", {}, "bundled", path) == {"passages": 5, "wording": open_prompts("plain")}
+    assert with_preset("flare", {}, "bundled", path) == {"passages": 5, "prompts": open_prompts("plain")}
 
 
 def test_a_trained_reader_is_asked_as_it_was_trained(tmp_path, qwen_folder):
     folder = save_adapter(tmp_path / "reader", str(qwen_folder), base_spec=f"hf:{qwen_folder}")
     plain, own = open_prompts("plain"), open_prompts("own")
     for spec in (f"hf:{folder}", f"hf:{qwen_folder}?adapter={folder}", f"bundled:base?adapter={folder}"):
-        assert with_preset("single", {}, spec, None) == {"wording": plain}
-        assert with_preset("single", {"wording": "own"}, spec, None)["wording"] == own
-        assert with_preset("dragin", {"profile": "paper"}, spec, HOTPOT)["wording"] == plain
+        assert with_preset("single", {}, spec, None) == {"prompts": plain}
+        assert with_preset("single", {"prompts": "own"}, spec, None)["prompts"] == own
+        assert with_preset("dragin", {"profile": "paper"}, spec, HOTPOT)["prompts"] == plain
     for spec in ("", "scripted", f"hf:{qwen_folder}", "hf:owner/name", "hf:file.gguf"):
         assert with_preset("single", {}, spec, None) == {}
 

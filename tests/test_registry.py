@@ -79,21 +79,21 @@ OWN_PROMPTS = {"airrag", "airrag_lite", "iterdrag", "blender"}
 def test_every_other_method_takes_prompts_by_name_or_file(name, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('heading = "Found:"')
-    assert make_method(name, {"wording": "strategyqa"}).wording == open_prompts("strategyqa")
-    assert make_method(name, {"wording": str(path)}).wording == PromptTemplate(heading="Found:")
-    assert "wording=hotpotqa-" in repr(make_method(name, {"wording": "hotpotqa"}))
+    assert make_method(name, {"prompts": "strategyqa"}).prompts == open_prompts("strategyqa")
+    assert make_method(name, {"prompts": str(path)}).prompts == PromptTemplate(heading="Found:")
+    assert "prompts=hotpotqa-" in repr(make_method(name, {"prompts": "hotpotqa"}))
 
 
 def test_the_prompts_of_an_engine(tmp_path):
-    def wording(**named):
-        return open_engine(method="closed_book", model="scripted", **named).method.wording
+    def template(**named):
+        return open_engine(method="closed_book", model="scripted", **named).method.prompts
 
     (tmp_path / "iirc").write_text('base = "musique"')
-    assert wording() == PromptTemplate()
-    assert wording(prompts="iirc") == open_prompts("iirc")
-    assert wording(prompts=tmp_path / "iirc") == open_prompts("musique")
+    assert template() == PromptTemplate()
+    assert template(prompts="iirc") == open_prompts("iirc")
+    assert template(prompts=tmp_path / "iirc") == open_prompts("musique")
     with pytest.raises(InputError, match="both name the prompts: give one"):
-        wording(prompts="iirc", parameters={"wording": "iirc"})
+        template(prompts="iirc", parameters={"prompts": "iirc"})
     with pytest.raises(UnknownName, match="did you mean 'hotpotqa'"):
         open_engine(prompts="hotpot", model=f"hf:{tmp_path / 'absent'}")
 
@@ -159,7 +159,9 @@ def test_scripted_replies_from_a_file(tmp_path):
     with pytest.raises(ModelSpecError, match="line 1"):
         load_model(f"scripted:{path}")
     path.write_text('{"text": " It is Bonn."}\n')
-    engine = open_engine(method="closed_book", model=f"scripted:{path}", parameters={"elicit": False})
+    engine = open_engine(
+        method="closed_book", model=f"scripted:{path}", parameters={"ask_short_answer": False}
+    )
     assert engine.ask("Where?").answer.text == "It is Bonn."
 
 

@@ -38,7 +38,7 @@ from askance.core.trace import Asked
 from askance.loaders import encodes, is_kind
 from askance.middleware.session import Budget
 from askance.presets import open_preset
-from askance.registry import DEFAULT_METHOD, decided_by, prompts_parameter
+from askance.registry import DEFAULT_METHOD, decided_by, prompts_class
 from askance.storage.durable_files import unsealed
 from askance.storage.trace_file import read_trace
 
@@ -108,7 +108,7 @@ class SourcedConfig:
     def for_method(self) -> EngineConfig:
         """Return the configuration without settings that its method does not use; see `without_unused`."""
         method = replace(self.config, prompts=None).make()
-        return self.without_unused(method.needs, takes_prompts=bool(prompts_parameter(method)))
+        return self.without_unused(method.needs, takes_prompts=prompts_class(type(method)) is not None)
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
         """Return the configuration without an encoder, models and prompts that nothing uses.

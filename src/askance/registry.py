@@ -11,7 +11,7 @@ from askance.ask import Engine as Engine
 from askance.ask import check_needs
 from askance.core.errors import InputError, ModelLacks, ParameterError, UnknownName, about
 from askance.core.extensions import check_port, find_extension, known_names, make_extension
-from askance.core.parameters import changed_parameters, name_of, parse_parameters
+from askance.core.parameters import changed_parameters, name_of, parse_parameters, with_current_names
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.loaders import DEFAULT_MODEL as DEFAULT_MODEL
@@ -19,6 +19,7 @@ from askance.loaders import load_model as load_model
 from askance.loaders import load_models as load_models
 from askance.loaders import open_retriever as open_retriever
 from askance.methods.airrag.parameters import read_actions
+from askance.methods.airrag.prompt_template import AirragPromptTemplate
 from askance.methods.common.named_methods import (
     member_settings,
     members_by_name,
@@ -26,6 +27,7 @@ from askance.methods.common.named_methods import (
     parse_members,
     split_by_member,
 )
+from askance.methods.common.prompts import PromptTemplate
 from askance.models.registry import parse_spec
 from askance.presets import Preset, open_preset, own_preset
 from askance.prompts import open_airrag_prompts, open_instructions, open_prompts
@@ -66,8 +68,7 @@ PROFILES = {"paper": "paper", "code": "authors"}
 
 RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
-    "wording": open_prompts,
-    "prompts": open_airrag_prompts,
+    "prompts": open_prompts,
     "instructions": open_instructions,
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
     "methods": lambda text: parse_members(text, METHODS | READINGS, make_method),
@@ -195,9 +196,12 @@ def _settings(
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the settings of a method itself to the types of its parameters."""
-    name, known, typed = name_of(type(method)), _parameters(type(method)), dict(settings)
+    name, known = name_of(type(method)), _parameters(type(method))
+    of_profiles = {profile: _parameters(cls) for profile, cls in profiles_of(name).items()}
+    settings = with_current_names(f"method {name}", known.union(*of_profiles.values()), settings)
+    typed = dict(settings)
     for key, value in settings.items():
-        profiles = [profile for profile, cls in profiles_of(name).items() if key in _parameters(cls)]
+        profiles = [profile for profile, parameters in of_profiles.items() if key in parameters]
         if profiles and key not in known:
             raise ParameterError(
                 f"parameter {key} of method {name}: its profile {method.profile} has none. Leave it out, or "
@@ -205,8 +209,15 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
             )
         if key in known & RECORD_PARAMETERS.keys() and isinstance(value, str):
             with about(f"parameters.{key}"):
-                typed[key] = RECORD_PARAMETERS[key](value)
+                typed[key] = _open_record(type(method), key, value)
     return parse_parameters(type(method), typed)
+
+
+def _open_record(cls: type[Any], parameter: str, text: str | Path) -> Any:
+    """Make the record that a parameter of a method's class holds from a text."""
+    if parameter == "prompts" and prompts_class(cls) is AirragPromptTemplate:
+        return open_airrag_prompts(text)
+    return RECORD_PARAMETERS[parameter](text)
 
 
 def with_preset(
@@ -274,8 +285,8 @@ def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
     Raises:
         UnknownName, ModelSpecError: The model is unknown, or its `reader.json` can't be read.
     """
-    parameter = prompts_parameter(plain_method(method))
-    if not model or not parameter:
+    cls = type(plain_method(method))
+    if not model or prompts_class(cls) is None:
         return {}
     with about("models.answer"):
         kind, name, options = parse_spec(model)
@@ -285,9 +296,8 @@ def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
     note = None if folder is None else read_note(folder)
     if note is None:
         return {}
-    return {
-        parameter: RECORD_PARAMETERS[parameter](note.prompts if parameter == "wording" else "airrag-reader")
-    }
+    prompts = "airrag-reader" if prompts_class(cls) is AirragPromptTemplate else note.prompts
+    return {"prompts": _open_record(cls, "prompts", prompts)}
 
 
 def ready_method(
@@ -309,29 +319,25 @@ def with_prompts(name: str | Method, parameters: Mapping[str, Any], prompts: Any
     Raises:
         InputError: The prompts are unknown, given twice, or can't be changed for this method.
     """
-    settings, plain = dict(parameters), plain_method(name)
     if prompts is None:
-        return settings
+        return dict(parameters)
     with about("prompts"):
-        parameter = prompts_parameter(plain)
-        if not parameter:
-            raise InputError(
-                f"method {name_of(type(plain))} only works with its own prompts: leave out --prompts."
-            )
-        if parameter in settings:
-            raise InputError(
-                f"--prompts and the parameter {parameter} both name the prompts: give one of them."
-            )
-        settings[parameter] = (
-            RECORD_PARAMETERS[parameter](prompts) if isinstance(prompts, str | Path) else prompts
-        )
+        cls = type(plain_method(name))
+        if prompts_class(cls) is None:
+            raise InputError(f"method {name_of(cls)} only works with its own prompts: leave out --prompts.")
+        settings = with_current_names(f"method {name_of(cls)}", {"prompts"}, parameters)
+        if "prompts" in settings:
+            raise InputError("--prompts and the parameter prompts both name the prompts: give one of them.")
+        is_named = isinstance(prompts, str | Path)
+        settings["prompts"] = _open_record(cls, "prompts", prompts) if is_named else prompts
     return settings
 
 
-def prompts_parameter(method: object) -> str:
-    """Return the name of the parameter that holds a method's prompts, or an empty string."""
-    known = getattr(method, "__dataclass_fields__", ())
-    return next((parameter for parameter in ("prompts", "wording") if parameter in known), "")
+def prompts_class(cls: type[Any]) -> type[Any] | None:
+    """Return the class of the prompt template that a method takes, or None if it takes none."""
+    known = fields(cls) if is_dataclass(cls) else ()
+    template = next((type(field.default) for field in known if field.name == "prompts"), None)
+    return template if template in (PromptTemplate, AirragPromptTemplate) else None
 
 
 def choose_method(

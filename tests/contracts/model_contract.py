@@ -99,11 +99,11 @@ class ModelContract:
     def generate(
         self, model: Model, prompt: Prompt | None = None, want: Want = Want(), until=None, **options
     ) -> tuple[Generation, ...]:
-        n, key, watch = options.pop("n", 1), options.pop("key", ("contract",)), options.pop("watch", None)
+        n, key, on_text = options.pop("n", 1), options.pop("key", ("contract",)), options.pop("on_text", None)
         sampling = Sampling(**({"max_tokens": self.max_tokens} | options))
         return run(
             model.generate(
-                GenerateRequest(prompt or self.prompt, sampling, want, until, n=n, key=key, watch=watch)
+                GenerateRequest(prompt or self.prompt, sampling, want, until, n=n, key=key, on_text=on_text)
             )
         )
 
@@ -442,13 +442,13 @@ class ModelContract:
     def test_watching_shows_the_text(self, model):
         for stop in ((), (self.greedy(model).text[4:7],)):
             pieces: list[str] = []
-            (generation,) = self.generate(model, stop=stop, watch=pieces.append)
+            (generation,) = self.generate(model, stop=stop, on_text=pieces.append)
             assert "".join(pieces) == generation.text
             assert all(pieces)
 
     def test_only_the_first_sample_is_watched(self, model):
         pieces: list[str] = []
-        first, *_ = self.generate(model, temperature=1.5, n=3, watch=pieces.append)
+        first, *_ = self.generate(model, temperature=1.5, n=3, on_text=pieces.append)
         assert "".join(pieces) == first.text
 
     def test_concurrent_calls_equal_sequential_ones(self, model):

@@ -55,7 +55,7 @@ def experiment(tmp_path):
     def make(dataset, rows, **fields):
         path = tmp_path / f"{dataset}.json"
         path.write_text(json.dumps(rows))
-        given = {"method": "closed_book", "parameters": {"elicit": "no", "max_tokens": "30"}}
+        given = {"method": "closed_book", "parameters": {"ask_short_answer": "no", "max_tokens": "30"}}
         return Experiment(dataset=f"{dataset}:{path}", models={"answer": "scripted"}, **given | fields)
 
     return make

@@ -42,7 +42,7 @@ def model(qwen_folder, monkeypatch):
 
 @pytest.mark.parametrize("method", ["flare", "dragin"])
 def test_every_question_ends_and_nothing_leaks(model, sample_index, method):
-    made = make_method(method, {"max_tokens": 12, "passages": 1, "wording": "plain"})
+    made = make_method(method, {"max_tokens": 12, "passages": 1, "prompts": "plain"})
     engine, rng = Engine(made, {"answer": model}, open_retriever(sample_index)), random.Random(3)
     traces = [Trace() for _ in range(NUM_QUESTIONS)]
 

@@ -70,7 +70,7 @@ def test_another_method_is_a_path_of_its_own():
     def reply(prompt, key):
         return "The Mohawk River." if "other" in key else playing()(prompt, key)
 
-    result, _ = run(with_other(ClosedBook(elicit=False)), ScriptedModel(reply))
+    result, _ = run(with_other(ClosedBook(ask_short_answer=False)), ScriptedModel(reply))
     others = [event for event in nodes(result).values() if event.action == "other"]
     assert [event.text for event in others] == ["The Mohawk River."]
     assert result.trace.committed == result.answer.text, "what the other method wrote is no answer"

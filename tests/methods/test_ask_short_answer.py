@@ -54,7 +54,7 @@ def keys(result):
 
 @pytest.mark.parametrize("method", OWN)
 def test_an_answer_that_is_not_stated_is_asked_for_and_becomes_part_of_the_text(method):
-    result, model = run(method(wording=BARE), [" The Arno flows there.", " Arno. It is long"])
+    result, model = run(method(prompts=BARE), [" The Arno flows there.", " Arno. It is long"])
     assert model.prompts[1] == model.prompts[0] + " The Arno flows there. So the answer is"
     assert result.answer.text == "The Arno flows there. So the answer is Arno."
     assert result.answer.short == "Arno"
@@ -66,7 +66,7 @@ def test_an_answer_that_is_not_stated_is_asked_for_and_becomes_part_of_the_text(
 
 @pytest.mark.parametrize("method", OWN)
 def test_the_passages_last_shown_stay(method):
-    result, model = run(method(wording=BARE), [" The Arno flows there.", " Arno."])
+    result, model = run(method(prompts=BARE), [" The Arno flows there.", " Arno."])
     assert ("[1] Arno: The Arno flows" in model.prompts[1]) == (method is not ClosedBook)
     assert bool(result.answer.citations) == (method is not ClosedBook)
 
@@ -80,20 +80,20 @@ def test_a_stated_answer_is_not_asked_for(method):
 
 @pytest.mark.parametrize("method", OWN)
 def test_the_parameter_turns_it_off(method):
-    result, model = run(method(elicit=False), [" The Arno."])
+    result, model = run(method(ask_short_answer=False), [" The Arno."])
     assert (result.answer.text, result.answer.short, len(model.prompts)) == ("The Arno.", "", 1)
 
 
 @pytest.mark.parametrize("nothing", ["", " ", ".", "\n\nQuestion: next", Reply("\n", ends=False)])
 def test_nothing_is_added_when_nothing_came(nothing):
-    result, _ = run(ClosedBook(elicit_tokens=1), [" The Arno.", nothing])
+    result, _ = run(ClosedBook(short_answer_tokens=1), [" The Arno.", nothing])
     assert (result.answer.text, result.answer.short) == ("The Arno.", "")
     assert keys(result) == ["answer", "elicit"]
 
 
 @pytest.mark.parametrize("method", OWN)
 def test_after_no_text_at_all(method):
-    result, model = run(method(wording=BARE), ["", " Arno."])
+    result, model = run(method(prompts=BARE), ["", " Arno."])
     assert model.prompts[1] == model.prompts[0] + " So the answer is"
     assert (result.answer.text, result.answer.short) == ("So the answer is Arno.", "Arno")
 
@@ -110,14 +110,16 @@ def test_after_no_text_at_all(method):
     ids=["white space behind", "phrase whole", "phrase with colon", "phrase begun", "cut in a word"],
 )
 def test_how_text_and_phrase_are_joined(written, added):
-    result, model = run(ClosedBook(wording=BARE), [written, " Arno."])
+    result, model = run(ClosedBook(prompts=BARE), [written, " Arno."])
     assert not model.prompts[1][-1].isspace()
     assert result.answer.text == written.lstrip() + added
     assert result.answer.short == "Arno"
 
 
 def test_it_is_bounded():
-    result, _ = run(ClosedBook(elicit_tokens=3), [" The Arno.", Reply(" one two three four", ends=False)])
+    result, _ = run(
+        ClosedBook(short_answer_tokens=3), [" The Arno.", Reply(" one two three four", ends=False)]
+    )
     assert result.answer.text == "The Arno. So the answer is one two three"
 
 
@@ -147,10 +149,10 @@ def test_what_question_and_passages_say_about_an_answer_does_not_count(method):
 
 
 def test_the_phrase_belongs_to_the_wording():
-    wording = PromptTemplate(demos=(), elicitation=" In short, the answer is")
-    result, _ = run(ClosedBook(wording=wording), [" The Arno.", " Arno."])
+    template = PromptTemplate(demos=(), elicitation=" In short, the answer is")
+    result, _ = run(ClosedBook(prompts=template), [" The Arno.", " Arno."])
     assert result.answer.text == "The Arno. In short, the answer is Arno."
-    assert repr(wording) != repr(PromptTemplate(demos=()))
+    assert repr(template) != repr(PromptTemplate(demos=()))
 
 
 def test_a_model_that_only_chats_and_can_not_go_on_is_not_asked():
@@ -161,7 +163,7 @@ def test_a_model_that_only_chats_and_can_not_go_on_is_not_asked():
 
 def test_a_full_window_keeps_the_answer():
     replies = [Reply(" one two three", ends=False), " Arno."]
-    prompt_tokens = run(ClosedBook(max_tokens=3, elicit=False), replies)[0].usage.prompt_tokens
+    prompt_tokens = run(ClosedBook(max_tokens=3, ask_short_answer=False), replies)[0].usage.prompt_tokens
     for spare, num_calls in ((26, 1), (27, 2)):
         # The answer's 3 tokens, the phrase's 4 and the 20 to come.
         result, model = run(ClosedBook(max_tokens=3), replies, context_tokens=prompt_tokens + spare)
@@ -177,8 +179,8 @@ def test_a_full_window_keeps_the_answer():
 def test_the_authors_code_reads_the_answer_and_leaves_the_text(method):
     parameters = {"max_tokens": 3}
     replies = when_asked(" Arno. Then", otherwise=" The Arno. So")
-    with_it, model = run(method(wording=BARE, **parameters), replies)
-    without, _ = run(method(wording=BARE, elicit=False, **parameters), replies)
+    with_it, model = run(method(prompts=BARE, **parameters), replies)
+    without, _ = run(method(prompts=BARE, ask_short_answer=False, **parameters), replies)
     assert with_it.answer.text == without.answer.text
     assert (with_it.answer.short, without.answer.short) == ("Arno", "")
     assert model.prompts[-1] == f"{CASE} {with_it.answer.text.strip()} So the answer is "
@@ -187,7 +189,7 @@ def test_the_authors_code_reads_the_answer_and_leaves_the_text(method):
 
 def test_the_authors_code_cuts_what_was_invented():
     replies = [" The Arno. Note: Question: who? So the answer is me.", " Arno. Question: no"]
-    result, model = run(ClosedBookAuthors(wording=BARE), replies)
+    result, model = run(ClosedBookAuthors(prompts=BARE), replies)
     assert model.prompts[1] == f"{CASE} The Arno.  So the answer is "
     assert result.answer.short == "Arno"
 
@@ -196,7 +198,7 @@ def test_the_authors_code_cuts_what_was_invented():
     ("written", "asked"), [("Note: this.", "Note: this."), ("Note: x Question: y", "Note: x ")]
 )
 def test_an_invention_right_at_the_start_stays(written, asked):
-    _, model = run(ClosedBookAuthors(wording=BARE), [Reply(written), " x"])
+    _, model = run(ClosedBookAuthors(prompts=BARE), [Reply(written), " x"])
     assert model.prompts[1].startswith(f"{CASE} {asked}")
     assert "y" not in model.prompts[1].removeprefix(CASE)
 
@@ -213,14 +215,16 @@ def test_the_authors_code_minds_letter_case():
 
 def test_the_authors_code_keeps_the_answer_in_a_full_window():
     replies = [Reply(" one two three", ends=False), " Arno."]
-    prompt_tokens = run(ClosedBookAuthors(max_tokens=3, elicit=False), replies)[0].usage.prompt_tokens
+    prompt_tokens = run(ClosedBookAuthors(max_tokens=3, ask_short_answer=False), replies)[
+        0
+    ].usage.prompt_tokens
     result, model = run(ClosedBookAuthors(max_tokens=3), replies, context_tokens=prompt_tokens + 20)
     assert (result.answer.text, len(model.prompts)) == (" one two three", 1)
     assert "has no room" in result.trace.decisions[-1].why
 
 
 def test_an_end_token_is_one_again():
-    result, model = run(ClosedBookAuthors(wording=BARE), [" The Arno.", " Arno."])
+    result, model = run(ClosedBookAuthors(prompts=BARE), [" The Arno.", " Arno."])
     assert model.prompts[1] == f"{CASE} The Arno.<|end|> So the answer is "
     first, second = [event for event in result.trace.events if isinstance(event, Generated)]
     # " The", " Arno.", the end, and the phrase's four with a space behind.

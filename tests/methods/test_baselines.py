@@ -26,7 +26,7 @@ def test_closed_book_asks_once_and_searches_never():
 def test_what_closed_book_commits_in_flight_is_its_answer():
     heard = []
     model = ScriptedModel([" The Arno.\n\nmore"])
-    asyncio.run(ask(QUESTION, ClosedBook(elicit=False), {"answer": model}, trace=_trace(heard)))
+    asyncio.run(ask(QUESTION, ClosedBook(ask_short_answer=False), {"answer": model}, trace=_trace(heard)))
     pieces = [event.text for event in heard if isinstance(event, Committed)]
     assert len(pieces) > 1
     assert "".join(pieces) == " The Arno."
@@ -34,7 +34,9 @@ def test_what_closed_book_commits_in_flight_is_its_answer():
 
 def test_single_searches_with_the_question_and_shows_what_it_found():
     model, retriever = ScriptedModel([" The Arno flows through Pisa."]), ScriptedRetriever([ARNO] * 5)
-    result = asyncio.run(ask(QUESTION, Single(passages=2, elicit=False), {"answer": model}, retriever))
+    result = asyncio.run(
+        ask(QUESTION, Single(passages=2, ask_short_answer=False), {"answer": model}, retriever)
+    )
     assert retriever.queries == [QUESTION.text]
     assert "Context:\n[1] Arno: The Arno flows through Pisa.\n[2] Arno" in model.prompts[0]
     assert "[3]" not in model.prompts[0]
@@ -51,7 +53,7 @@ def test_few_shot_examples_history_and_options_of_a_question():
         history=(Demo("Before?", "That."),),
     )
     model = ScriptedModel([" It is the Po."])
-    result = asyncio.run(ask(question, ClosedBook(elicit=False), {"answer": model}))
+    result = asyncio.run(ask(question, ClosedBook(ask_short_answer=False), {"answer": model}))
     assert model.prompts[0] == (
         "Question: Own?\nAnswer: Yes.\n\nQuestion: Before?\nAnswer: That.\n\n"
         "Question: Which one?\nOptions: Arno; Po\nAnswer:"
@@ -61,7 +63,7 @@ def test_few_shot_examples_history_and_options_of_a_question():
 
 def test_a_model_that_only_chats_is_asked_in_turns():
     model = ScriptedModel(["It is."], capabilities=frozenset({"chat", "continuation"}))
-    asyncio.run(ask(QUESTION, Single(elicit=False), {"answer": model}, ScriptedRetriever([ARNO])))
+    asyncio.run(ask(QUESTION, Single(ask_short_answer=False), {"answer": model}, ScriptedRetriever([ARNO])))
     assert model.prompts[0].startswith("<|system|>")
     assert model.prompts[0].endswith("Which river flows through Pisa?<|end|><|assistant|>")
     assert model.prompts[0].count("<|user|>") == 5

@@ -59,7 +59,7 @@ class Says:
         for step in range(self.num_calls):
             prompt = Raw((Span("one two three"),))
             await run.model.generate(
-                GenerateRequest(prompt, Sampling(4), key=("say", step), watch=run.trace.commit)
+                GenerateRequest(prompt, Sampling(4), key=("say", step), on_text=run.trace.commit)
             )
         if self.error is not None:
             raise self.error
@@ -361,13 +361,13 @@ def test_members_by_name():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"single.passages": "5", "airrag.actions": "ra,qt,sa,dragin", "airrag.dragin.wording": "plain"},
-        {"single": {"passages": 5}, "airrag": {"actions": "ra,qt,sa,dragin", "dragin": {"wording": PLAIN}}},
+        {"single.passages": "5", "airrag.actions": "ra,qt,sa,dragin", "airrag.dragin.prompts": "plain"},
+        {"single": {"passages": 5}, "airrag": {"actions": "ra,qt,sa,dragin", "dragin": {"prompts": PLAIN}}},
     ],
 )
 def test_members_take_parameters_by_name(settings):
     made = dict(make_method("blender", settings).methods.named)
-    further = (("dragin", Dragin(wording=PLAIN)),)
+    further = (("dragin", Dragin(prompts=PLAIN)),)
     assert made == {
         **dict(PAPER_MEMBERS.named),
         "single": Single(passages=5),
@@ -448,7 +448,7 @@ def test_a_preset_and_trained_prompts_reach_the_members(tmp_path):
     )
     trained = dict(make_method("blender", with_preset("blender", {}, "bundled", None)).methods.named)
     assert (
-        trained["single"].wording == make_method("single", with_preset("single", {}, "bundled", None)).wording
+        trained["single"].prompts == make_method("single", with_preset("single", {}, "bundled", None)).prompts
     )
 
 

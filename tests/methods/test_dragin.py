@@ -45,7 +45,7 @@ def run(method, replies, found=(ARENA,), question=SEATS, look=looks):
 
 
 def paper(**parameters):
-    return DraginPaper(**{"elicit": False, **parameters})
+    return DraginPaper(**{"ask_short_answer": False, **parameters})
 
 
 def searches(result):
@@ -241,7 +241,7 @@ def test_probability_with_the_masked_sentence():
 
 
 def code(**parameters):
-    return DraginAuthors(**{"threshold": 4.0, "elicit": False, **parameters})
+    return DraginAuthors(**{"threshold": 4.0, "ask_short_answer": False, **parameters})
 
 
 def test_a_draft_without_doubt_is_kept_whole():
@@ -332,9 +332,9 @@ def test_queries_keep_their_last_tokens():
 
 
 def test_the_prompt_has_the_authors_layout_and_a_wording_of_ones_own():
-    wording = PromptTemplate((Demo("Own?", "Yes."),), "Found:", "Go on.", "Think. ")
+    template = PromptTemplate((Demo("Own?", "Yes."),), "Found:", "Go on.", "Think. ")
     replies = [" One. So", " x.", *[" So the answer is x."] * 2]
-    _, model, _ = run(code(trigger="every_sentence", wording=wording, passages=2), replies, look=None)
+    _, model, _ = run(code(trigger="every_sentence", prompts=template, passages=2), replies, look=None)
     assert model.prompts[0] == f"Question: Own?\nAnswer: Yes.\nThink. Question: {SEATS.text}\nAnswer:"
     assert model.prompts[1] == (
         f"Question: Own?\nAnswer: Yes.\nFound:\n[1] {ARENA.text}\n[2] \nGo on.\n"
@@ -343,8 +343,8 @@ def test_the_prompt_has_the_authors_layout_and_a_wording_of_ones_own():
 
 
 def test_a_wording_shows_its_content_in_the_repr_of_the_method():
-    assert repr(Dragin()) != repr(Dragin(wording=PromptTemplate(heading="Found:")))
-    assert str(Dragin().wording) == "own"
+    assert repr(Dragin()) != repr(Dragin(prompts=PromptTemplate(heading="Found:")))
+    assert str(Dragin().prompts) == "own"
 
 
 def test_no_passages_and_odd_texts():

@@ -34,25 +34,31 @@ def run(method, replies, found=(ARNO,)):
 
 
 def test_closed_book_keeps_all_that_was_written():
-    result, model, _ = run(ClosedBookAuthors(elicit=False, wording=BARE), [" The Arno.\n\nQuestion: next"])
+    result, model, _ = run(
+        ClosedBookAuthors(ask_short_answer=False, prompts=BARE), [" The Arno.\n\nQuestion: next"]
+    )
     assert model.prompts == [CASE]
     assert result.answer.text == " The Arno.\n\nQuestion: next<|end|>"
 
 
 def test_single_shows_bodies_of_passages_and_an_instruction():
-    result, model, retriever = run(SingleAuthors(elicit=False, passages=1, wording=BARE), [" The Arno."])
+    result, model, retriever = run(
+        SingleAuthors(ask_short_answer=False, passages=1, prompts=BARE), [" The Arno."]
+    )
     assert retriever.queries == [QUESTION.text]
     assert model.prompts == [BLOCK + CASE]
     assert result.answer.text == " The Arno.<|end|>"
 
 
 def test_fewer_passages_leave_empty_lines():
-    _, model, _ = run(SingleAuthors(elicit=False, passages=3, wording=BARE), [" The Arno."])
+    _, model, _ = run(SingleAuthors(ask_short_answer=False, passages=3, prompts=BARE), [" The Arno."])
     assert "through Pisa.\n[2] \n[3] \nGo on." in model.prompts[0]
 
 
 def test_fixed_length_asks_with_the_last_chunk():
-    method = FixedLengthAuthors(elicit=False, every_tokens=2, passages=1, max_tokens=4, wording=BARE)
+    method = FixedLengthAuthors(
+        ask_short_answer=False, every_tokens=2, passages=1, max_tokens=4, prompts=BARE
+    )
     result, model, retriever = run(method, [" one two three", " three four", " five six"])
     assert retriever.queries == [QUESTION.text, "one two", "three four"]
     assert model.prompts[0] == f"{BLOCK}{CASE} ", "the authors' code leaves a space behind"
@@ -63,7 +69,7 @@ def test_fixed_length_asks_with_the_last_chunk():
 
 
 def test_fixed_length_searches_once_more_after_an_empty_chunk():
-    method = FixedLengthAuthors(elicit=False, every_tokens=1, wording=BARE)
+    method = FixedLengthAuthors(ask_short_answer=False, every_tokens=1, prompts=BARE)
     result, _, retriever = run(method, [Reply("\n", ends=False)] * 2)
     assert retriever.queries == [QUESTION.text, ""]
     assert result.answer.text == " "
@@ -71,7 +77,7 @@ def test_fixed_length_searches_once_more_after_an_empty_chunk():
 
 
 def test_fixed_sentence_asks_with_the_last_sentence():
-    method = FixedSentenceAuthors(elicit=False, passages=1, wording=BARE)
+    method = FixedSentenceAuthors(ask_short_answer=False, passages=1, prompts=BARE)
     replies = [" One is here. Two", " Two is there. Three", " So the answer is two. Next"]
     result, model, retriever = run(method, replies)
     assert retriever.queries == [QUESTION.text, "One is here.", "Two is there."]
@@ -83,8 +89,8 @@ def test_fixed_sentence_asks_with_the_last_sentence():
 @pytest.mark.parametrize(
     "method",
     [
-        FixedSentenceAuthors(elicit=False, query_tokens=3, wording=BARE),
-        FixedLengthAuthors(elicit=False, query_tokens=3, wording=BARE),
+        FixedSentenceAuthors(ask_short_answer=False, query_tokens=3, prompts=BARE),
+        FixedLengthAuthors(ask_short_answer=False, query_tokens=3, prompts=BARE),
     ],
 )
 def test_queries_are_searched_for_without_an_end_token_which_counts_all_the_same(method):
@@ -95,7 +101,9 @@ def test_queries_are_searched_for_without_an_end_token_which_counts_all_the_same
 
 
 def test_fixed_sentence_ends_without_a_sentence():
-    result, _, retriever = run(FixedSentenceAuthors(elicit=False, max_tokens=1), [Reply("\n", ends=False)])
+    result, _, retriever = run(
+        FixedSentenceAuthors(ask_short_answer=False, max_tokens=1), [Reply("\n", ends=False)]
+    )
     assert len(retriever.queries) == 1
     assert result.trace.decisions[-1].why == "no sentence was written"
 
@@ -103,8 +111,8 @@ def test_fixed_sentence_ends_without_a_sentence():
 @pytest.mark.parametrize(
     "method",
     [
-        FixedLengthAuthors(elicit=False, max_rounds=3),
-        FixedSentenceAuthors(elicit=False, max_rounds=3),
+        FixedLengthAuthors(ask_short_answer=False, max_rounds=3),
+        FixedSentenceAuthors(ask_short_answer=False, max_rounds=3),
     ],
 )
 def test_rounds_are_limited(method):
@@ -114,14 +122,14 @@ def test_rounds_are_limited(method):
 
 
 def test_flare_token_keeps_a_probable_draft():
-    result, _, retriever = run(FlareToken(wording=BARE), [" It is so. The rest the answer is x."])
+    result, _, retriever = run(FlareToken(prompts=BARE), [" It is so. The rest the answer is x."])
     assert retriever.queries == []
     assert result.answer.text == " It is so. The rest the answer is x.<|end|>"
 
 
 def test_flare_token_masks_and_writes_all_the_rest_again():
     """With tokens that begin with a space the first stands for the sentence; not found, it masks the end."""
-    method = FlareToken(wording=BARE, passages=1, threshold=0.5)
+    method = FlareToken(prompts=BARE, passages=1, threshold=0.5)
     replies = [Reply(" Bonn it is.", {"Bonn": 0.1}), " The Arno. It is. So the answer is Arno."]
     result, model, retriever = run(method, replies)
     assert retriever.queries == ["Bonn it is it is."]
@@ -131,14 +139,14 @@ def test_flare_token_masks_and_writes_all_the_rest_again():
 
 def test_flare_token_writes_later_drafts_again_with_the_answers_leading_space():
     """Only where the first draft was kept whole does the answer begin with one."""
-    method = FlareToken(wording=BARE, passages=1, threshold=0.5, max_tokens=50)
+    method = FlareToken(prompts=BARE, passages=1, threshold=0.5, max_tokens=50)
     replies = [" It is so.", Reply(" Bonn it is.", {"Bonn": 0.1}), " So the answer is Arno."]
     _, model, _ = run(method, replies)
     assert model.prompts[1:] == [f"{CASE}  It is so.<|end|>", f"{BLOCK}{CASE}  It is so.<|end|> "]
 
 
 def test_flare_token_may_ask_with_all_before_the_sentence():
-    method = FlareToken(wording=BARE, threshold=0.5, query="forward_all")
+    method = FlareToken(prompts=BARE, threshold=0.5, query="forward_all")
     replies = [Reply(" Bonn it is.", {"Bonn": 0.1}), " So the answer is Arno."]
     _, _, retriever = run(method, replies)
     assert retriever.queries == [QUESTION.text]

@@ -27,7 +27,7 @@ def looks(pieces):
 
 
 def default(**parameters):
-    return dragin(**{"search_first": False, "elicit": False, "query_top": 6, **parameters})
+    return dragin(**{"search_first": False, "ask_short_answer": False, "query_top": 6, **parameters})
 
 
 def run(method, replies, found=(ARENA,), question=SEATS, look=looks, **models):
@@ -186,7 +186,7 @@ def test_without_attention_the_error_names_the_remedy():
 @pytest.mark.parametrize("found", [(), (ARENA,), (ARENA, ARENA)])
 def test_odd_texts_and_passages(text, found):
     question = Question("q", f"Who {text}?")
-    method = default(threshold=0.0, max_rounds=5, search_first=True, elicit=True)
+    method = default(threshold=0.0, max_rounds=5, search_first=True, ask_short_answer=True)
     result, _, _ = run(method, lambda shown, key: f" {text} {text}. So the", found, question, None)
     assert result.trace.committed.strip() == result.answer.text.strip()
 

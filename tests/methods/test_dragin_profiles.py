@@ -36,7 +36,7 @@ def run(method, replies, *, question=ASKED, found=(FOUND,), look=None):
 
 
 def paper(**parameters):
-    return DraginPaper(elicit=False, **parameters)
+    return DraginPaper(ask_short_answer=False, **parameters)
 
 
 # What a query is taken from.
@@ -87,7 +87,7 @@ def test_real_tokenizers_give_words_of_question_and_answer_only(name, request):
         every_tokens=4,
         max_tokens=12,
         query_top=100,
-        wording=PromptTemplate(demos=DEMOS[:1]),
+        prompts=PromptTemplate(demos=DEMOS[:1]),
     )
     result = asyncio.run(ask(ASKED, method, {"answer": model}, retriever))
     assert len(retriever.queries) > 1
@@ -109,7 +109,7 @@ def test_nothing_behind_the_line_that_states_the_answer_is_searched_for(profile,
         {"Berlin": 0.01},
         entropies={"Berlin": 900.0},
     )
-    method = dragin(profile, trigger=trigger, elicit=False, search_first=False)
+    method = dragin(profile, trigger=trigger, ask_short_answer=False, search_first=False)
     result, _, retriever = run(method, [reply, ANSWER])
     assert retriever.queries == []
     assert result.answer.short == "Bonn"
@@ -184,7 +184,7 @@ def test_how_the_query_sums_heads_up_leaves_the_trigger_alone(profile):
         replies = [Reply(" It flows by Minden slowly now. So the", entropies={"slowly": 9e9}), ANSWER, ANSWER]
         model, retriever = TwoHeads(replies), ScriptedRetriever([FOUND])
         question = Question("q", "Which river crosses Bremen?")
-        method = dragin(profile, query_heads=query_heads, elicit=False, **parameters)
+        method = dragin(profile, query_heads=query_heads, ask_short_answer=False, **parameters)
         result = asyncio.run(ask(question, method, {"answer": model}, retriever))
         return result.trace.decisions[0].words, retriever.queries
 
@@ -211,7 +211,7 @@ def test_all_words_above_the_threshold_are_masked(query, expected):
 
 def test_a_word_with_one_doubtful_token_is_masked_whole(llama):
     method = paper(
-        trigger="token_probability", query="masked", threshold=0.0, max_tokens=6, max_rounds=1, wording=PLAIN
+        trigger="token_probability", query="masked", threshold=0.0, max_tokens=6, max_rounds=1, prompts=PLAIN
     )
     result = asyncio.run(ask(ASKED, method, {"answer": llama}, ScriptedRetriever([FOUND])))
     assert all(word.is_hit for word in result.trace.decisions[0].words)
@@ -230,7 +230,7 @@ def test_an_answer_does_not_end_inside_a_sentence_that_goes_on_like_an_earlier_o
         ANSWER,
     ]
     found = [Passage(name, "", f"{name}.") for name in "abcdefgh"]
-    method = Dragin(threshold=0.5, search_first=False, passages=1, kept_passages=0, elicit=False)
+    method = Dragin(threshold=0.5, search_first=False, passages=1, kept_passages=0, ask_short_answer=False)
     look = lambda pieces: [50.0 if piece == " lies" else 0.1 for piece in pieces]  # noqa: E731
     result, _, _ = run(method, replies, found=found, look=look)
     assert result.answer.text == "Minden flows north. Bremen flows north. So the answer is Weser."
@@ -243,7 +243,7 @@ def test_a_sentence_that_repeats_an_earlier_one_after_a_cut_is_written_to_its_en
         " flows north. So the",
         ANSWER,
     ]
-    method = Dragin(threshold=0.5, search_first=False, elicit=False)
+    method = Dragin(threshold=0.5, search_first=False, ask_short_answer=False)
     look = lambda pieces: [50.0 if piece == " lies" else 0.1 for piece in pieces]  # noqa: E731
     result, _, _ = run(method, replies, look=look)
     assert result.answer.text == "Minden flows north. Minden flows north."

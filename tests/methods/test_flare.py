@@ -20,7 +20,7 @@ QUESTION = Question("q", "How many seats does the home arena of the Lewiston Mai
 def run(replies, retriever=None, question=QUESTION, **parameters):
     model = ScriptedModel(replies)
     retriever = retriever or ScriptedRetriever([ARENA])
-    method = Flare(**{"search_first": False, "elicit": False, **parameters})
+    method = Flare(**{"search_first": False, "ask_short_answer": False, **parameters})
     result = asyncio.run(ask(question, method, {"answer": model}, retriever))
     return result, model, retriever
 
@@ -138,7 +138,7 @@ def test_a_repeated_sentence_is_named_as_the_reason():
 
 def test_a_model_that_never_ends_a_sentence_is_bounded():
     model = ScriptedModel(lambda prompt, key: Reply(f" word{key[-1]}" * 500, ends=False))
-    method = Flare(search_first=False, look_ahead_tokens=10, max_tokens=35, elicit=False)
+    method = Flare(search_first=False, look_ahead_tokens=10, max_tokens=35, ask_short_answer=False)
     result = asyncio.run(ask(QUESTION, method, {"answer": model}, ScriptedRetriever([ARENA])))
     assert [len(e.tokens) for e in result.trace.events if isinstance(e, Generated)] == [10, 10, 10, 5]
     assert len(result.answer.text.split()) == 35

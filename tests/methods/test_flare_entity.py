@@ -64,14 +64,14 @@ def doubt(method, probabilities, text=None):
 
 def test_improbable_words_that_are_no_entities_do_not_count():
     replies = [Reply(" It flows slowly by Bonn. So the answer is Bonn.", {"slowly": 0.01})]
-    result, model, retriever = run(FlareEntity(wording=BARE, threshold=0.5), replies)
+    result, model, retriever = run(FlareEntity(prompts=BARE, threshold=0.5), replies)
     assert retriever.queries == []
     assert model.prompts == [f"{CASE} "]
     assert result.answer.text == " It flows slowly by Bonn. So the answer is Bonn.<|end|>"
 
 
 def test_an_improbable_entity_is_left_out_of_the_query_and_all_the_rest_is_written_again():
-    method = FlareEntity(wording=BARE, passages=1, threshold=0.4, over_sentence="max")
+    method = FlareEntity(prompts=BARE, passages=1, threshold=0.4, over_sentence="max")
     replies = [
         Reply(" It is so. By Pisa the river Rhine flows slowly. It does.", {"Rhine": 0.1, "slowly": 0.01}),
         " By Pisa the Arno flows. So the answer is Arno.",
@@ -87,7 +87,7 @@ def test_an_improbable_entity_is_left_out_of_the_query_and_all_the_rest_is_writt
 
 
 def test_it_may_ask_with_all_before_the_sentence():
-    method = FlareEntity(wording=BARE, threshold=0.4, query="forward_all")
+    method = FlareEntity(prompts=BARE, threshold=0.4, query="forward_all")
     replies = [Reply(" It is so. The Rhine flows.", {"Rhine": 0.1}), " So the answer is Arno."]
     _, _, retriever = run(method, replies)
     assert retriever.queries == [f"{QUESTION.text} It is so."]
@@ -141,7 +141,7 @@ def test_a_sentence_that_the_splitter_changed_is_not_judged():
 
 
 def test_rounds_are_limited():
-    method = FlareEntity(wording=BARE, threshold=0.4, max_rounds=2, max_tokens=500, elicit=False)
+    method = FlareEntity(prompts=BARE, threshold=0.4, max_rounds=2, max_tokens=500, ask_short_answer=False)
     result, _, retriever = run(method, lambda shown, key: Reply(" The Rhine flows.", {"Rhine": 0.1}))
     assert len(retriever.queries) == 2
     assert "2 rounds" in result.trace.decisions[-1].why

@@ -31,11 +31,11 @@ def run(method, replies, found=(ARNO,), **abilities):
 
 
 def of_length(**parameters):
-    return FixedLength(**{"wording": BARE, "elicit": False, **parameters})
+    return FixedLength(**{"prompts": BARE, "ask_short_answer": False, **parameters})
 
 
 def of_sentence(**parameters):
-    return FixedSentence(**{"wording": BARE, "elicit": False, **parameters})
+    return FixedSentence(**{"prompts": BARE, "ask_short_answer": False, **parameters})
 
 
 def endless(text):

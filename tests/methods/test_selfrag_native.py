@@ -265,7 +265,7 @@ def test_it_judges_what_another_model_wrote(speaker):
     writer = ScriptedModel(lambda prompt, key: " The cat is blue now.")
     models = {"answer": writer, "critic": speaker}
     passages = [("dog", "red"), ("cat", "blue")]
-    result, queries = asked(models, "What is the cat like?", passages, elicit=False)
+    result, queries = asked(models, "What is the cat like?", passages, ask_short_answer=False)
     assert len(queries) == 1
     assert [each.numbers["relevance"] > 0.9 for each in tried(result).values()] == [False, True]
     assert cited(result.answer) == [(1, "cat blue", "The cat is blue now.")]
@@ -301,7 +301,7 @@ def test_side_by_side_with_others_it_says_the_same(speaker):
 def test_the_bundled_model_is_asked_in_words(bundled, sample_index):
     """This tests the long form; the tests of all methods cover the short one."""
     question = Question("q", "Who directed Fanny and Alexander?", demos=())
-    method = Selfrag(form="long", passages=1, max_tokens=20, max_segments=1, elicit=False)
+    method = Selfrag(form="long", passages=1, max_tokens=20, max_segments=1, ask_short_answer=False)
     result = asyncio.run(ask(question, method, {"answer": bundled}, open_index(sample_index)))
     (event,) = (each for each in tried(result).values() if each.action != "lead")
     assert result.answer.text == event.text != ""

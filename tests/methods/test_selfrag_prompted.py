@@ -65,7 +65,7 @@ def plain(replies=ANSWERS, **settings):
 
 
 def selfrag(**parameters):
-    return Selfrag(**{"wording": PLAIN, **parameters})
+    return Selfrag(**{"prompts": PLAIN, **parameters})
 
 
 def test_the_short_form_in_words():
@@ -184,7 +184,9 @@ def test_an_answer_that_is_not_stated_is_asked_for_behind_the_text_as_it_was_wri
     assert prompts[-1] == f"{WITH_ARNO} The Arno\n flows there. So the answer is"
     assert result.answer.text == "The Arno flows there. So the answer is Arno."
     assert result.answer.short == "Arno"
-    result, prompts, _ = run(Judged(selfrag(mode="always", elicit=False), scorer), plain(replies), (ARNO,))
+    result, prompts, _ = run(
+        Judged(selfrag(mode="always", ask_short_answer=False), scorer), plain(replies), (ARNO,)
+    )
     assert (len(prompts), result.answer.short) == (1, "")
 
 
@@ -318,7 +320,7 @@ def test_the_same_critic_where_the_answer_grows():
             {CONTINUE: 0.9} if prompt.endswith("One is.") and "onward" in key else {RETRIEVAL: 0.9},
         )
     )
-    method = selfrag(form="long", max_segments=2, elicit=False)
+    method = selfrag(form="long", max_segments=2, ask_short_answer=False)
     result, prompts, _ = run(method, {"answer": plain(replies), "critic": critic}, (ARNO,))
     assert prompts == [WITH_ARNO, f"{WITH_ARNO} One is."]
     assert BARE + found(ARNO) + RELEVANT + "One is." in critic.prompts
@@ -408,6 +410,8 @@ def test_a_model_that_only_chats():
 def test_a_sentence_that_the_length_cuts_is_gone_on_with():
     replies = {CASE: Reply(" One two three four", ends=False), f"{CASE} One two three": " four five six."}
     replies |= {f"{CASE} One two three four five six.": ""}
-    method = Judged(selfrag(form="long", mode="never", max_tokens=3, elicit=False), ScriptedScorer())
+    method = Judged(
+        selfrag(form="long", mode="never", max_tokens=3, ask_short_answer=False), ScriptedScorer()
+    )
     result, _, _ = run(method, plain(replies))
     assert result.answer.text == "One two three four five six."

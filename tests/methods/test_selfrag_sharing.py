@@ -66,7 +66,9 @@ def requests(result):
 def test_how_often_a_beam_asks():
     """Two steps, two answers in the beam, five passages: fifteen segments."""
     model = ScriptedModel(numbered, scores=labels)
-    method = Selfrag(form="long", mode="always", max_segments=2, max_tokens=8, wording=PLAIN, elicit=False)
+    method = Selfrag(
+        form="long", mode="always", max_segments=2, max_tokens=8, prompts=PLAIN, ask_short_answer=False
+    )
     result = asked(method, model)
     # Each passage once, though three paths write with it; two of five in each group can be among the best;
     # the utility of the two that are left.
@@ -76,7 +78,9 @@ def test_how_often_a_beam_asks():
 
 def test_what_comes_next_is_asked_behind_what_is_gone_on_from():
     model = ScriptedModel(numbered, scores=labels)
-    method = Selfrag(form="long", threshold=0, max_segments=2, max_tokens=8, wording=PLAIN, elicit=False)
+    method = Selfrag(
+        form="long", threshold=0, max_segments=2, max_tokens=8, prompts=PLAIN, ask_short_answer=False
+    )
     found = requests(asked(method, model))
     assert found == {"written": 15, "search": 3, "relevant": 5, "fully": 6, "1": 2}, (
         "at the start, and behind two"
@@ -121,7 +125,12 @@ def test_an_empty_segment_is_not_judged_by_its_passage():
         )
     )
     method = Selfrag(
-        form="long", mode="always", max_segments=2, wording=PLAIN, elicit=False, reject_irrelevant=True
+        form="long",
+        mode="always",
+        max_segments=2,
+        prompts=PLAIN,
+        ask_short_answer=False,
+        reject_irrelevant=True,
     )
     steps = tried(asked(Judged(method, scorer), ScriptedModel(reply), PASSAGES[:2]))
     assert (steps["0.2"].rejected, steps["0.1.2"].rejected) == ("its passage is irrelevant", "")
@@ -141,7 +150,7 @@ def test_a_dropped_segment_is_told_with_its_bound():
         supports=lambda sentence, passage: supports.append(passage) or {FULLY_SUPPORTED: 1.0},
     )
     method = Selfrag(
-        form="long", mode="always", max_segments=1, max_tokens=8, wording=PLAIN, use_seqscore=False, w_use=0
+        form="long", mode="always", max_segments=1, max_tokens=8, prompts=PLAIN, use_seqscore=False, w_use=0
     )
     steps = tried(asked(Judged(method, scorer), ScriptedModel(numbered)))
     assert sorted(supports) == ["Text 0.", "Text 1."]
@@ -209,7 +218,7 @@ def test_a_bounded_search_finds_what_the_full_one_does(parameters, seed, coarse)
         ),
         lambda answer: distribution(UTILITIES, answer),
     )
-    method = Selfrag(form="long", max_tokens=8, wording=PLAIN, elicit=False, **parameters)
+    method = Selfrag(form="long", max_tokens=8, prompts=PLAIN, ask_short_answer=False, **parameters)
     full = asked(FullSearch(method, scorer), ScriptedModel(reply), PASSAGES[:4])
     bounded = asked(Judged(method, scorer), ScriptedModel(reply), PASSAGES[:4])
     assert bounded.answer == full.answer

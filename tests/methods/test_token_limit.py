@@ -82,7 +82,7 @@ def sentences(shown, key):
 
 
 def test_what_was_committed_is_the_answer_and_the_trace_says_why_it_ends():
-    method = FixedSentence(passages=2, wording=BARE, elicit=False, max_rounds=6)
+    method = FixedSentence(passages=2, prompts=BARE, ask_short_answer=False, max_rounds=6)
     whole = run(method, ScriptedModel(sentences))
     results = {}
     for l_max in range(60, num_read(whole), 15):
@@ -118,7 +118,7 @@ def test_short_answers_are_asked_for_only_where_there_is_room():
     def reply(shown, key):
         return " the sea." if key[-1] == "elicit" else " It flows there."
 
-    parameters = {"wording": BARE, "passages": 1}
+    parameters = {"prompts": BARE, "passages": 1}
     whole = run(Single(**parameters), ScriptedModel(reply))
     assert whole.answer.short == "the sea"
     result = run(Single(**parameters, l_max=num_read(whole) - 1), ScriptedModel(reply))
@@ -135,17 +135,17 @@ def test_single_shows_as_many_passages_as_one_call_has_room_for():
     shown = {}
     for l_max in (60, 200, 400, 800, 2000):
         model = ScriptedModel([" So the answer is Pisa."], context_tokens=32_000)
-        result = run(Single(passages=0, most_passages=40, wording=BARE, l_max=l_max), model, same)
+        result = run(Single(passages=0, most_passages=40, prompts=BARE, l_max=l_max), model, same)
         shown[l_max] = num_shown(model)
         assert num_read(result) <= l_max
         if shown[l_max] < 40:
             assert decided(result, "passages")[0].why == f"there is room for {shown[l_max]} of 40"
     assert 1 <= shown[60] < shown[200] < shown[400] < shown[800] == shown[2000] == 40
     model = ScriptedModel([" So the answer is Pisa."], context_tokens=300)
-    run(Single(passages=0, wording=BARE, max_tokens=20), model, same)
+    run(Single(passages=0, prompts=BARE, max_tokens=20), model, same)
     assert 5 < num_shown(model) < 40, "the window is a limit, too"
     model = ScriptedModel([" So the answer is Pisa."])
-    run(Single(passages=5, wording=BARE, l_max=60), model, same)
+    run(Single(passages=5, prompts=BARE, l_max=60), model, same)
     assert 1 <= num_shown(model) < 5
 
 
@@ -184,7 +184,7 @@ def answers(shown, key):
 @pytest.mark.parametrize("form", ["short", "long"])
 def test_self_rag_leaves_out_what_has_no_room(form):
     def asked(l_max):
-        method = Selfrag(form=form, mode="always", passages=3, wording=BARE, max_segments=2, l_max=l_max)
+        method = Selfrag(form=form, mode="always", passages=3, prompts=BARE, max_segments=2, l_max=l_max)
         return run(method, ScriptedModel(answers, scores=lambda prompt, option: -1.0))
 
     whole = asked(None)
@@ -226,7 +226,7 @@ class Searching(ScriptedRetriever):
 @pytest.mark.parametrize("form", ["short", "long"])
 def test_what_self_rag_leaves_out_does_not_depend_on_timing(form):
     for l_max in (800, 1600, 3000):
-        method = Selfrag(form=form, mode="always", wording=BARE, max_segments=3, l_max=l_max)
+        method = Selfrag(form=form, mode="always", prompts=BARE, max_segments=3, l_max=l_max)
         found = [run(method, ScriptedModel(None, context_tokens=9000)).answer]
         for _ in range(4):
             asked = ask(

@@ -118,7 +118,7 @@ def test_what_nothing_tells_from_others_can_not_be_kept(store):
 def test_a_watcher_sees_the_text_that_was_kept(store, model):
     asked, pieces = cached(model, store), []
     text = generate(asked)[0].text
-    generate(asked, watch=pieces.append)
+    generate(asked, on_text=pieces.append)
     assert pieces == [text]
 
 

@@ -23,8 +23,8 @@ class Faulty(ScriptedModel):
 
     async def generate(self, request):
         if self.errors:
-            if request.watch is not None:
-                request.watch("The ans")
+            if request.on_text is not None:
+                request.on_text("The ans")
             raise self.errors.pop(0)
         return await super().generate(request)
 
@@ -53,7 +53,7 @@ def test_what_does_not_change_is_not_tried_again():
 
 def test_a_watcher_is_told_each_piece_once():
     pieces = []
-    generate(Faulty(ModelUnavailable("busy"), ModelUnavailable("busy")), watch=pieces.append)
+    generate(Faulty(ModelUnavailable("busy"), ModelUnavailable("busy")), on_text=pieces.append)
     assert "".join(pieces) == "The answer is here."
 
 

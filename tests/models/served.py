@@ -17,10 +17,10 @@ def model_of(server, options=ALL, attempts=1):
 
 
 def write(model, prompt=RAW, want=Want(), until=None, **options):
-    n, key, watch = options.pop("n", 1), options.pop("key", ("k",)), options.pop("watch", None)
+    n, key, on_text = options.pop("n", 1), options.pop("key", ("k",)), options.pop("on_text", None)
     sampling = Sampling(**({"max_tokens": 20} | options))
     return asyncio.run(
-        model.generate(GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch))
+        model.generate(GenerateRequest(prompt, sampling, want, until, n=n, key=key, on_text=on_text))
     )
 
 

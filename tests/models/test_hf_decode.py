@@ -32,9 +32,9 @@ def chat(question: str) -> Chat:
 
 
 def generate(model, prompt, max_tokens=8, want=Want(), until=None, **options):
-    n, key, watch = options.pop("n", 1), options.pop("key", ("test",)), options.pop("watch", None)
+    n, key, on_text = options.pop("n", 1), options.pop("key", ("test",)), options.pop("on_text", None)
     sampling = Sampling(max_tokens, **options)
-    return run(model.generate(GenerateRequest(prompt, sampling, want, until, n=n, key=key, watch=watch)))
+    return run(model.generate(GenerateRequest(prompt, sampling, want, until, n=n, key=key, on_text=on_text)))
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -179,13 +179,13 @@ def test_watching_holds_back_what_a_stop_string_may_take(bundled):
     ends = [token.end for token in whole.tokens]
     stop = whole.text[ends[1] - 2 : ends[2]]
     pieces: list[str] = []
-    (cut,) = generate(bundled, chat(QUESTIONS[0]), 12, stop=(stop,), watch=pieces.append)
+    (cut,) = generate(bundled, chat(QUESTIONS[0]), 12, stop=(stop,), on_text=pieces.append)
     assert "".join(pieces) == cut.text == whole.text[: ends[1] - 2]
 
 
 def test_a_watcher_runs_on_the_event_loop(qwen):
     threads = set()
-    generate(qwen, Raw((Span("The"),)), watch=lambda _: threads.add(threading.current_thread()))
+    generate(qwen, Raw((Span("The"),)), on_text=lambda _: threads.add(threading.current_thread()))
     assert threads == {threading.main_thread()}
 
 
@@ -194,7 +194,7 @@ def test_what_a_watcher_raises_is_raised(qwen):
         raise ZeroDivisionError(text)
 
     with pytest.raises(ZeroDivisionError):
-        generate(qwen, Raw((Span("The"),)), watch=broken)
+        generate(qwen, Raw((Span("The"),)), on_text=broken)
 
 
 def test_cancelling_stops_within_a_token(qwen, monkeypatch):
@@ -211,7 +211,7 @@ def test_cancelling_stops_within_a_token(qwen, monkeypatch):
     async def cancel():
         prompt = Raw((Span("The cat"),))
         task = asyncio.create_task(
-            qwen.generate(GenerateRequest(prompt, Sampling(300), key=("x",), watch=seen.append))
+            qwen.generate(GenerateRequest(prompt, Sampling(300), key=("x",), on_text=seen.append))
         )
         waiting = asyncio.create_task(qwen.generate(GenerateRequest(prompt, Sampling(300), key=("y",))))
         await asyncio.sleep(0.1)

@@ -48,7 +48,7 @@ def test_a_cut_ends_the_request():
     pieces = []
     with ScriptedServer(ScriptedModel(lambda shown, key: " word" * 300), token_seconds=0.01) as server:
         (written,) = write(
-            model_of(server), want=Want(logprob=True), until=After(3), watch=pieces.append, max_tokens=300
+            model_of(server), want=Want(logprob=True), until=After(3), on_text=pieces.append, max_tokens=300
         )
         time.sleep(0.1)
         assert server.num_sent[0] < 200, "the server is told to stop, and does not write all of it"

@@ -42,7 +42,7 @@ def test_what_may_pass_is_tried_again(server, fault):
     pieces = []
     server.faults.append(fault)
     model = RetryingModel(model_of(server, patience_with(fault)), RetryPolicy(2, first_seconds=0.0))
-    (written,) = write(model, watch=pieces.append)
+    (written,) = write(model, on_text=pieces.append)
     assert written.text == "".join(pieces) == " It is Bonn. So"
     assert len(server.requests) == 2
 

@@ -32,7 +32,7 @@ def whole(*tokens, finish="stop"):
 def test_a_server_that_does_not_stream_although_it_is_asked_to(server):
     pieces, want = [], Want(logprob=True, entropy=True)
     server.faults.append(Fault(body=whole(" It", " is", " Bonn.", " So")))
-    (written,) = write(model_of(server), want=want, watch=pieces.append)
+    (written,) = write(model_of(server), want=want, on_text=pieces.append)
     assert (written.text, written.finish, written.prompt_tokens) == (" It is Bonn. So", "end", 9)
     assert texts(written) == pieces == [" It", " is", " Bonn.", " So"]
     assert [token.logprob for token in written.tokens] == [-0.5] * 4
@@ -75,11 +75,11 @@ def test_an_error_behind_a_text_that_was_cut_does_not_count(server):
 
 
 def test_an_error_of_whoever_watches_is_not_the_servers(server):
-    def watch(text):
+    def on_text(text):
         raise BrokenPipeError("nobody reads")
 
     with pytest.raises(BrokenPipeError, match="nobody reads"):
-        write(model_of(server), watch=watch)
+        write(model_of(server), on_text=on_text)
 
 
 @pytest.mark.parametrize("num_requests", [3, 120])

@@ -92,7 +92,7 @@ def test_the_repr_shows_the_name_and_changes_with_the_content():
     assert open_prompts("own") is OWN
     assert (str(OWN), repr(OWN)[:4]) == ("own", "own-")
     assert re.fullmatch(r"hotpotqa-[0-9a-f]{8}", repr(open_prompts("hotpotqa")))
-    assert re.fullmatch(r"wording-[0-9a-f]{8}", repr(PromptTemplate(heading="Found:")))
+    assert re.fullmatch(r"prompts-[0-9a-f]{8}", repr(PromptTemplate(heading="Found:")))
     assert repr(PromptTemplate(heading="Found:", name="own")) not in (repr(OWN), str(OWN))
     assert PromptTemplate(name="mine") == OWN
 
@@ -114,10 +114,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 def test_any_text_survives(tmp_path_factory, questions, heading, instruction, before, system):
     assume(awaits_answer(f"{before} the answer is"))  # not where `before` says it, too
     demos = tuple(Demo(f"{text}?", f"{text} So the answer is {text}x.") for text in questions)
-    wording = PromptTemplate(demos, heading, instruction, before, system, f"{before} the answer is")
-    path = written(tmp_path_factory.mktemp("prompts"), to_toml(wording))
-    assert open_prompts(path) == wording
-    assert to_toml(wording).replace("\n", "").isprintable()
+    template = PromptTemplate(demos, heading, instruction, before, system, f"{before} the answer is")
+    path = written(tmp_path_factory.mktemp("prompts"), to_toml(template))
+    assert open_prompts(path) == template
+    assert to_toml(template).replace("\n", "").isprintable()
 
 
 def test_what_is_left_out_comes_from_the_base(tmp_path):
@@ -126,7 +126,7 @@ def test_what_is_left_out_comes_from_the_base(tmp_path):
     mine = open_prompts(written(tmp_path, 'base = "strategyqa"\nheading = "Found:"\n'))
     assert mine.demos == open_prompts("strategyqa").demos
     assert mine.before_question.endswith("\n\n")
-    assert (mine.heading, mine.name) == ("Found:", "wording")
+    assert (mine.heading, mine.name) == ("Found:", "prompts")
     assert open_prompts(written(tmp_path, "demos = []")).demos == ()
 
 
@@ -154,7 +154,10 @@ BAD = [
     (DEMO.replace("It is. So the answer is yes.", ""), "example 1: it is .*two texts that are not empty"),
     (DEMO.replace('"Own?"', "5"), "example 1: it is {'question': 5"),
     (DEMO.replace("So the answer is yes.", "Yes."), "'It is. Yes.' does not state the answer"),
-    ("elicitation = 'In short:'", "elicitation: no answer can be read after 'In short:'.*elicit=no"),
+    (
+        "elicitation = 'In short:'",
+        "elicitation: no answer can be read after 'In short:'.*ask_short_answer=no",
+    ),
     ("elicitation = ''", "elicitation: no answer can be read after ''"),
     (
         "elicitation = 'What the answer is: the answer is'",
@@ -207,21 +210,21 @@ def prompts_of(method, found=()):
 
 
 def test_a_set_of_the_authors_gives_their_prompt_byte_for_byte(tmp_path):
-    wording = open_prompts(written(tmp_path, AUTHORS))
+    template = open_prompts(written(tmp_path, AUTHORS))
     examples = (
         "Question: Is ice cold?\nAnswer: Ice is frozen. So the answer is yes.\n"
         "Question: Is fire wet?\nAnswer: Fire is hot gas. So the answer is no.\n"
     )
     case = "Think in steps like those.\n\nQuestion: Is snow cold?\nAnswer:"
-    assert prompts_of(ClosedBookAuthors(wording=wording))[0] == examples + case
-    assert prompts_of(SingleAuthors(passages=2, wording=wording), FOUND)[0] == (
+    assert prompts_of(ClosedBookAuthors(prompts=template))[0] == examples + case
+    assert prompts_of(SingleAuthors(passages=2, prompts=template), FOUND)[0] == (
         f"{examples}Context:\n[1] Snow is ice.\n[2] Rain is water.\nReply just as above.\n{case}"
     )
 
 
 def test_without_a_sentence_before_the_question_the_case_follows_at_once(tmp_path):
-    wording = open_prompts(written(tmp_path, DEMO))
-    assert prompts_of(ClosedBookAuthors(wording=wording))[0] == (
+    template = open_prompts(written(tmp_path, DEMO))
+    assert prompts_of(ClosedBookAuthors(prompts=template))[0] == (
         "Question: Own?\nAnswer: It is. So the answer is yes.\nQuestion: Is snow cold?\nAnswer:"
     )
 

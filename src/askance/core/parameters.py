@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -20,6 +20,8 @@ _WORDS: dict[Any, dict[str, Any]] = {
     type(None): {"none": None},
     bool: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)},
 }
+FORMER_NAMES = {"elicit": "ask_short_answer", "elicit_tokens": "short_answer_tokens", "wording": "prompts"}
+"""Parameters of methods under their names in earlier versions, which settings and files may still use."""
 
 
 def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
@@ -128,11 +130,34 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
     """
     hints = get_type_hints(cls)
     typed = {}
-    for name, value in settings.items():
+    for name, value in with_current_names(_owner(cls), hints, settings).items():
         with about(f"parameters.{name}"):
             parameter_field(cls, name)
             typed[name] = _parse(_owner(cls), name, hints[name], value) if isinstance(value, str) else value
     return typed
+
+
+def with_current_names(owner: str, known: Container[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under the current names of their parameters.
+
+    Args:
+        owner: The owner of the parameters, for messages, such as "method single".
+        known: The parameters of the owner. A former name is replaced only by one of them.
+        settings: The settings by name.
+
+    Raises:
+        ParameterError: A parameter is given under its former and under its current name.
+    """
+    renamed = {}
+    for name, value in settings.items():
+        current = FORMER_NAMES.get(name, name)
+        if name in known or current not in known:
+            current = name
+        elif current in settings:
+            now = f"it is called {current} now, and both are given"
+            raise ParameterError(f"parameter {name} of {owner}: {now}. Leave {name} out.")
+        renamed[current] = value
+    return renamed
 
 
 def name_of(cls: type[Any]) -> str:

@@ -205,7 +205,7 @@ class GenerateRequest:
         until: A condition that ends the generation early.
         n: The number of generations.
         key: The name of the call inside its question.
-        watch: A callback that receives the first generation's text as it appears.
+        on_text: A callback that receives the first generation's text as it appears.
     """
 
     prompt: Prompt
@@ -214,7 +214,7 @@ class GenerateRequest:
     until: StopCondition | None = None
     n: int = field(default=1, kw_only=True)
     key: Key = field(kw_only=True)
-    watch: OnText | None = field(default=None, kw_only=True)
+    on_text: OnText | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

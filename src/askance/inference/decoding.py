@@ -234,7 +234,7 @@ class SamplingRequest:
         self._vocabulary, self._call, self._prompt_ids = vocabulary, call, prompt_ids
         self._probs_ids, self._num_cached = tuple(map(vocabulary.single_id, call.want.token_probs)), 0
         self._sampler = TokenSampler(call.sampling, call.key, index, vocabulary.name)
-        self._stops = StopTracker(call.sampling, call.until, None if index else call.watch)
+        self._stops = StopTracker(call.sampling, call.until, None if index else call.on_text)
         self._detokenizer = IncrementalDetokenizer(vocabulary, prompt_ids)
 
     def take(self, output: StepOutput, num_cached_tokens: int) -> bool:

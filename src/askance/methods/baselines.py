@@ -69,7 +69,7 @@ class Single(WritesAnswer):
         search = partial(search_for, question.text, run, why=why)
 
         def prompt(hits: Sequence[Hit]) -> Prompt:
-            return answer_prompt(model, question, hits, layout=self.layout, template=self.wording)
+            return answer_prompt(model, question, hits, layout=self.layout, template=self.prompts)
 
         def count(hits: Sequence[Hit]) -> int:
             return model.count(prompt(hits))

@@ -249,7 +249,7 @@ class Iterdrag(TokenLimited):
 
 async def _generate_line(state: IterdragState, prompt: Prompt, max_tokens: int, key: Key) -> tuple[str, str]:
     sampling = Sampling(max_tokens, stop=("\n",))
-    request = GenerateRequest(prompt, sampling, key=key, watch=state.run.trace.draft)
+    request = GenerateRequest(prompt, sampling, key=key, on_text=state.run.trace.draft)
     (generation,) = await state.run.model.generate(request)
     return parse_line(generation.text)
 

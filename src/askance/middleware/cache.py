@@ -160,8 +160,8 @@ class CachedModel(WrappedModel):
             generations = await self._model.generate(request)
             self._store.keep(id, generations)
             return generations
-        if request.watch is not None and cached[0].text:
-            request.watch(cached[0].text)
+        if request.on_text is not None and cached[0].text:
+            request.on_text(cached[0].text)
         # The whole prompt counts as reused: nothing was computed.
         return tuple(replace(generation, reused_tokens=generation.prompt_tokens) for generation in cached)
 

@@ -68,7 +68,7 @@ class RetryingModel(WrappedModel):
         self._policy = policy
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        watch, num_sent = request.watch, 0
+        on_text, num_sent = request.on_text, 0
 
         async def attempt() -> tuple[Generation, ...]:
             num_received = 0
@@ -77,11 +77,11 @@ class RetryingModel(WrappedModel):
                 """Pass on only text that no earlier attempt has passed on."""
                 nonlocal num_received, num_sent
                 num_received += len(text)
-                if watch is not None and num_received > num_sent:
+                if on_text is not None and num_received > num_sent:
                     num_new, num_sent = num_received - num_sent, num_received
-                    watch(text[-num_new:])
+                    on_text(text[-num_new:])
 
-            return await self._model.generate(replace(request, watch=watch and forward))
+            return await self._model.generate(replace(request, on_text=on_text and forward))
 
         return await self._policy.keep_trying(attempt)
 

@@ -159,22 +159,22 @@ class SessionModel(WrappedModel):
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         session, sampling, n = self._session, request.sampling, request.n
-        watch = None if request.watch is None else _Guarded(request.watch)
+        on_text = None if request.on_text is None else _Guarded(request.on_text)
         place = f"{self._place}, {' '.join(map(str, request.key))}"
         async with session.call(place, ModelFailure, lambda: n * self._num_tokens(request.prompt)) as seconds:
             room = session.room(sampling.max_tokens, n)
             limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
             lent = session.ledger.lend(n * room)
             try:
-                scoped = replace(request, sampling=limited, key=key, watch=watch)
+                scoped = replace(request, sampling=limited, key=key, on_text=on_text)
                 generations = await self._model.generate(scoped)
                 lent.spend(sum(generation.generated_tokens for generation in generations))
             finally:
                 lent.close()
             if room < sampling.max_tokens and any(text.finish == "length" for text in generations):
                 raise session.limit_reached("tokens", "and all are used")
-        if watch is not None and watch.error is not None:
-            raise watch.error
+        if on_text is not None and on_text.error is not None:
+            raise on_text.error
         seconds_each, shown = seconds() / n, prompt_text(request.prompt, self._model)
         for generation in generations:
             self._record(generation, shown, request.key, seconds_each)
@@ -231,13 +231,13 @@ class SessionModel(WrappedModel):
 class _Guarded:
     """A text callback whose failure is kept apart from the model's."""
 
-    def __init__(self, watch: OnText) -> None:
+    def __init__(self, on_text: OnText) -> None:
         self.error: Exception | None = None
-        self._watch = watch
+        self._on_text = on_text
 
     def __call__(self, text: str) -> None:
         try:
-            self._watch(text)
+            self._on_text(text)
         except Exception as error:  # raised again once the model is done
             self.error = self.error or error
 

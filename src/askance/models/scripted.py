@@ -91,7 +91,7 @@ class ScriptedModel:
         self._pieces: dict[int, str] = {}
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        sampling, key, watch = request.sampling, request.key, request.watch
+        sampling, key, on_text = request.sampling, request.key, request.on_text
         prompt_ids = self.prompt_ids(request.prompt)
         check_sampling(sampling, request.n)
         if len(prompt_ids) + sampling.max_tokens > self.context_tokens:
@@ -105,7 +105,7 @@ class ScriptedModel:
         self.prompts.append(shown)
         reply = self._reply(shown, key)
         samples = (
-            replace(request, key=(*key, sample), watch=None if sample else watch)
+            replace(request, key=(*key, sample), on_text=None if sample else on_text)
             for sample in range(request.n)
         )
         return tuple(self._write(prompt_ids, reply, sample) for sample in samples)
@@ -134,7 +134,7 @@ class ScriptedModel:
         return len(self.prompt_ids(prompt))
 
     def _write(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
-        writing = StopTracker(request.sampling, request.until, request.watch)
+        writing = StopTracker(request.sampling, request.until, request.on_text)
         random = np.random.Generator(np.random.Philox(scripts.digest(request.key)))
         script = scripts.script_of(reply, self._piece) if reply else None
         entropies = reply.entropies if reply else {}

@@ -143,7 +143,7 @@ def _keys_of(template: Any) -> tuple[str, ...]:
 
 
 def _read_prompt_template(path: Path) -> PromptTemplate:
-    template = dataclasses.replace(_read(path, PROMPT_SETS, open_prompts), name="wording")
+    template = dataclasses.replace(_read(path, PROMPT_SETS, open_prompts), name="prompts")
     for number, demo in enumerate(template.demos, start=1):
         if not has_answer(demo.answer):
             raise PromptsError(
@@ -153,7 +153,7 @@ def _read_prompt_template(path: Path) -> PromptTemplate:
     if not awaits_answer(template.elicitation):
         raise PromptsError(
             f"prompts {path}, elicitation: no answer can be read after {template.elicitation!r}. Say "
-            '"the answer is" once, at its end; --set elicit=no asks for none.'
+            '"the answer is" once, at its end; --set ask_short_answer=no asks for none.'
         )
     return template
 
@@ -168,7 +168,7 @@ def _read_airrag(path: Path) -> AirragPromptTemplate:
         raise PromptsError(
             f"prompts {path}, examples: {number!r} is not a number from 0 to {most}, the number in the file."
         )
-    return dataclasses.replace(template, examples=number, name="wording")
+    return dataclasses.replace(template, examples=number, name="prompts")
 
 
 def _read(

@@ -44,9 +44,9 @@ class AuthorsMethod(TokenLimited):
     max_tokens: int = parameter(
         128, "maximum number of new tokens of one generation; a longer text ends the answer", at_least=1
     )
-    elicit: bool = parameter(True, "ask the model for a short answer if the text states none")
-    elicit_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
-    wording: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
+    ask_short_answer: bool = parameter(True, "ask the model for a short answer if the text states none")
+    short_answer_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
+    prompts: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
 
     keeps_markers: ClassVar[bool] = True
     reads: ClassVar[frozenset[Signal]] = frozenset()
@@ -59,7 +59,9 @@ class AuthorsMethod(TokenLimited):
 
     def start(self, question: Question, run: Run) -> "AuthorsState":
         """Return the state of an answer that is still empty."""
-        return AuthorsState(question, run, self.wording, self.elicit_tokens if self.elicit else 0)
+        return AuthorsState(
+            question, run, self.prompts, self.short_answer_tokens if self.ask_short_answer else 0
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +121,8 @@ class AuthorsState:
         The authors' code sees the end token as one of the tokens, and its string as part of the text. The
         text has no leading space, even if the tokenizer adds one.
         """
-        model, prompt, watch = self.run.model, self._prompt(text, passages), self.run.trace.draft
-        request = GenerateRequest(prompt, Sampling(max_tokens), want, key=key, watch=watch)
+        model, prompt, on_text = self.run.model, self._prompt(text, passages), self.run.trace.draft
+        request = GenerateRequest(prompt, Sampling(max_tokens), want, key=key, on_text=on_text)
         (generation,) = await model.generate(request)
         tokens = (*generation.tokens, *generation.dropped)
         ids = tuple(token.id for token in tokens)

@@ -65,7 +65,7 @@ def test_of_a_real_trace_in_memory_and_from_its_file(tmp_path):
     )
     question = Question("q", "Bonn city Fidelio opera?")
     result = asyncio.run(
-        ask(question, Single(elicit=False), {"answer": ScriptedModel([" Rhine."])}, retriever)
+        ask(question, Single(ask_short_answer=False), {"answer": ScriptedModel([" Rhine."])}, retriever)
     )
     write_trace(result.trace, tmp_path / "trace.jsonl")
     of_memory = supporting_recall(result.trace.events, EXAMPLE)

@@ -112,7 +112,7 @@ def test_log_probabilities_without_alternatives(model, prompt):
 
 def test_it_is_streamed_and_ends_with_a_cut(model, local):
     pieces = []
-    (cut,) = write(model, CITIES, until=After(3), watch=pieces.append, max_tokens=200)
+    (cut,) = write(model, CITIES, until=After(3), on_text=pieces.append, max_tokens=200)
     (whole,) = write(local, CITIES, until=After(3), max_tokens=200)
     assert (cut.text, cut.finish) == (whole.text, "enough")
     assert len(pieces) > 1

@@ -26,8 +26,9 @@ from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.evaluation.run.record import Settings, machine_here, versions_here
 from askance.loaders import DEFAULT_RETRIEVER, load_encoder, open_retriever
+from askance.methods.common.prompts import PromptTemplate
 from askance.prompts import PROMPT_SETS
-from askance.registry import DEFAULT_METHOD, plain_method, prompts_parameter
+from askance.registry import DEFAULT_METHOD, plain_method, prompts_class
 
 PROMPTS_OF_DATASET = "dataset"
 SAMPLING_SEED = 0
@@ -91,7 +92,7 @@ class Experiment(EngineConfig):
 
 def takes_prompts(method: Method) -> bool:
     """Return whether a method takes the prompt sets of datasets, instead of only its own prompts."""
-    return prompts_parameter(method) == "wording"
+    return prompts_class(type(method)) is PromptTemplate
 
 
 @dataclass(frozen=True, slots=True)

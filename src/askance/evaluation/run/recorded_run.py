@@ -14,17 +14,19 @@ verified whenever a run is continued or read.
 import dataclasses
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from askance.core.errors import RunFolderError
+from askance.core.parameters import FORMER_NAMES
 from askance.core.trace import Answered, AnyEvent, Trace
 from askance.core.types import Answer
 from askance.evaluation.datasets import Example
@@ -195,7 +197,17 @@ def _read_settings(folder: Path) -> Settings:
         )
     if "knobs" in content:  # what parameters were called in runs of earlier versions
         content["parameters"] = content.pop("knobs")
+    _rename_parameters(content)
     return validated(_SETTINGS, json.dumps(content), str(path), _DAMAGED)
+
+
+def _rename_parameters(content: dict[str, Any]) -> None:
+    """Give the parameters in the settings of a run of an earlier version their current names."""
+    parameters = content.get("parameters")
+    if isinstance(parameters, dict) and FORMER_NAMES.keys() & parameters.keys():
+        names = re.compile(rf"\b({'|'.join(FORMER_NAMES)})(?==)")
+        content["title"] = names.sub(lambda match: FORMER_NAMES[match[1]], str(content.get("title", "")))
+        content["parameters"] = {FORMER_NAMES.get(name, name): value for name, value in parameters.items()}
 
 
 def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:

@@ -39,7 +39,7 @@ class AirragPromptTemplate:
     say_demos: tuple[Demo, ...] = ()
     qt_demos: tuple[Demo, ...] = ()
     sa_demos: tuple[Demo, ...] = ()
-    name: str = field(default="wording", compare=False, kw_only=True)
+    name: str = field(default="prompts", compare=False, kw_only=True)
 
     def __repr__(self) -> str:
         return content_name(self)

@@ -34,10 +34,10 @@ class WritesAnswer(TokenLimited):
     """The parameters of every method that writes its answer after the prompt of `answer_prompt`."""
 
     max_tokens: int = parameter(128, "maximum number of new tokens of the answer", at_least=1)
-    elicit: bool = parameter(True, "ask the model for a short answer if the text states none")
-    elicit_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
+    ask_short_answer: bool = parameter(True, "ask the model for a short answer if the text states none")
+    short_answer_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
     layout: Layout = parameter("auto", "raw text, or the model's chat format; auto prefers raw text")
-    wording: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
+    prompts: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
 
     continues: ClassVar[bool] = True
     """Whether the model must continue a text that it has written."""
@@ -50,8 +50,8 @@ class WritesAnswer(TokenLimited):
 
     def start(self, question: Question, run: Run) -> "GenerationState":
         """Return the state of an answer that is still empty."""
-        num_tokens = self.elicit_tokens if self.elicit else 0
-        return GenerationState(question, run, num_tokens, self.layout, self.wording, self.max_tokens)
+        num_tokens = self.short_answer_tokens if self.ask_short_answer else 0
+        return GenerationState(question, run, num_tokens, self.layout, self.prompts, self.max_tokens)
 
 
 @dataclass(slots=True)
@@ -130,25 +130,25 @@ class GenerationState:
         key: Key,
         want: Want = Want(),
         until: StopCondition | None = None,
-        watch: Callable[[str], None] | None = None,
+        on_text: Callable[[str], None] | None = None,
     ) -> Generation:
         """Return what the model generates next, without keeping it.
 
         Args:
             until: An additional stop condition.
-            watch: Receives the text while the model writes it; by default it becomes a draft in the trace.
+            on_text: Receives the text while the model writes it; by default it becomes a draft in the trace.
         """
         prompt = answer_prompt(
             self.run.model, self.question, self.hits, self.text, self.layout, self.template
         )
-        sampling, watch = Sampling(max_tokens, stop=STOPS), watch or self.run.trace.draft
-        request = GenerateRequest(prompt, sampling, want, until, key=key, watch=watch)
+        sampling, on_text = Sampling(max_tokens, stop=STOPS), on_text or self.run.trace.draft
+        request = GenerateRequest(prompt, sampling, want, until, key=key, on_text=on_text)
         (generation,) = await self.run.model.generate(request)
         return generation
 
     async def write_all(self) -> None:
         """Generate the whole answer in one call, and keep its text as the model writes it."""
-        generation = await self.write(self.max_tokens, ("answer",), watch=self.run.trace.commit)
+        generation = await self.write(self.max_tokens, ("answer",), on_text=self.run.trace.commit)
         self.text = generation.text
 
     def keep_text(self, text: str, num_tokens: int) -> None:
@@ -222,7 +222,7 @@ class GenerationState:
             return ""
         sampling, until = Sampling(self.short_answer_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)
         with trace.because(decision):
-            request = GenerateRequest(prompt, sampling, until=until, key=("elicit",), watch=trace.draft)
+            request = GenerateRequest(prompt, sampling, until=until, key=("elicit",), on_text=trace.draft)
             (generation,) = await model.generate(request)
         whole = parse_markers(so_far + generation.text, question, trace).text
         if not has_answer(whole) or not short_answer(whole, question):

@@ -56,7 +56,7 @@ class PromptTemplate:
         'and finish with one sentence of the form "So the answer is ...".'
     )
     elicitation: str = " So the answer is"
-    name: str = field(default="wording", compare=False, kw_only=True)
+    name: str = field(default="prompts", compare=False, kw_only=True)
 
     def __repr__(self) -> str:
         return content_name(self)

@@ -88,8 +88,8 @@ class Selfrag(OwnParameters):
             short = _short_answer(text, question) if tasks.answer_options(question) else text
             return Answer(text, option or short, citations)
         hits = () if path.current_hit is None else (path.current_hit,)
-        elicit_tokens = self.elicit_tokens if self.elicit and not option else 0
-        writing = GenerationState(question, run, elicit_tokens, self.layout, self.wording, hits=hits)
+        short_answer_tokens = self.short_answer_tokens if self.ask_short_answer and not option else 0
+        writing = GenerationState(question, run, short_answer_tokens, self.layout, self.prompts, hits=hits)
         writing.text = path.written.rstrip()
         text += await writing.ask_short_answer()
         return Answer(text, option or _short_answer(text, question), citations)

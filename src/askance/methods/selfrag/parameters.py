@@ -76,13 +76,15 @@ class OwnParameters(SelfragParameters):
     scorer: Literal["auto", "native", "prompted"] = parameter(
         "auto", "score segments by reflection tokens, if the critic has them, or by questions in words"
     )
-    elicit: bool = parameter(True, "ask for the short answer if the text states none, without native tokens")
-    elicit_tokens: int = parameter(20, "most new tokens of the short answer asked for", at_least=1)
+    ask_short_answer: bool = parameter(
+        True, "ask for the short answer if the text states none, without native tokens"
+    )
+    short_answer_tokens: int = parameter(20, "most new tokens of the short answer asked for", at_least=1)
     layout: Layout = parameter(
         "auto",
         "raw text or the model's chat format, without native tokens; auto is raw if the model takes it",
     )
-    wording: PromptTemplate = parameter(OWN, "prompt template, without native tokens")
+    prompts: PromptTemplate = parameter(OWN, "prompt template, without native tokens")
 
     @property
     def support_weight(self) -> float:

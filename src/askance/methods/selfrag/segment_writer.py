@@ -173,11 +173,11 @@ class PromptedWriter(SegmentWriter):
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         spaced = [f" {option}" for option in options]
         longest = max(len(self.run.model.tokenize(option)) for option in spaced)
-        return self._prompt(path.written + self.parameters.wording.elicitation, hit, longest), spaced
+        return self._prompt(path.written + self.parameters.prompts.elicitation, hit, longest), spaced
 
     def _prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
         def prompt_with(*hits: Hit) -> Prompt:
-            layout, wording = self.parameters.layout, self.parameters.wording
-            return answer_prompt(self.run.model, self.question, hits, so_far, layout, wording)
+            layout, template = self.parameters.layout, self.parameters.prompts
+            return answer_prompt(self.run.model, self.question, hits, so_far, layout, template)
 
         return fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)

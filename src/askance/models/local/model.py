@@ -114,8 +114,8 @@ class LocalModel(ABC):
             self._require_attention()
         prompt_ids = self._fitting(self._encoding.encode(request.prompt), sampling.max_tokens)
         num_distinct = 1 if sampling.temperature == 0 else n  # greedy samples are all the same
-        with _on_event_loop(request.watch) as on_text, self._as_model_failure():
-            call = replace(request, watch=on_text)
+        with _on_event_loop(request.on_text) as on_text, self._as_model_failure():
+            call = replace(request, on_text=on_text)
             make = partial(SamplingRequest, self._vocabulary, call, prompt_ids)
             samples = [make(index) for index in range(num_distinct)]
             await self._engine.run(samples)

@@ -70,7 +70,7 @@ class OpenaiModel:
         num_different = 1 if request.sampling.temperature == 0 else request.n  # greedy ones are all the same
         generations = tuple(
             await gather_or_cancel(
-                self._write(replace(request, watch=None if sample else request.watch), sample)
+                self._write(replace(request, on_text=None if sample else request.on_text), sample)
                 for sample in range(num_different)
             )
         )
@@ -139,7 +139,7 @@ class OpenaiModel:
 
     async def _write_once(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
         prompt, sampling, want = request.prompt, request.sampling, request.want
-        writing = StopTracker(sampling, request.until, request.watch)
+        writing = StopTracker(sampling, request.until, request.on_text)
         reading = StreamReader(want, requests.num_alternatives(want, self.options), writing)
         try:
             async with aclosing(
