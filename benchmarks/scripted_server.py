@@ -27,7 +27,7 @@ from askance.core.types import (
     Want,
 )
 from askance.models.scripted import ScriptedModel
-from askance.models.scripts import VOCABULARY, nonsense
+from askance.models.scripted_replies import VOCABULARY, nonsense
 
 Json = dict[str, Any]
 _DONE = "data: [DONE]\n\n"

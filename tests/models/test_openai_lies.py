@@ -15,8 +15,8 @@ from askance.core.types import Question, Want
 from askance.loaders import load_model
 from askance.methods.baselines import ClosedBook
 from askance.models.openai import connection
+from askance.models.openai.errors import after_seconds
 from askance.models.openai.events import MOST_TOKENS, ReportedUsage, read_event
-from askance.models.openai.failures import after_seconds
 from askance.models.scripted import ScriptedModel
 from askance.storage.trace_file import read_trace, write_trace
 

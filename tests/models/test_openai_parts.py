@@ -11,11 +11,11 @@ from tests.tolerances import near, tolerance
 
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.core.types import Span, untrusted
-from askance.models.openai import texts
+from askance.models.openai import tokenization
 from askance.models.openai.events import EventEntry, Unusable, read_event
 from askance.models.openai.load import load_openai
 from askance.models.openai.options import OPTION_NAMES, SERVERS, ServerOptions, read_options
-from askance.models.openai.reading import Aligner, entropy_bounds
+from askance.models.openai.streaming import Aligner, entropy_bounds
 
 NONE = "\ufffd"
 ROUNDING = tolerance("float64", "formula")
@@ -63,12 +63,12 @@ def test_probabilities_beyond_one():
 @settings(max_examples=200, deadline=None)
 def test_texts_and_ids_are_inverse(text):
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert texts.decode(texts.tokenize(text)) == whole
-    assert "".join(texts.pieces(texts.tokenize(text))) == whole
+    assert tokenization.decode(tokenization.tokenize(text)) == whole
+    assert "".join(tokenization.pieces(tokenization.tokenize(text))) == whole
 
 
 def test_pieces_are_about_as_long_as_tokens():
-    assert texts.pieces(texts.tokenize("It is 1879, in Köln.\n\n— no_one")) == (
+    assert tokenization.pieces(tokenization.tokenize("It is 1879, in Köln.\n\n— no_one")) == (
         "It", " is", " 187", "9", ",", " in", " Köln", ".", "\n\n", "—", " no", "_", "one",
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def test_pieces_are_about_as_long_as_tokens():
 @given(st.binary(max_size=12))
 @settings(deadline=None)
 def test_an_id_stands_for_its_bytes(token):
-    assert texts.bytes_of(texts.id_of(token)) == token
+    assert tokenization.bytes_of(tokenization.id_of(token)) == token
 
 
 @pytest.mark.parametrize(
@@ -84,20 +84,22 @@ def test_an_id_stands_for_its_bytes(token):
     ["<|im_start|>", "<｜User｜>", "<s>", "</s>", "[INST]", "<<SYS>>", "<start_of_turn>", "<think>"],
 )
 def test_text_from_outside_holds_no_control_string(control):
-    assert texts.plain((Span(control),)) == control
-    broken = texts.plain((untrusted(f"a{control}b{control}"),))
+    assert tokenization.plain((Span(control),)) == control
+    broken = tokenization.plain((untrusted(f"a{control}b{control}"),))
     assert control not in broken
     assert broken.replace("\u200b", "") == f"a{control}b{control}"
-    assert control not in texts.plain((texts.tokenize(control),)), "a model's own words are from outside, too"
+    assert control not in tokenization.plain((tokenization.tokenize(control),)), (
+        "a model's own words are from outside, too"
+    )
     for cut in range(1, len(control)):
         for trusted in (True, False):
             halves = Span(control[:cut], trusted), Span(control[cut:], not trusted)
-            assert control not in texts.plain((Span(control), *halves)).removeprefix(control)
+            assert control not in tokenization.plain((Span(control), *halves)).removeprefix(control)
 
 
 def test_other_marks_stay_as_they_are():
     text = "if a < b | c > d: print([1, 2]) <b>bold</b> [1] <p|q>"
-    assert texts.plain((untrusted(text),)) == text
+    assert tokenization.plain((untrusted(text),)) == text
 
 
 def entries(*told):

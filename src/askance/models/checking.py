@@ -23,7 +23,7 @@ from askance.core.types import (
     Want,
 )
 from askance.models.openai.options import trying
-from askance.models.openai.reading import entropy_bounds
+from askance.models.openai.streaming import entropy_bounds
 from askance.models.registry import options_in, parse_spec, readying
 
 _BEGUN = 3

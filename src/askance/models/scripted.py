@@ -34,8 +34,8 @@ from askance.core.types import (
     as_spans,
 )
 from askance.inference.decoding import StopTracker, check_sampling
-from askance.models import scripts
-from askance.models.scripts import Reply
+from askance.models import scripted_replies
+from askance.models.scripted_replies import Reply
 from askance.text.linguistics import content_words
 
 __all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
@@ -86,7 +86,7 @@ class ScriptedModel:
         self.prompts: list[str] = []
         self._replies = replies
         self._scores, self._looks = scores or {}, looks
-        self._control, self._piece = frozenset(control), scripts.pieces_with(control)
+        self._control, self._piece = frozenset(control), scripted_replies.pieces_with(control)
         self._ids: dict[str, int] = {}
         self._pieces: dict[int, str] = {}
 
@@ -135,8 +135,8 @@ class ScriptedModel:
 
     def _write(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
         writing = StopTracker(request.sampling, request.until, request.watch)
-        random = np.random.Generator(np.random.Philox(scripts.digest(request.key)))
-        script = scripts.script_of(reply, self._piece) if reply else None
+        random = np.random.Generator(np.random.Philox(scripted_replies.digest(request.key)))
+        script = scripted_replies.script_of(reply, self._piece) if reply else None
         entropies = reply.entropies if reply else {}
         ids = list(prompt_ids)
         while not writing.is_finished:
@@ -144,15 +144,15 @@ class ScriptedModel:
                 weights = script(len(ids) - len(prompt_ids))
                 piece = next(iter(weights))
             else:
-                weights = scripts.nonsense(tuple(ids[-3:]))
-                piece = scripts.choose(weights, request.sampling, random.random())
+                weights = scripted_replies.nonsense(tuple(ids[-3:]))
+                piece = scripted_replies.choose(weights, request.sampling, random.random())
             if request.want.attention and writing.tokens:  # that of the last token comes once it is read
                 row = self._attention_over(ids, request.want.attention)
                 writing.tokens[-1] = replace(writing.tokens[-1], attention=row)
             start = writing.tokens[-1].end if writing.tokens else 0
             ids.append(self._id(piece))
             token = _token(ids[-1], piece, start, weights, request.want, entropies)
-            writing.end(token) if piece == scripts.END else writing.add(token)
+            writing.end(token) if piece == scripted_replies.END else writing.add(token)
         return writing.generation(prompt_ids, len(prompt_ids))
 
     def _attention_over(self, ids: Sequence[int], how: str) -> NDArray[np.float32]:
@@ -163,7 +163,7 @@ class ScriptedModel:
 
     def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
         if self._looks is None:
-            return scripts.made_up_row(ids, query)
+            return scripted_replies.made_up_row(ids, query)
         weights = np.array(self._looks([self._pieces[i] for i in ids[: query + 1]]), dtype=np.float32)
         row: NDArray[np.float32] = np.stack([weights, weights]) / weights.sum()
         return row
@@ -192,7 +192,7 @@ class ScriptedModel:
             return Scored(named, len(pieces))
         ids, total = list(prompt_ids), 0.0
         for piece in pieces:
-            total += math.log(scripts.nonsense(tuple(ids[-3:])).get(piece, 1e-6))
+            total += math.log(scripted_replies.nonsense(tuple(ids[-3:])).get(piece, 1e-6))
             ids.append(self._id(piece))
         return Scored(total, len(pieces))
 
@@ -215,7 +215,7 @@ class ScriptedModel:
     def _id(self, piece: str) -> int:
         """The id comes from the piece's own text, so that no answer depends on which question came first."""
         if piece not in self._ids:
-            id = scripts.digest(("piece", piece)) % _NUM_IDS
+            id = scripted_replies.digest(("piece", piece)) % _NUM_IDS
             while id in self._pieces:
                 id += 1
             self._ids[piece], self._pieces[id] = id, piece
@@ -223,9 +223,14 @@ class ScriptedModel:
 
 
 def _token(
-    id: int, piece: str, start: int, weights: scripts.Distribution, want: Want, entropies: Mapping[str, float]
+    id: int,
+    piece: str,
+    start: int,
+    weights: scripted_replies.Distribution,
+    want: Want,
+    entropies: Mapping[str, float],
 ) -> Token:
-    text = "" if piece == scripts.END else piece
+    text = "" if piece == scripted_replies.END else piece
     ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
     return Token(
         id=id,
@@ -233,7 +238,9 @@ def _token(
         start=start,
         end=start + len(text),
         logprob=math.log(weights[piece]) if want.logprob else None,
-        entropy=entropies.get(scripts.bare(text), scripts.entropy_of(weights)) if want.entropy else None,
+        entropy=entropies.get(scripted_replies.bare(text), scripted_replies.entropy_of(weights))
+        if want.entropy
+        else None,
         top=tuple((each, math.log(p)) for each, p in ranked if p > 0),
         probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
     )
@@ -242,13 +249,13 @@ def _token(
 def _chat_parts(prompt: Chat) -> list[Part]:
     parts: list[Part] = []
     for turn in prompt.turns:
-        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(scripts.END)]
+        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(scripted_replies.END)]
     return [*parts, Span("<|assistant|>")]
 
 
 def load_scripted(file: str = "") -> ScriptedModel:
     """The model that plays the replies in a JSON Lines file, or writes nonsense."""
-    return ScriptedModel(scripts.read_replies(Path(file)) if file else None)
+    return ScriptedModel(scripted_replies.read_replies(Path(file)) if file else None)
 
 
 class ScriptedEncoder:

@@ -18,7 +18,7 @@ if find_spec("httpx2") is None:
 
 import httpx2
 
-from askance.models.openai.failures import SHAPE, Failures
+from askance.models.openai.errors import SHAPE, Failures
 
 MOST_ANSWER_BYTES = 256 << 20
 """An answer of 64,000 tokens, each with 20 alternatives, has some 160 MB as a stream."""

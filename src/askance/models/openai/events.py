@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from askance.models.openai.texts import utf8
+from askance.models.openai.tokenization import utf8
 
 _REPLACEMENT = "\ufffd"
 _ESCAPED = "bytes:\\x"

@@ -14,11 +14,11 @@ from askance.core.notes import doing, note
 from askance.middleware.retry import RetryingModel, RetryPolicy
 from askance.models.bundled import cache_folder
 from askance.models.openai.connection import Connection, wait_for
-from askance.models.openai.failures import SHAPE
-from askance.models.openai.identity import identify
+from askance.models.openai.errors import SHAPE
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import ANEW, AUTO, ServerOptions, is_probed, read_options
-from askance.models.openai.probing import probe
+from askance.models.openai.probe import probe
+from askance.models.openai.server_info import identify
 from askance.storage.durable_files import write_atomically
 
 _SPEC = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)")

@@ -12,11 +12,11 @@ from askance.core.errors import InputError, MissingAbility, PromptTooLong, Reque
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
 from askance.inference.decoding import StopTracker, check_sampling
-from askance.models.openai import requests, texts
+from askance.models.openai import requests, tokenization
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import Unusable, read_event
 from askance.models.openai.options import BOLDEST, ServerOptions
-from askance.models.openai.reading import StreamReader
+from askance.models.openai.streaming import StreamReader
 
 _ROOM = "Use fewer passages (--set passages=N), or start the server with a larger window"
 _COUNTS_KEPT = 1024
@@ -27,7 +27,7 @@ class OpenaiModel:
     """A model behind a server. Make one with `load_openai`, which asks a busy server again, too.
 
     Texts are streamed: what a method cuts is not waited for, and the request ends with it. A server tells
-    tokens as texts, not as ids; ids are askance's own (`texts.id_of`), and `tokenize` cuts a text into pieces
+    tokens as texts, not as ids; ids are askance's own (`tokenization.id_of`), and `tokenize` cuts a text into pieces
     about as long as tokens are.
 
     Args:
@@ -100,13 +100,13 @@ class OpenaiModel:
         )
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        return texts.tokenize(text)
+        return tokenization.tokenize(text)
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        return texts.decode(ids)
+        return tokenization.decode(ids)
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        return texts.pieces(ids)
+        return tokenization.pieces(ids)
 
     def count(self, prompt: Prompt) -> int:
         """The tokens of a prompt, or a bound from above where no server counts them (`tokenize=`).

@@ -10,7 +10,7 @@ from askance.core.types import Chat, GenerateRequest, Key, Prompt, Raw, Scored, 
 from askance.models.openai.connection import Connection, wait_for
 from askance.models.openai.events import ServerEvent, Unusable, dig, num_tokens, read_event
 from askance.models.openai.options import ServerOptions
-from askance.models.openai.texts import plain, utf8
+from askance.models.openai.tokenization import plain, utf8
 
 _SEEDS = 1 << 31
 """llama.cpp takes 32 bits."""

@@ -16,9 +16,9 @@ from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Spa
 from askance.models.checking import CHAT, score, write
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import dig, num_tokens
-from askance.models.openai.identity import ANY_MODEL, REFUSALS, Identity, if_taken, loaded_context
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import AUTO, ServerOptions, Tokenizer, read_options
+from askance.models.openai.server_info import ANY_MODEL, REFUSALS, Identity, if_taken, loaded_context
 
 _OF_THE_USER = {"timeout", "attempts"}
 _SECONDS = 120.0

@@ -13,7 +13,7 @@ from dataclasses import replace
 from askance.core.types import Token, Want
 from askance.inference.decoding import StopTracker
 from askance.models.openai.events import EventEntry, ReportedUsage, ServerEvent, Unusable
-from askance.models.openai.texts import id_of, utf8
+from askance.models.openai.tokenization import id_of, utf8
 
 _MOST_OF_HALF = 3
 """Tokens of a character that a text ends in the middle of: it has at most four bytes."""
