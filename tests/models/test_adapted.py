@@ -68,7 +68,7 @@ def test_without_a_note_the_base_is_what_peft_wrote_down(adapter, llama_folder):
     ("declared", "expected"),
     [
         (None, "does not say which base it is for"),
-        ("/nowhere/llama", "the base 'hf:/nowhere/llama' that adapter .* asks for .*does not exist"),
+        ("/nowhere/llama", "the base 'hf:/nowhere/llama' of adapter .* can't be used.*does not exist"),
     ],
 )
 def test_a_base_that_can_not_be_found(adapter, declared, expected):

@@ -10,7 +10,7 @@ from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.core.errors import ModelUnavailable
 from askance.models import registry as kinds
-from askance.models.checking import PROBES, PROMISES, check
+from askance.models.checking import ABILITY_CHECKS, GUARANTEE_CHECKS, check
 from askance.models.scripted import Reply, ScriptedModel
 
 
@@ -26,9 +26,12 @@ def findings(spec):
 
 
 def test_all_that_the_scripted_model_declares_works():
-    report, found = findings("scripted")
+    report, by_name = findings("scripted")
     assert report.is_right
-    assert {name for name, finding in found.items() if finding.works} == {*PROBES, *PROMISES}
+    assert {name for name, finding in by_name.items() if finding.works} == {
+        *ABILITY_CHECKS,
+        *GUARANTEE_CHECKS,
+    }
 
 
 def test_a_local_model(llama_folder):
@@ -59,7 +62,7 @@ def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
         (
             "?continuation=1",
             "continuation",
-            "after ' a b c' it went on with ' a b c d', where it had written ' d'",
+            "after ' a b c' it continued with ' a b c d', where it had written ' d'",
         ),
     ],
 )
@@ -102,7 +105,9 @@ def test_log_probabilities_behind_the_temperature_are_found_out(server):
     kind, name, options = kinds.parse_spec(
         f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
     )
-    why = asyncio.run(PROMISES["log-probabilities are those before temperature"](kind.load(name, options)))
+    why = asyncio.run(
+        GUARANTEE_CHECKS["log-probabilities are those before temperature"](kind.load(name, options))
+    )
     assert why == "-0.100 at temperature 0, -0.700 at 2"
 
 
@@ -116,7 +121,7 @@ def test_a_server_that_does_not_write_the_most_probable_token(server):
         f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
     )
     why = asyncio.run(
-        PROMISES["at temperature 0 it writes the most probable token"](kind.load(name, options))
+        GUARANTEE_CHECKS["at temperature 0 it writes the most probable token"](kind.load(name, options))
     )
     assert why == "it wrote 'no' (-2.00 nats), where 'yes' has -0.20"
 
@@ -128,8 +133,8 @@ def test_scores_of_other_tokens_are_found_out():
                 replace(each, logprob=each.logprob - 3) for each in await super().score(prompt, options)
             )
 
-    assert asyncio.run(PROBES["score"](ScriptedModel())) == ""
-    assert "which it writes with" in asyncio.run(PROBES["score"](Moved()))
+    assert asyncio.run(ABILITY_CHECKS["score"](ScriptedModel())) == ""
+    assert "which it writes with" in asyncio.run(ABILITY_CHECKS["score"](Moved()))
 
 
 def test_samples_that_are_not_repeated(server):
@@ -138,7 +143,8 @@ def test_samples_that_are_not_repeated(server):
     ]
     kind, name, options = kinds.parse_spec(f"openai:tiny@{server.url}?chat=1&attempts=1")
     assert (
-        asyncio.run(PROMISES["the same key gives the same text"](kind.load(name, options))) == "'a', then 'b'"
+        asyncio.run(GUARANTEE_CHECKS["the same key gives the same text"](kind.load(name, options)))
+        == "'a', then 'b'"
     )
 
 
@@ -189,5 +195,5 @@ def test_models_that_can_not_be_named_so(run, spec):
 def test_an_entropy_that_its_alternatives_do_not_allow():
     model = ScriptedModel(lambda shown, key: Reply(" Bonn", {"Bonn": 0.5}, entropies={"Bonn": 0.1}))
     assert "0.10 nats at the token ' Bonn', where its alternatives allow 0.69" in asyncio.run(
-        PROBES["entropy"](model)
+        ABILITY_CHECKS["entropy"](model)
     )

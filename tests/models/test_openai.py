@@ -108,7 +108,7 @@ def test_scores_are_read_from_the_repeated_prompt(server):
     model = model_of(server, ALL + "&chat=0&score=1")
     scores = asyncio.run(model.score(prompt, [" river", " two three"]))
     assert scores == asyncio.run(ScriptedModel().score(prompt, [" river", " two three"]))
-    with pytest.raises(MissingAbility, match="scores behind raw prompts alone"):
+    with pytest.raises(MissingAbility, match="scores options only after raw prompts"):
         asyncio.run(model.score(CHAT, [" river"]))
     with pytest.raises(MissingAbility, match="give score: add chat=0&completions=1&score=1"):
         asyncio.run(model_of(server).score(prompt, [" river"]))

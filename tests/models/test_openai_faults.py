@@ -54,11 +54,11 @@ def test_what_may_pass_is_tried_again(server, fault):
         (BUSY[1], "answered 500: <html>oops</html>. See the log of the server"),
         (
             BUSY[3],
-            r"or cut the connection \(.+\): see that it runs .* see its log. Some .* a prompt does not fit",
+            r"or cut the connection \(.+\): check that it runs .* see its log. Some .* a prompt does not fit",
         ),
-        (BUSY[4], "broke off its answer in the middle. If it answers one request at a time, ask it so"),
+        (BUSY[4], "broke off its answer in the middle. If it handles one request at a time, send it one"),
         (BUSY[5], "broke off its answer: Overloaded"),
-        (BUSY[6], r"did not answer in time: give it more \(\?timeout=SECONDS"),
+        (BUSY[6], r"did not answer in time: give it more time \(\?timeout=SECONDS"),
     ],
 )
 def test_what_is_said_when_it_does_not_pass(server, fault, expected):
@@ -81,14 +81,22 @@ FINAL = [
         "400: logprobs is not",
     ),
     (Fault(401, body={"error": {"message": "no"}}), ModelSpecError, "401: no. Set OPENAI_API_KEY"),
-    (Fault(404, body={"error": {"message": "no model"}}), ModelSpecError, "404: no model. See that the name"),
+    (
+        Fault(404, body={"error": {"message": "no model"}}),
+        ModelSpecError,
+        "404: no model. Check the name",
+    ),
     (
         Fault(429, body={"error": {"message": "pay", "code": "insufficient_quota"}}),
         ModelSpecError,
-        "429: pay. See that the account of the key has money left",
+        "429: pay. Check that the account of the key has money left",
     ),
-    (Fault(402, body={"error": {"message": "pay"}}), ModelSpecError, "402: pay. See that the account"),
-    (Fault(501, body={"error": {"message": "no echo"}}), RequestRefused, "501: no echo. Leave out"),
+    (Fault(402, body={"error": {"message": "pay"}}), ModelSpecError, "402: pay. Check that the account"),
+    (
+        Fault(501, body={"error": {"message": "no echo"}}),
+        RequestRefused,
+        "501: no echo. Remove the options that",
+    ),
     (Fault(events=["{oops"]), ModelFailure, "gave no JSON"),
     (Fault(events=[[1]]), ModelFailure, "gave an event that can't be read: all of it is"),
     (Fault(events=[{"choices": []}]), ModelFailure, "an answer without a choice"),
@@ -143,5 +151,5 @@ def test_the_window_of_a_server_and_the_one_declared(server):
     small = ScriptedModel(context_tokens=10)
     with ScriptedServer(small) as tight, pytest.raises(PromptTooLong, match="context window of 10"):
         write(model_of(tight), max_tokens=9)
-    with pytest.raises(PromptTooLong, match="20 are to be written, and the window has 20"):
+    with pytest.raises(PromptTooLong, match="20 tokens are to be written, and the window has 20"):
         write(model_of(server, ALL + "&context=20"))

@@ -15,14 +15,14 @@ from askance.core.types import Question, Want
 from askance.loaders import load_model
 from askance.methods.baselines import ClosedBook
 from askance.models.openai import connection
-from askance.models.openai.errors import after_seconds
-from askance.models.openai.events import MOST_TOKENS, ReportedUsage, read_event
+from askance.models.openai.errors import retry_after_seconds
+from askance.models.openai.events import MAX_TOKENS, ReportedUsage, read_event
 from askance.models.scripted import ScriptedModel
 from askance.storage.trace_file import read_trace, write_trace
 
 HUGE, DIGITS = 10**400, "9" * 5000
 """A number that no float holds, and one with more digits than Python reads."""
-LIES = [HUGE, -HUGE, -1, True, 2.5, "7", None, [], {}, MOST_TOKENS + 1, float("inf"), float("nan")]
+LIES = [HUGE, -HUGE, -1, True, 2.5, "7", None, [], {}, MAX_TOKENS + 1, float("inf"), float("nan")]
 
 
 @pytest.fixture
@@ -148,8 +148,8 @@ def test_lists_of_different_lengths(server):
     ],
 )  # fmt: skip
 def test_a_time_to_wait_may_be_none(said, expected):
-    assert after_seconds({"retry-after": said}) == expected
-    assert after_seconds({}) is None
+    assert retry_after_seconds({"retry-after": said}) == expected
+    assert retry_after_seconds({}) is None
 
 
 def test_halves_of_a_character_are_no_text(server):
@@ -169,7 +169,7 @@ def test_json_without_a_bottom(server, deep):
 
 
 def test_an_answer_without_end(server, monkeypatch):
-    monkeypatch.setattr(connection, "MOST_ANSWER_BYTES", 3 << 20)
+    monkeypatch.setattr(connection, "MAX_ANSWER_BYTES", 3 << 20)
     thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "x" * 100_000}}]}
     server.faults.append(Fault(events=[thought] * 100))
     with pytest.raises(ModelFailure, match="an answer of more than 3 MiB"):
@@ -178,7 +178,7 @@ def test_an_answer_without_end(server, monkeypatch):
 
 @pytest.mark.parametrize("fault", [Fault(body=[0] * 500_000), Fault(events=[[0] * 500_000])])
 def test_an_event_without_end(server, monkeypatch, fault):
-    monkeypatch.setattr(connection, "MOST_EVENT_BYTES", 1 << 20)
+    monkeypatch.setattr(connection, "MAX_EVENT_BYTES", 1 << 20)
     server.faults.append(fault)
     with pytest.raises(ModelFailure, match="an event of more than 1 MiB"):
         write(model_of(server), CHAT)
@@ -207,10 +207,10 @@ def test_a_redirect_to_another_server_is_not_followed(server, monkeypatch, statu
     with ScriptedServer() as other:
         server.faults += [Fault(status, headers={"Location": f"{other.url}/completions"}, body="")] * 2
         with pytest.raises(
-            ModelSpecError, match=f"sends on to {other.url}/comp.*, where prompt and key"
+            ModelSpecError, match=f"redirects to {other.url}/comp.*, where prompt and key"
         ) as told:
             write(model_of(server))
-        with pytest.raises(ModelSpecError, match="sends on to"):
+        with pytest.raises(ModelSpecError, match="redirects to"):
             model_of(server, ALL + "&tokenize=vllm").count(RAW)
         assert other.requests == []
         assert KEY not in str(told.value)
@@ -241,7 +241,7 @@ def test_redirects_in_a_circle_are_followed_so_far_and_no_farther(server):
 
 def test_a_redirect_that_would_lose_the_prompt(server):
     server.faults.append(Fault(303, headers={"Location": "/v1/elsewhere"}, body=""))
-    with pytest.raises(ModelSpecError, match="sends on to"):
+    with pytest.raises(ModelSpecError, match="redirects to"):
         write(model_of(server))
     assert len(server.requests) == 1
 
@@ -252,7 +252,9 @@ PAGE = "<!DOCTYPE html>\n<html><body>The context length of this page: too many t
 @pytest.mark.parametrize("prompt", [RAW, CHAT])
 def test_a_web_page_is_called_one(server, prompt):
     server.faults.append(Fault(body=PAGE, headers={"Content-Type": "text/html"}))
-    with pytest.raises(ModelSpecError, match=r"gave a web page .*see that the URL ends as the server's own"):
+    with pytest.raises(
+        ModelSpecError, match=r"gave a web page .*check that the URL ends as the server's own"
+    ):
         write(model_of(server), prompt)
 
 

@@ -12,10 +12,10 @@ from tests.tolerances import near, tolerance
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.core.types import Span, untrusted
 from askance.models.openai import tokenization
-from askance.models.openai.events import EventEntry, Unusable, read_event
+from askance.models.openai.events import InvalidResponse, TokenLogprob, read_event
 from askance.models.openai.load import load_openai
 from askance.models.openai.options import OPTION_NAMES, SERVERS, ServerOptions, read_options
-from askance.models.openai.streaming import Aligner, entropy_bounds
+from askance.models.openai.streaming import TokenAligner, entropy_bounds
 
 NONE = "\ufffd"
 ROUNDING = tolerance("float64", "formula")
@@ -76,7 +76,7 @@ def test_pieces_are_about_as_long_as_tokens():
 @given(st.binary(max_size=12))
 @settings(deadline=None)
 def test_an_id_stands_for_its_bytes(token):
-    assert tokenization.bytes_of(tokenization.id_of(token)) == token
+    assert tokenization.token_bytes(tokenization.token_id(token)) == token
 
 
 @pytest.mark.parametrize(
@@ -84,37 +84,39 @@ def test_an_id_stands_for_its_bytes(token):
     ["<|im_start|>", "<｜User｜>", "<s>", "</s>", "[INST]", "<<SYS>>", "<start_of_turn>", "<think>"],
 )
 def test_text_from_outside_holds_no_control_string(control):
-    assert tokenization.plain((Span(control),)) == control
-    broken = tokenization.plain((untrusted(f"a{control}b{control}"),))
+    assert tokenization.neutralize_control((Span(control),)) == control
+    broken = tokenization.neutralize_control((untrusted(f"a{control}b{control}"),))
     assert control not in broken
     assert broken.replace("\u200b", "") == f"a{control}b{control}"
-    assert control not in tokenization.plain((tokenization.tokenize(control),)), (
+    assert control not in tokenization.neutralize_control((tokenization.tokenize(control),)), (
         "a model's own words are from outside, too"
     )
     for cut in range(1, len(control)):
         for trusted in (True, False):
             halves = Span(control[:cut], trusted), Span(control[cut:], not trusted)
-            assert control not in tokenization.plain((Span(control), *halves)).removeprefix(control)
+            assert control not in tokenization.neutralize_control((Span(control), *halves)).removeprefix(
+                control
+            )
 
 
 def test_other_marks_stay_as_they_are():
     text = "if a < b | c > d: print([1, 2]) <b>bold</b> [1] <p|q>"
-    assert tokenization.plain((untrusted(text),)) == text
+    assert tokenization.neutralize_control((untrusted(text),)) == text
 
 
 def entries(*told):
     return [
-        EventEntry(each, each.encode(), -1.0) if isinstance(each, str) else EventEntry("", each, -1.0)
+        TokenLogprob(each, each.encode(), -1.0) if isinstance(each, str) else TokenLogprob("", each, -1.0)
         for each in told
     ]
 
 
 def aligned(*steps, ended=False):
     """The bytes of each token, and the end token, from (text, tokens) as they come."""
-    aligner, found = Aligner(), []
+    aligner, found = TokenAligner(), []
     for text, tokens in steps:
-        found += aligner.take(text.encode(), entries(*tokens))
-    rest, end = aligner.rest(has_ended=ended)
+        found += aligner.add(text.encode(), entries(*tokens))
+    rest, end = aligner.finish(has_ended=ended)
     return [piece.raw.decode(errors="replace") for piece in (*found, *rest)], end and end.text
 
 
@@ -135,9 +137,9 @@ def test_the_end_token_stands_behind_the_text():
 def test_a_character_in_parts():
     flower = "🌸".encode()
     steps = [("", [b"\xf0\x9f"]), ("🌸", [flower[2:]]), (" is", [" is"])]
-    aligner, raw = Aligner(), []
+    aligner, raw = TokenAligner(), []
     for text, tokens in steps:
-        raw += [piece.raw for piece in aligner.take(text.encode(), entries(*tokens))]
+        raw += [piece.raw for piece in aligner.add(text.encode(), entries(*tokens))]
     assert raw == [b"\xf0\x9f", flower[2:], b" is"]
 
 
@@ -168,38 +170,38 @@ def test_a_control_token_that_is_told_as_nothing():
 
 def test_a_token_of_which_neither_text_nor_bytes_are_told():
     silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    aligner = Aligner()
-    assert list(aligner.take(b"a", entries("a"))) != []
-    assert list(aligner.take(b"", silent.entries)) == []
-    with pytest.raises(Unusable, match="it loses characters that are spread over several tokens"):
-        list(aligner.take(b" b", entries(" b")))
-    kept = Aligner()
-    assert list(kept.take(b"", silent.entries)) == []
-    assert [piece.raw.decode() for piece in kept.take("🌸 b".encode(), entries(" b"))] == ["🌸", " b"]
+    aligner = TokenAligner()
+    assert list(aligner.add(b"a", entries("a"))) != []
+    assert list(aligner.add(b"", silent.entries)) == []
+    with pytest.raises(InvalidResponse, match="it loses characters that are spread over several tokens"):
+        list(aligner.add(b" b", entries(" b")))
+    kept = TokenAligner()
+    assert list(kept.add(b"", silent.entries)) == []
+    assert [piece.raw.decode() for piece in kept.add("🌸 b".encode(), entries(" b"))] == ["🌸", " b"]
 
 
 def test_a_text_of_full_length_may_end_in_half_a_character_but_in_no_more():
     silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    half, lost = Aligner(), Aligner()
-    assert list(half.take(b"", silent.entries * 3)) == list(lost.take(b"", silent.entries * 4)) == []
-    assert [piece.raw for piece in half.rest(has_ended=False)[0]] == [b""] * 3
-    with pytest.raises(Unusable, match="it loses characters"):
-        lost.rest(has_ended=False)
+    half, lost = TokenAligner(), TokenAligner()
+    assert list(half.add(b"", silent.entries * 3)) == list(lost.add(b"", silent.entries * 4)) == []
+    assert [piece.raw for piece in half.finish(has_ended=False)[0]] == [b""] * 3
+    with pytest.raises(InvalidResponse, match="it loses characters"):
+        lost.finish(has_ended=False)
 
 
 def test_the_end_itself_may_be_told_as_nothing():
     silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    ended, lost = Aligner(), Aligner()
-    assert list(ended.take(b"", silent.entries)) == list(lost.take(b"", silent.entries * 2)) == []
-    assert ended.rest(has_ended=True) == ([], silent.entries[0])
-    with pytest.raises(Unusable, match="it loses characters"):
-        lost.rest(has_ended=True)
+    ended, lost = TokenAligner(), TokenAligner()
+    assert list(ended.add(b"", silent.entries)) == list(lost.add(b"", silent.entries * 2)) == []
+    assert ended.finish(has_ended=True) == ([], silent.entries[0])
+    with pytest.raises(InvalidResponse, match="it loses characters"):
+        lost.finish(has_ended=True)
 
 
 def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
     told = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
     event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": told}]})
-    assert [piece.raw for piece in Aligner().take(b"a", event.entries)] == [b"", b"a"]
+    assert [piece.raw for piece in TokenAligner().add(b"a", event.entries)] == [b"", b"a"]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
     ],
 )
 def test_tokens_of_another_text(steps, told):
-    with pytest.raises(Unusable, match=told):
+    with pytest.raises(InvalidResponse, match=told):
         aligned(*steps)
 
 
@@ -232,7 +234,7 @@ def test_tokens_of_another_text(steps, told):
     ],
 )
 def test_events_that_are_none(event, told):
-    with pytest.raises(Unusable, match=told):
+    with pytest.raises(InvalidResponse, match=told):
         read_event(event)
 
 
@@ -299,7 +301,7 @@ def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environ
         ("m@http://", "is no URL"),
         ("m@http://host:port/v1", "can't be read"),
         ("m@http://host:99999/v1", "is no URL of a server"),
-        ("m", "api.openai.com/v1 wants a key"),
+        ("m", "api.openai.com/v1 needs a key"),
     ],
 )
 def test_servers_that_can_not_be_asked(name, told):

@@ -143,8 +143,8 @@ def test_json_of_requests_is_utf8(server):
         ("chat=1", Chat(CHAT.turns, (Span("It"),)), Want(), {}, "add continuation=1"),
         ("chat=1", CHAT, Want(logprob=True), {}, "add logprobs=1"),
         ("logprobs=1", CHAT, Want(entropy=True), {}, "add top_logprobs=5"),
-        (ALL, RAW, Want(attention="mean"), {}, "give attention: no server tells that"),
-        (ALL, RAW, Want(token_probs=("a",)), {}, "give token_probs: no server tells that"),
+        (ALL, RAW, Want(attention="mean"), {}, "give attention: no server returns that"),
+        (ALL, RAW, Want(token_probs=("a",)), {}, "give token_probs: no server returns that"),
     ],
 )
 def test_nothing_is_asked_that_is_not_declared(server, options, prompt, want, more, expected):
@@ -161,7 +161,7 @@ def test_top_k_is_left_out_where_it_is_not_declared_and_that_is_noted(server):
     assert "top_k" not in server.requests[0].body
     ((name, text),) = notes
     assert name == "top_k"
-    assert "not declared to understand top_k=5, and draws from all tokens: add top_k=1 to its" in text
+    assert "not declared to support top_k=5, and draws from all tokens: add top_k=1 to its" in text
 
 
 def refusing(server, *parameters, shape="Unrecognized request argument supplied: {}"):
@@ -177,8 +177,13 @@ def refusing(server, *parameters, shape="Unrecognized request argument supplied:
     ("parameter", "options", "sampling", "lost"),
     [
         ("seed", "", {"temperature": 1.0}, ": samples are not the same when they are drawn again."),
-        ("stream_options", "", {}, ": how long prompts were is counted here."),
-        ("continuous_usage_stats", "running_usage=1", {}, ": how long the prompt of a cut text was is"),
+        ("stream_options", "", {}, ": askance counts the prompt tokens itself."),
+        (
+            "continuous_usage_stats",
+            "running_usage=1",
+            {},
+            ": askance counts the prompt tokens of a cut text itself.",
+        ),
         ("top_k", "top_k=1", {"temperature": 1.0, "top_k": 5}, ": samples are drawn from all tokens."),
         ("min_p", "neutral=1", {}, "from here on."),
         ("repeat_penalty", "neutral=1", {}, "from here on."),

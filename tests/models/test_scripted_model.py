@@ -39,7 +39,7 @@ def test_what_has_no_probability_is_not_among_the_best():
 
 def test_probabilities_beyond_one_are_refused():
     reply = Reply(" In Bonn.", beside={"Bonn": {" Köln": 0.3}})
-    with pytest.raises(InputError, match=r"'Bonn' and what stands beside it 1.29 in all: make their"):
+    with pytest.raises(InputError, match=r"'Bonn' and of the pieces beside it sum to 1.29 in a reply: make"):
         write(ScriptedModel([reply]))
 
 
