@@ -98,7 +98,7 @@ def test_a_server_that_does_not_guard_its_window_is_asked_how_long_a_prompt_is(s
     assert [request.path for request in server.requests] == ["/v1/completions"], "it fits in any case"
     assert write(model, max_tokens=context - exact)[0].text == " It is Bonn. So"
     server.requests.clear()
-    with pytest.raises(PromptTooLong, match=f"has {exact} tokens and {context - exact + 1} more were asked"):
+    with pytest.raises(PromptTooLong, match=f"has {exact} tokens and {context - exact + 1} more were wanted"):
         write(model, max_tokens=context - exact + 1)
     assert server.requests == []
 
@@ -111,7 +111,7 @@ def test_a_window_that_is_full_is_noted(server):
         write(model_of(server, f"{ALL}&context={exact + 19}"), max_tokens=20)
     ((name, text),) = notes
     assert name == "window"
-    assert f"read {exact} tokens with 20 more to write, and has a window of {exact + 19}" in text
+    assert f"read {exact} tokens with 20 more to write and has a window of {exact + 19}" in text
 
 
 def test_seeds_depend_on_key_and_sample_alone(server):

@@ -168,9 +168,7 @@ async def check_scores(model: Model) -> str:
         generation, _ = await generate_text(model, Want(logprob=True), sampling=Sampling(1))
         generated = [token for token in generation.tokens if model.tokenize(token.text) == (token.id,)]
     scores = await model.score(_prompt(model), [*options, *(token.text for token in generated)])
-    is_valid = all(
-        math.isfinite(score.logprob) and score.logprob <= 0 and score.num_tokens for score in scores
-    )
+    is_valid = all(-math.inf < score.logprob <= 0 and score.num_tokens for score in scores)
     if len(scores) != len(options) + len(generated) or not is_valid:
         return f"invalid scores: {scores}"
     for token, score in zip(generated, scores[len(options) :], strict=True):

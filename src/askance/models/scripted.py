@@ -34,20 +34,8 @@ from askance.core.types import (
     as_spans,
 )
 from askance.inference.decoding import StopTracker, check_sampling
-from askance.models.scripted_replies import (
-    END,
-    Distribution,
-    Reply,
-    entropy,
-    made_up_attention_row,
-    nonsense_distribution,
-    piece_pattern,
-    read_replies,
-    reply_distributions,
-    sample_piece,
-    stable_hash,
-    strip_punctuation,
-)
+from askance.models import scripted_replies as script
+from askance.models.scripted_replies import Reply
 from askance.text.linguistics import content_words
 
 __all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
@@ -105,7 +93,7 @@ class ScriptedModel:
         self.prompts: list[str] = []
         self._replies = replies
         self._scores, self._attention = scores or {}, attention
-        self._control, self._piece = frozenset(control), piece_pattern(control)
+        self._control, self._piece = frozenset(control), script.piece_pattern(control)
         self._ids: dict[str, int] = {}
         self._pieces: dict[int, str] = {}
 
@@ -156,24 +144,24 @@ class ScriptedModel:
         self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest
     ) -> Generation:
         tracker = StopTracker(request.sampling, request.until, request.watch)
-        random = np.random.Generator(np.random.Philox(stable_hash(request.key)))
-        script = reply_distributions(reply, self._piece) if reply else None
+        random = np.random.Generator(np.random.Philox(script.stable_hash(request.key)))
+        distribution_at = script.reply_distributions(reply, self._piece) if reply else None
         entropies = reply.entropies if reply else {}
         ids = list(prompt_ids)
         while not tracker.is_finished:
-            if script:
-                weights = script(len(ids) - len(prompt_ids))
+            if distribution_at:
+                weights = distribution_at(len(ids) - len(prompt_ids))
                 piece = next(iter(weights))
             else:
-                weights = nonsense_distribution(tuple(ids[-3:]))
-                piece = sample_piece(weights, request.sampling, random.random())
+                weights = script.nonsense_distribution(tuple(ids[-3:]))
+                piece = script.sample_piece(weights, request.sampling, random.random())
             if request.want.attention and tracker.tokens:  # The last token attends only now.
                 row = self._attention_over(ids, request.want.attention)
                 tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
             start = tracker.tokens[-1].end if tracker.tokens else 0
             ids.append(self._id(piece))
             token = _token(ids[-1], piece, start, weights, request.want, entropies)
-            tracker.end(token) if piece == END else tracker.add(token)
+            tracker.end(token) if piece == script.END else tracker.add(token)
         return tracker.generation(prompt_ids, len(prompt_ids))
 
     def _attention_over(self, ids: Sequence[int], reduction: str) -> NDArray[np.float32]:
@@ -184,7 +172,7 @@ class ScriptedModel:
 
     def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
         if self._attention is None:
-            return made_up_attention_row(ids, query)
+            return script.made_up_attention_row(ids, query)
         weights = np.array(self._attention([self._pieces[i] for i in ids[: query + 1]]), dtype=np.float32)
         row: NDArray[np.float32] = np.stack([weights, weights]) / weights.sum()
         return row
@@ -213,7 +201,7 @@ class ScriptedModel:
             return Scored(named, len(pieces))
         ids, total = list(prompt_ids), 0.0
         for piece in pieces:
-            total += math.log(nonsense_distribution(tuple(ids[-3:])).get(piece, 1e-6))
+            total += math.log(script.nonsense_distribution(tuple(ids[-3:])).get(piece, 1e-6))
             ids.append(self._id(piece))
         return Scored(total, len(pieces))
 
@@ -236,7 +224,7 @@ class ScriptedModel:
     def _id(self, piece: str) -> int:
         """Return the id of a piece: a hash of its text, which does not depend on the order of calls."""
         if piece not in self._ids:
-            id = stable_hash(("piece", piece)) % _NUM_IDS
+            id = script.stable_hash(("piece", piece)) % _NUM_IDS
             while id in self._pieces:
                 id += 1
             self._ids[piece], self._pieces[id] = id, piece
@@ -244,14 +232,9 @@ class ScriptedModel:
 
 
 def _token(
-    id: int,
-    piece: str,
-    start: int,
-    weights: Distribution,
-    want: Want,
-    entropies: Mapping[str, float],
+    id: int, piece: str, start: int, weights: script.Distribution, want: Want, entropies: Mapping[str, float]
 ) -> Token:
-    text = "" if piece == END else piece
+    text = "" if piece == script.END else piece
     ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
     return Token(
         id=id,
@@ -259,7 +242,7 @@ def _token(
         start=start,
         end=start + len(text),
         logprob=math.log(weights[piece]) if want.logprob else None,
-        entropy=entropies.get(strip_punctuation(text), entropy(weights)) if want.entropy else None,
+        entropy=entropies.get(script.bare_word(text), script.entropy(weights)) if want.entropy else None,
         top=tuple((other, math.log(p)) for other, p in ranked if p > 0),
         probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
     )
@@ -268,13 +251,13 @@ def _token(
 def _chat_parts(prompt: Chat) -> list[Part]:
     parts: list[Part] = []
     for turn in prompt.turns:
-        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(END)]
+        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(script.END)]
     return [*parts, Span("<|assistant|>")]
 
 
 def load_scripted(file: str = "") -> ScriptedModel:
     """Load a model that plays the replies in a JSON Lines file, or writes random words without one."""
-    return ScriptedModel(read_replies(Path(file)) if file else None)
+    return ScriptedModel(script.read_replies(Path(file)) if file else None)
 
 
 class ScriptedEncoder:

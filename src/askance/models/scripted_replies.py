@@ -88,7 +88,7 @@ def reply_distributions(reply: Reply, piece: re.Pattern[str] = PIECE) -> Callabl
 
     def distribution(step: int) -> Distribution:
         piece = pieces[step] if step < len(pieces) else " …"
-        word = strip_punctuation(piece)
+        word = bare_word(piece)
         probability, others = reply.doubts.get(word, reply.sureness), reply.beside.get(word, {})
         rest = 1.0 - probability - sum(others.values())
         if rest < -1e-9:
@@ -101,7 +101,7 @@ def reply_distributions(reply: Reply, piece: re.Pattern[str] = PIECE) -> Callabl
     return distribution
 
 
-def strip_punctuation(piece: str) -> str:
+def bare_word(piece: str) -> str:
     """Return a piece as `Reply` names it, without white space and punctuation around it."""
     return piece.strip().strip(".,;:!?")
 

@@ -60,8 +60,7 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
         )
     if url == _HOSTED and not key:
         raise ModelSpecError(
-            f"model {name!r}: the server {url} needs a key: set OPENAI_API_KEY, or use another server: "
-            f"{SPEC_FORMAT}."
+            f"model {name!r}: the server {url} needs a key: set OPENAI_API_KEY, or {SPEC_FORMAT}."
         )
     parsed = read_options(options)
     if is_probed(options):

@@ -53,8 +53,9 @@ class OpenaiModel:
         self.capabilities = options.capabilities
         self.context_tokens = options.context
         self.counts_exactly = options.tokenize in ("vllm", "llama.cpp")
-        count = partial(requests.count_tokens, model, options, connection)
-        self._cached_count = lru_cache(_MAX_CACHED_COUNTS)(count)
+        self._count = lru_cache(_MAX_CACHED_COUNTS)(
+            partial(requests.count_tokens, model, options, connection)
+        )
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """Generate texts; see `Model.generate`. Each sample is a separate request with its own seed.
@@ -89,9 +90,7 @@ class OpenaiModel:
         """
         self._require("score")
         if isinstance(prompt, Chat):
-            raise MissingAbility(
-                f"model {self.name!r} scores options only after raw prompts, not after chats."
-            )
+            raise MissingAbility(f"model {self.name!r} scores options only after raw prompts, not chats.")
         if not all(options):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
         score = partial(requests.score_option, self._model, self.options.timeout, self._connection, prompt)
@@ -118,7 +117,7 @@ class OpenaiModel:
 
         This blocks while the server counts.
         """
-        return self._cached_count(prompt)
+        return self._count(prompt)
 
     async def _generate_one(self, request: GenerateRequest, sample: int) -> Generation:
         """Generate one text. If the server refuses a parameter that requests can do without, note that and
@@ -165,9 +164,8 @@ class OpenaiModel:
         if num_read + sampling.max_tokens > window:
             note(
                 "window",
-                f"{self._errors.subject} read {num_read:,} tokens with {sampling.max_tokens:,} more "
-                f"to write, and has a window of {window:,}: some servers cut prompts silently. "
-                f"{_WINDOW_REMEDY}.",
+                f"{self._errors.subject} read {num_read:,} tokens with {sampling.max_tokens:,} more to write "
+                f"and has a window of {window:,}: some servers cut prompts silently. {_WINDOW_REMEDY}.",
             )
         return tracker.generation((), num_read, reader.usage.cached_tokens)
 
@@ -175,9 +173,8 @@ class OpenaiModel:
         """Raise ModelFailure for a response that ended too early."""
         if not reader.has_choice:
             raise self._errors.invalid_response(
-                "an answer without a choice. Some servers do so if a prompt does not fit into their window, "
-                f"which is declared as {self.options.context} tokens (?context=N after the model). "
-                f"{_WINDOW_REMEDY}"
+                "an answer without a choice. Some servers do so if a prompt exceeds their window (declared: "
+                f"{self.options.context} tokens, ?context=N after the model). {_WINDOW_REMEDY}"
             )
         if not reader.finish:
             raise self._errors.unavailable(
@@ -202,9 +199,7 @@ class OpenaiModel:
             return
         num_tokens = await asyncio.to_thread(self.count, prompt)
         if num_tokens + max_tokens > context:
-            reason = (
-                f"it has {num_tokens} tokens and {max_tokens} more were asked for; the window has {context}"
-            )
+            reason = f"it has {num_tokens} tokens and {max_tokens} more were wanted; the window has {context}"
             raise PromptTooLong.told(self.name, reason)
 
     def _check_abilities(self, request: GenerateRequest) -> None:

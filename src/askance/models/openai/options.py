@@ -25,13 +25,10 @@ class ServerOptions(Parameters):
         "final_message if the server needs vLLM's continue_final_message",
     )
     score: bool = parameter(
-        False,
-        "completions returns log-probabilities of its prompt (echo), which scores options; needs chat=0",
+        False, "completions returns log-probabilities of its prompt (echo), to score options; needs chat=0"
     )
     logprobs: bool = parameter(False, "the server returns log-probabilities of generated tokens")
-    top_logprobs: int = parameter(
-        0, "the number of alternatives that the server returns for each token", at_least=0
-    )
+    top_logprobs: int = parameter(0, "the number of alternatives returned for each token", at_least=0)
     top_k: bool = parameter(False, "the server supports top_k")
     neutral: bool = parameter(
         False,
@@ -39,9 +36,7 @@ class ServerOptions(Parameters):
         "effect",
     )
     usage: bool = parameter(True, "the server supports stream_options, which adds the usage to a stream")
-    running_usage: bool = parameter(
-        False, "the server adds the usage to each event, so that a cut text has it, too"
-    )
+    running_usage: bool = parameter(False, "the server adds the usage to each event, also before a cut")
     seed: bool = parameter(True, "the server supports seed")
     completion_tokens: bool = parameter(False, "chat takes max_completion_tokens instead of max_tokens")
     tokenize: Tokenizer = parameter("none", "the server whose endpoint for counting tokens is used")

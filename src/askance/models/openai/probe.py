@@ -23,7 +23,7 @@ from askance.models.openai.server_info import (
     SINGLE_MODEL_SERVERS,
     ServerInfo,
     loaded_context,
-    result_or_none,
+    try_call,
 )
 
 _USER_OPTIONS = {"timeout", "attempts"}
@@ -113,18 +113,16 @@ class _Prober:
         accepted = start if chat is None else chat.options
         raw = await self._try_endpoint(_RAW, replace(accepted, chat=False, completions=True))
         raw = raw if raw is not None and await self._is_raw(raw) else None
-        options = replace(
-            accepted if raw is None else raw.options, chat=chat is not None, running_usage=False
-        )
+        options = replace(accepted if raw is None else raw.options, chat=bool(chat), running_usage=False)
         if chat is not None:
             options = await self._with_continuation(chat, options)
             options = replace(options, top_k=await self._supports_top_k(chat, options))
             options = replace(options, tokenize=await self._tokenizer(chat, options))
-        options = _select_endpoints(options, chat, raw)
+        options = _combine(options, chat, raw)
         if not options.chat and not options.completions:
             raise self._unusable()
         if not options.chat and options.signals:
-            problem = await result_or_none(check_scores(self._make_model(replace(options, score=True))))
+            problem = await try_call(check_scores(self._make_model(replace(options, score=True))))
             options = replace(options, score=problem == "")
         # Some servers report their window only after they have loaded the model.
         loaded = await loaded_context(self._info.server, self._model, self._connection)
@@ -180,7 +178,7 @@ class _Prober:
         for way in ways if expected else ():
             candidate = replace(options, continuation=way, running_usage=chat.options.running_usage)
             prompt = Chat(CHAT.turns, (Span(beginning),))
-            result = await result_or_none(self._generate(prompt, candidate, until=_cut_after_two_words))
+            result = await try_call(self._generate(prompt, candidate, until=_cut_after_two_words))
             if result is None:
                 continue
             running = result.generation.finish == "enough" and not result.generation.is_upper_bound
@@ -199,13 +197,13 @@ class _Prober:
         if not generation.is_upper_bound:
             return generation.prompt_tokens <= _MAX_COUNTING_TOKENS
         body = {"model": self._model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
-        response = await result_or_none(self._connection.fetch_json("/completions", body, self._timeout))
+        response = await try_call(self._connection.fetch_json("/completions", body, self._timeout))
         return bool(token_count(get_nested(response, "usage", "prompt_tokens"), _MAX_COUNTING_TOKENS))
 
     async def _supports_top_k(self, chat: ProbeResult, options: ServerOptions) -> bool:
         """Return whether a sample with top_k=1 at a high temperature equals the text at temperature 0."""
         sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
-        hot = await result_or_none(self._generate(CHAT, replace(options, top_k=True), sampling))
+        hot = await try_call(self._generate(CHAT, replace(options, top_k=True), sampling))
         if hot is None or not hot.options.top_k or not hot.generation.text.strip():
             return False
         return hot.generation.text == chat.generation.text
@@ -214,7 +212,7 @@ class _Prober:
         """Return the way of counting tokens that agrees with the usage that the server reports."""
         model = self._make_model(replace(options, tokenize=self._preset.tokenize))
         if model.counts_exactly:
-            num_tokens = await result_or_none(asyncio.to_thread(model.count, CHAT))
+            num_tokens = await try_call(asyncio.to_thread(model.count, CHAT))
             if chat.generation.is_upper_bound or num_tokens != chat.generation.prompt_tokens:
                 return "none"
         return self._preset.tokenize
@@ -250,9 +248,7 @@ def _candidates(options: ServerOptions) -> Sequence[tuple[ServerOptions, type]]:
     )
 
 
-def _select_endpoints(
-    options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult | None
-) -> ServerOptions:
+def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult | None) -> ServerOptions:
     """Return options that declare the endpoints, and the signals that all of them have.
 
     Methods may use either endpoint. One with fewer signals is left out if methods can continue a text

@@ -181,8 +181,7 @@ def _read_score(event: ServerEvent, prompt: Raw, option: str) -> Scored:
     generated = event.text.removeprefix(text) if event.text.startswith(text) else ""
     if generated and len(echo) == start + len(text):
         # llama-cpp-python does this for models without BOS: each token has the value of the next one.
-        problem = f"log-probabilities that are moved by one token: none for {generated!r}, which it wrote"
-        raise InvalidResponse(problem)
+        raise InvalidResponse(f"log-probabilities moved by one token: none for {generated!r}, which it wrote")
     ends = [0, *accumulate(len(entry.text) for entry in event.entries)]
     option_start, option_end = start + len(before), start + len(text)
     if option_start not in ends or option_end not in ends:

@@ -64,7 +64,7 @@ async def fetch_server_info(model: str, connection: Connection) -> ServerInfo:
     Raises:
         ModelUnavailable: The server is busy or can't be reached.
     """
-    entries = _entries(await result_or_none(connection.fetch_json("/models", None, _INFO_SECONDS)))
+    entries = _entries(await try_call(connection.fetch_json("/models", None, _INFO_SECONDS)))
     own = next((entry for entry in entries if entry.get("id") == model), None)
     entry = own or next(iter(entries), {})
     server = _OWNERS.get(_text(entry.get("owned_by")), "")
@@ -102,7 +102,7 @@ async def _fetch_or_none(connection: Connection, path: str) -> object:
         return None
 
 
-async def result_or_none(call: Awaitable[T]) -> T | None:
+async def try_call(call: Awaitable[T]) -> T | None:
     """Return the result of a call, or None if the server refuses it or fails to process it."""
     try:
         return await call

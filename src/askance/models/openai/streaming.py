@@ -26,7 +26,7 @@ class TokenAligner:
     """
 
     def __init__(self) -> None:
-        self._unmatched = b""
+        self._pending = b""
         self._entries: list[TokenLogprob] = []
         self._has_started = False
 
@@ -40,7 +40,7 @@ class TokenAligner:
         Raises:
             InvalidResponse: The tokens do not match the text.
         """
-        self._unmatched += raw
+        self._pending += raw
         self._entries += entries
         while self._entries and (match := self._match_next()):
             yield from self._emit(*match)
@@ -55,49 +55,44 @@ class TokenAligner:
             InvalidResponse: The tokens do not match the text.
         """
         end = None
-        if has_ended and self._entries and not (self._unmatched and self._entries[-1].has_unknown_bytes):
+        if has_ended and self._entries and not (self._pending and self._entries[-1].has_unknown_bytes):
             end = self._entries.pop()
-        if self._unmatched and not self._entries:
-            raise InvalidResponse(
-                f"no log-probabilities for {_shown(self._unmatched)} at the end of the text"
-            )
+        if self._pending and not self._entries:
+            raise InvalidResponse(f"no log-probabilities for {_shown(self._pending)} at the end of the text")
         if any(not entry.has_unknown_bytes and _is_text(entry.raw) for entry in self._entries):
             raise self._mismatch(self._entries[0])
         is_partial = not has_ended and len(self._entries) <= _MAX_PARTIAL_TOKENS
-        return list(self._emit(len(self._entries), len(self._unmatched), may_lose_text=is_partial)), end
+        return list(self._emit(len(self._entries), len(self._pending), may_lose=is_partial)), end
 
     def _match_next(self) -> tuple[int, int] | None:
         """Return how many entries match next and their number of bytes, or None if more text is needed."""
         first = self._entries[0]
         bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_started else []
         spellings = [first.raw, b" " + first.raw, *bare] if first.raw else []
-        for raw in spellings if self._unmatched else ():
-            if self._unmatched.startswith(raw):
+        for raw in spellings if self._pending else ():
+            if self._pending.startswith(raw):
                 return 1, len(raw)
         if first.has_unknown_bytes:
             return self._match_unknown_run()
-        if any(raw.startswith(self._unmatched) for raw in spellings):
+        if any(raw.startswith(self._pending) for raw in spellings):
             return None
         raise self._mismatch(first)
 
     def _match_unknown_run(self) -> tuple[int, int] | None:
         """Match a run of entries with unknown bytes, which has the text up to the next known entry."""
-        known = (index for index, entry in enumerate(self._entries) if not entry.has_unknown_bytes)
-        num_unknown = next(known, None)
+        num_unknown = next((i for i, entry in enumerate(self._entries) if not entry.has_unknown_bytes), None)
         if num_unknown is None:
             return None
         # An empty entry may also be a control token, which has no text.
         min_bytes = 1 if any(entry.raw for entry in self._entries[:num_unknown]) else 0
-        num_bytes = self._unmatched.find(self._entries[num_unknown].raw, min_bytes)
+        num_bytes = self._pending.find(self._entries[num_unknown].raw, min_bytes)
         return None if num_bytes < 0 else (num_unknown, num_bytes)
 
-    def _emit(
-        self, num_entries: int, num_bytes: int, *, may_lose_text: bool = False
-    ) -> Iterator[TokenLogprob]:
+    def _emit(self, num_entries: int, num_bytes: int, *, may_lose: bool = False) -> Iterator[TokenLogprob]:
         """Yield the next entries, the last of which gets all of the next bytes."""
         entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
-        raw, self._unmatched = self._unmatched[:num_bytes], self._unmatched[num_bytes:]
-        if not raw and not may_lose_text and not all(entry.is_complete for entry in entries):
+        raw, self._pending = self._pending[:num_bytes], self._pending[num_bytes:]
+        if not raw and not may_lose and not all(entry.is_complete for entry in entries):
             raise InvalidResponse(
                 "a token without a text: with log-probabilities it loses characters that are spread over "
                 "several tokens"
@@ -107,7 +102,7 @@ class TokenAligner:
             yield replace(entry, raw=raw if entry is entries[-1] else b"")
 
     def _mismatch(self, entry: TokenLogprob) -> InvalidResponse:
-        actual = _shown(self._unmatched[:40]) if self._unmatched else "nothing more"
+        actual = _shown(self._pending[:40]) if self._pending else "nothing more"
         return InvalidResponse(f"log-probabilities of the token {entry.text!r} where its text has {actual}")
 
 
