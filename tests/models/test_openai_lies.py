@@ -1,4 +1,4 @@
-"""Servers that lie in every number, send without end, or send elsewhere: nothing breaks or is believed."""
+"""Test that wrong numbers, endless responses and redirects neither break askance nor mislead it."""
 
 import socket
 import threading
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
-from tests.models.served import ALL, CHAT, KEY, RAW, event, model_of, told, write
+from tests.models.served import ALL, CHAT, KEY, RAW, event, logprobs_of, model_of, write
 
 from askance import registry
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
@@ -21,7 +21,7 @@ from askance.models.scripted import ScriptedModel
 from askance.storage.trace_file import read_trace, write_trace
 
 HUGE, DIGITS = 10**400, "9" * 5000
-"""A number that no float holds, and one with more digits than Python reads."""
+"""A number that exceeds the range of floats, and one with more digits than Python parses."""
 LIES = [HUGE, -HUGE, -1, True, 2.5, "7", None, [], {}, MAX_TOKENS + 1, float("inf"), float("nan")]
 
 
@@ -56,13 +56,13 @@ def test_what_can_be_is_believed():
 
 
 def test_a_count_that_is_a_lie_is_made_here(server, tmp_path):
-    """The trace of it can be written, read and added up."""
+    """A trace with such a count can be written, read and summed."""
     for lie in (HUGE, -5, True):
         server.faults.append(Fault(events=[event(" Bonn.", finish="stop"), ending(prompt_tokens=lie)]))
     model = model_of(server, "completions=1&chat=0")
     for number in range(3):
         result = registry.Engine(ClosedBook(), {"answer": model}).ask(Question(str(number), "Where?"))
-        generated = next(each for each in result.trace.events if each.type == "generate")
+        generated = next(entry for entry in result.trace.events if entry.type == "generate")
         assert 0 < generated.prompt_tokens <= result.usage.prompt_tokens < 10_000
         write_trace(result.trace, tmp_path / "trace.jsonl")
         assert read_trace(tmp_path / "trace.jsonl")
@@ -97,7 +97,7 @@ ANYTHING = [*LIES, 1.0, 300, 10**10, -(10**10), [HUGE], [-1], [256], {"a": HUGE}
 
 
 def lying(place, lie):
-    """An event of chat with one lie in it."""
+    """Return a chat event with one wrong value."""
     entry = {"token": "Bonn", "logprob": -0.5, "bytes": None, "top_logprobs": []}
     entry |= {"logprob": {"logprob": lie}, "bytes": {"bytes": lie}}.get(place, {})
     entry |= {"top_logprobs": [{"token": "Bonn", "logprob": lie}]} if place == "top" else {}
@@ -128,13 +128,13 @@ def test_a_token_of_ten_gigabytes_is_not_made(server):
 
 @pytest.mark.parametrize("lie", [HUGE, -HUGE, 3.0, float("-inf"), float("nan"), True, "-1"], ids=shown)
 def test_log_probabilities_are_finite_and_not_above_0(server, lie):
-    server.faults.append(Fault(events=[event(" It", told(" It", logprob=lie))]))
+    server.faults.append(Fault(events=[event(" It", logprobs_of(" It", logprob=lie))]))
     with pytest.raises(ModelFailure, match=r"gave an event that can't be read: .*logprobs.0 is|no JSON"):
         write(model_of(server), want=Want(logprob=True))
 
 
 def test_lists_of_different_lengths(server):
-    logprobs = told(" It", " is") | {"token_logprobs": [-0.5]}
+    logprobs = logprobs_of(" It", " is") | {"token_logprobs": [-0.5]}
     server.faults.append(Fault(events=[event(" It is", logprobs)]))
     with pytest.raises(ModelFailure, match="log-probabilities that can't be read"):
         write(model_of(server), want=Want(logprob=True))
@@ -208,12 +208,12 @@ def test_a_redirect_to_another_server_is_not_followed(server, monkeypatch, statu
         server.faults += [Fault(status, headers={"Location": f"{other.url}/completions"}, body="")] * 2
         with pytest.raises(
             ModelSpecError, match=f"redirects to {other.url}/comp.*, where prompt and key"
-        ) as told:
+        ) as raised:
             write(model_of(server))
         with pytest.raises(ModelSpecError, match="redirects to"):
             model_of(server, ALL + "&tokenize=vllm").count(RAW)
         assert other.requests == []
-        assert KEY not in str(told.value)
+        assert KEY not in str(raised.value)
 
 
 def test_a_redirect_within_the_server_is_followed(server):
@@ -225,7 +225,7 @@ def test_a_redirect_within_the_server_is_followed(server):
 
 
 def test_nothing_is_read_of_what_a_redirect_holds(server):
-    """It may be compressed, and then has any size."""
+    """A compressed body may have any size."""
     bomb = {"Location": "/v1/again/completions", "Content-Encoding": "gzip"}
     server.faults.append(Fault(307, headers=bomb, body="this is no gzip"))
     (written,) = write(model_of(server))
@@ -273,7 +273,7 @@ def test_what_is_neither_an_event_nor_a_page(server):
 
 
 def test_a_count_that_comes_drop_by_drop_takes_no_longer_than_a_request_may():
-    """Each drop comes in time, the whole answer never."""
+    """Every byte arrives in time, but the response never ends."""
 
     def drip(listening):
         connection, _ = listening.accept()

@@ -1,4 +1,4 @@
-"""What is made of a server's words: entropy and its bounds, texts and ids, tokens beside the text."""
+"""Test how responses are parsed: entropy and its bounds, texts and ids, alignment of tokens and text."""
 
 import json
 import math
@@ -22,16 +22,16 @@ ROUNDING = tolerance("float64", "formula")
 
 
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 4.0])
-@pytest.mark.parametrize("told", [1, 5, 20])
-def test_the_entropy_lies_between_its_bounds(sharpness, told):
-    random = np.random.default_rng(told)
+@pytest.mark.parametrize("num_known", [1, 5, 20])
+def test_the_entropy_lies_between_its_bounds(sharpness, num_known):
+    random = np.random.default_rng(num_known)
     for _ in range(20):
         logits = sharpness * random.gumbel(size=500)
         logprobs = np.sort(logits - np.log(np.exp(logits).sum()))[::-1]
         entropy = -float((np.exp(logprobs) * logprobs).sum())
-        least, most = entropy_bounds(logprobs[:told].tolist(), told, 500)
+        least, most = entropy_bounds(logprobs[:num_known].tolist(), num_known, 500)
         assert least - ROUNDING <= entropy <= most + ROUNDING
-        assert entropy_bounds(logprobs[:told].tolist(), told, 5000)[1] >= most
+        assert entropy_bounds(logprobs[:num_known].tolist(), num_known, 5000)[1] >= most
 
 
 def test_both_bounds_are_reached():
@@ -44,7 +44,7 @@ def test_both_bounds_are_reached():
 
 def test_what_is_told_whole_has_no_bounds():
     assert entropy_bounds([math.log(0.75), math.log(0.25)], 20, 1000) == near(
-        (0.5623, 0.5623), "as told", "4 decimals"
+        (0.5623, 0.5623), "as reported", "4 decimals"
     )
     assert entropy_bounds([0.0, -9999.0], 2, 1000) == (0.0, 0.0)
 
@@ -104,20 +104,20 @@ def test_other_marks_stay_as_they_are():
     assert tokenization.neutralize_control((untrusted(text),)) == text
 
 
-def entries(*told):
+def entries(*tokens):
     return [
-        TokenLogprob(each, each.encode(), -1.0) if isinstance(each, str) else TokenLogprob("", each, -1.0)
-        for each in told
+        TokenLogprob(token, token.encode(), -1.0) if isinstance(token, str) else TokenLogprob("", token, -1.0)
+        for token in tokens
     ]
 
 
 def aligned(*steps, ended=False):
-    """The bytes of each token, and the end token, from (text, tokens) as they come."""
-    aligner, found = TokenAligner(), []
+    """Return the bytes of each token, and the end token, from events of (text, tokens)."""
+    aligner, pieces = TokenAligner(), []
     for text, tokens in steps:
-        found += aligner.add(text.encode(), entries(*tokens))
+        pieces += aligner.add(text.encode(), entries(*tokens))
     rest, end = aligner.finish(has_ended=ended)
-    return [piece.raw.decode(errors="replace") for piece in (*found, *rest)], end and end.text
+    return [piece.raw.decode(errors="replace") for piece in (*pieces, *rest)], end and end.text
 
 
 def test_tokens_are_found_in_their_text_in_any_rhythm():
@@ -199,26 +199,26 @@ def test_the_end_itself_may_be_told_as_nothing():
 
 
 def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
-    told = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
-    event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": told}]})
+    logprobs = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
+    event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": logprobs}]})
     assert [piece.raw for piece in TokenAligner().add(b"a", event.entries)] == [b"", b"a"]
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "expected"),
     [
         ([("The cat", ["The", " dog"])], r"of the token ' dog' where its text has ' cat'"),
         ([("The cat", ["The"])], r"no log-probabilities for ' cat' at the end"),
         ([("The", ["The", " cat", " sat"])], r"of the token ' cat' where its text has nothing more"),
     ],
 )
-def test_tokens_of_another_text(steps, told):
-    with pytest.raises(InvalidResponse, match=told):
+def test_tokens_of_another_text(steps, expected):
+    with pytest.raises(InvalidResponse, match=expected):
         aligned(*steps)
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "expected"),
     [
         ([], r"all of it is \[\]"),
         ({"choices": 3}, "choices is 3"),
@@ -233,24 +233,24 @@ def test_tokens_of_another_text(steps, told):
         ({"choices": [{"delta": {}, "logprobs": {"content": 5}}]}, "logprobs.content is 5"),
     ],
 )
-def test_events_that_are_none(event, told):
-    with pytest.raises(InvalidResponse, match=told):
+def test_events_that_are_none(event, expected):
+    with pytest.raises(InvalidResponse, match=expected):
         read_event(event)
 
 
 def test_tokens_that_are_no_text_in_the_endpoint_of_completions():
-    told = {
+    logprobs = {
         "tokens": ["bytes:\\xf0\\x9f", "b"],
         "token_logprobs": [None, -1],
         "top_logprobs": [None, {"b": -1}],
     }
-    event = read_event({"choices": [{"text": "b", "logprobs": told}]})
+    event = read_event({"choices": [{"text": "b", "logprobs": logprobs}]})
     assert [(entry.raw, entry.logprob) for entry in event.entries] == [(b"\xf0\x9f", 0.0), (b"b", -1.0)]
 
 
 def test_thoughts_are_no_part_of_the_text():
-    told = {"content": [{"token": "Hm", "logprob": -1}]}
-    event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": told}]})
+    logprobs = {"content": [{"token": "Hm", "logprob": -1}]}
+    event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": logprobs}]})
     assert (event.text, event.entries) == ("", None)
 
 
@@ -265,7 +265,7 @@ def test_nothing_is_assumed_of_a_server():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error", "expected"),
     [
         ({"server": "vlm"}, UnknownName, "did you mean 'vllm'"),
         ({"top_logprobs": "many"}, ParameterError, "expected int"),
@@ -275,8 +275,8 @@ def test_nothing_is_assumed_of_a_server():
         ({"chat": "0"}, ParameterError, "at least one endpoint"),
     ],
 )
-def test_options_that_can_not_be_used(options, error, told):
-    with pytest.raises(error, match=told):
+def test_options_that_can_not_be_used(options, error, expected):
+    with pytest.raises(error, match=expected):
         read_options(options)
 
 
@@ -294,7 +294,7 @@ def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environ
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("", "names no model"),
         ("@http://host/v1", "names no model"),
@@ -304,8 +304,8 @@ def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environ
         ("m", "api.openai.com/v1 needs a key"),
     ],
 )
-def test_servers_that_can_not_be_asked(name, told):
-    with pytest.raises(ModelSpecError, match=told):
+def test_servers_that_can_not_be_asked(name, expected):
+    with pytest.raises(ModelSpecError, match=expected):
         load_openai(name, environment={})
 
 
@@ -317,16 +317,16 @@ def test_a_key_that_can_not_be_sent_is_refused_and_not_shown(key):
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         ("http://me:secret@host/v1", "the server host holds a password"),
         ("http://host/v1?key=secret", "the server host holds a password, a query"),
         ("http://host/v1#secret", "the server host holds a password, a query or a fragment"),
     ],
 )
-def test_a_key_in_the_url_is_refused_and_not_shown(url, told):
+def test_a_key_in_the_url_is_refused_and_not_shown(url, expected):
     for name, environment in ((f"m@{url}", {}), ("m", {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"})):
-        with pytest.raises(ModelSpecError, match=told) as raised:
+        with pytest.raises(ModelSpecError, match=expected) as raised:
             load_openai(name, environment=environment)
         assert "secret" not in str(raised.value)
 

@@ -1,4 +1,4 @@
-"""What is sent to a server and what is not, how often and how long, and where its key is shown: nowhere."""
+"""Test the content, number and duration of requests, and that the API key is never shown."""
 
 import asyncio
 import json
@@ -86,8 +86,8 @@ def test_a_server_with_penalties_of_its_own_gets_neutral_values(server):
 def test_one_alternative_is_asked_for_where_only_log_probabilities_are_wanted(server):
     write(model_of(server, "top_logprobs=5"), CHAT, Want(logprob=True))
     write(model_of(server, "logprobs=1"), CHAT, Want(logprob=True))
-    told, without = (request.body for request in server.requests)
-    assert (told["logprobs"], told["top_logprobs"]) == (True, 1)
+    with_top, without = (request.body for request in server.requests)
+    assert (with_top["logprobs"], with_top["top_logprobs"]) == (True, 1)
     assert "top_logprobs" not in without
 
 
@@ -174,7 +174,7 @@ def refusing(server, *parameters, shape="Unrecognized request argument supplied:
 
 
 @pytest.mark.parametrize(
-    ("parameter", "options", "sampling", "lost"),
+    ("parameter", "options", "sampling", "consequence"),
     [
         ("seed", "", {"temperature": 1.0}, ": samples are not the same when they are drawn again."),
         ("stream_options", "", {}, ": askance counts the prompt tokens itself."),
@@ -192,7 +192,9 @@ def refusing(server, *parameters, shape="Unrecognized request argument supplied:
 @pytest.mark.parametrize(
     "shape", ["Unknown parameter: '{}'.", "does not support parameters: ['{}'], for model=m"]
 )
-def test_a_parameter_that_is_refused_is_left_out_and_noted(server, parameter, options, sampling, lost, shape):
+def test_a_parameter_that_is_refused_is_left_out_and_noted(
+    server, parameter, options, sampling, consequence, shape
+):
     refusing(server, parameter, shape=shape)
     model, notes = model_of(server, f"{ALL}&{options}"), []
     with noted(lambda name, text: notes.append((name, text))):
@@ -206,9 +208,9 @@ def test_a_parameter_that_is_refused_is_left_out_and_noted(server, parameter, op
         assert {**request.body, "stream_options": 0}.keys() >= refused.body.keys() - {parameter} - {
             "min_p", "repeat_penalty", "top_k",
         }  # fmt: skip
-    (told,) = [text for name, text in notes if name == "refused"]
-    assert f"refuses {parameter}, which is left out from here on" in told
-    assert lost in told
+    (note,) = [text for name, text in notes if name == "refused"]
+    assert f"refuses {parameter}, which is left out from here on" in note
+    assert consequence in note
 
 
 def test_a_length_is_given_by_the_name_that_the_server_takes(server):
@@ -271,7 +273,7 @@ def test_options_of_a_specification_are_not_ignored():
 
 
 def test_the_key_is_sent_and_never_shown(monkeypatch, caplog):
-    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")  # as a file of secrets has it
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")  # A file of secrets may end with a line break.
     caplog.set_level(logging.DEBUG)
     with ScriptedServer(key=KEY) as server:
         right = model_of(server)

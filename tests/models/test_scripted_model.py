@@ -1,4 +1,4 @@
-"""What scripts can say of a scripted model: doubts, what stands beside a word, control tokens, scores."""
+"""Test the replies of a scripted model: doubts, pieces beside a word, control tokens and scores."""
 
 import asyncio
 import json
