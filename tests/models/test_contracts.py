@@ -44,7 +44,7 @@ class TestTinyQwen(ModelContract):
 
 
 class TestBundled(ModelContract):
-    """Return the model with few of its layers; `llama/test_llama_bundled.py` tests the whole model."""
+    """The bundled model with few of its layers; `llama/test_llama_bundled.py` tests the whole model."""
 
     control_strings = ("<|im_start|>", "<|im_end|>")
     prompt = Raw((Span("The three largest cities of Germany are"),))

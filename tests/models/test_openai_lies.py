@@ -169,7 +169,7 @@ def test_json_without_a_bottom(server, deep):
 
 
 def test_an_answer_without_end(server, monkeypatch):
-    monkeypatch.setattr(connection, "MAX_ANSWER_BYTES", 3 << 20)
+    monkeypatch.setattr(connection, "MAX_RESPONSE_BYTES", 3 << 20)
     thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "x" * 100_000}}]}
     server.faults.append(Fault(events=[thought] * 100))
     with pytest.raises(ModelFailure, match="an answer of more than 3 MiB"):

@@ -44,7 +44,7 @@ def test_both_bounds_are_reached():
 
 def test_what_is_told_whole_has_no_bounds():
     assert entropy_bounds([math.log(0.75), math.log(0.25)], 20, 1000) == near(
-        (0.5623, 0.5623), "as reported", "4 decimals"
+        (0.5623, 0.5623), "as told", "4 decimals"
     )
     assert entropy_bounds([0.0, -9999.0], 2, 1000) == (0.0, 0.0)
 

@@ -143,7 +143,7 @@ def load_bundled_encoder(*, device: str = "auto") -> Encoder:
 
 
 def _find_in_package(package: str, file: str) -> Path | None:
-    """Return the path of a file in a package without an import, which would need a compiled C++ runtime."""
+    """Return the path of a file in a package, without an import that may need a compiled C++ runtime."""
     spec = find_spec(package)
     paths = (Path(folder) / file for folder in (spec and spec.submodule_search_locations) or ())
     return next((path for path in paths if path.is_file()), None)

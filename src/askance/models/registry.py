@@ -155,43 +155,43 @@ def parse_spec(spec: str, role: str = "models") -> tuple[ModelKind, str, dict[st
         InputError: A plug-in can't be imported.
         ModelSpecError: A required name is missing, or an option has no value or occurs twice.
     """
-    named, _, query = spec.partition("?")
-    kind_name, _, name = named.partition(":")
+    full_name, _, query = spec.partition("?")
+    kind_name, _, name = full_name.partition(":")
     pairs = parse_options(query)
     if kind_name not in MODEL_KINDS:
-        extension = _extension(role, named)
+        extension = _extension(role, full_name)
         if extension is None:
-            raise UnknownName("model", spec, known_names(role, MODEL_KINDS), remedy=_suggestion(named))
+            raise UnknownName("model", spec, known_names(role, MODEL_KINDS), remedy=_suggestion(full_name))
         return *extension, dict(pairs)
     kind = MODEL_KINDS[kind_name]
     known = [kind_name, *(f"{kind_name}:{known_name}" for known_name in kind.names or ())]
-    if kind.names is not None and named not in known:
-        raise UnknownName("model", named, known)
+    if kind.names is not None and full_name not in known:
+        raise UnknownName("model", full_name, known)
     if kind.needs_name and not name:
         raise ModelSpecError(f"model {spec!r} names no model: write {kind.spec}.")
     for option, value in pairs:
         if option not in kind.options:
-            raise UnknownName("model option", option, kind.options, place=f"in {named!r}")
+            raise UnknownName("model option", option, kind.options, place=f"in {full_name!r}")
         if not value or [other for other, _ in pairs].count(option) > 1:
-            raise ModelSpecError(f"model {named!r}: give {option} one value, such as {option}=….")
+            raise ModelSpecError(f"model {full_name!r}: give {option} one value, such as {option}=….")
     return kind, name, dict(pairs)
 
 
-def _extension(role: str, named: str) -> tuple[ModelKind, str] | None:
+def _extension(role: str, full_name: str) -> tuple[ModelKind, str] | None:
     """Return the kind for a plug-in or ``module:Class``, and the name after a plug-in's own."""
-    extension = find_with_place(role, named)
+    extension = find_with_place(role, full_name)
     if extension is None:
         return None
     factory, name = extension
 
     def create(port: type, /, *names: str, **options: str) -> Any:
-        what = f"the {port.__name__.lower()} {named}"
+        what = f"the {port.__name__.lower()} {full_name}"
         instance = make_extension(factory, what, *names, **options)
         check_port(instance, port, what)
         return instance
 
     model, encoder, judge = (partial(create, port) for port in (Model, Encoder, Entailment))
-    kind = ModelKind(named, "a plug-in", str, model, encoder=encoder, entailment=judge, takes_time=False)
+    kind = ModelKind(full_name, "a plug-in", str, model, encoder=encoder, entailment=judge, takes_time=False)
     return kind, name
 
 

@@ -115,7 +115,7 @@ class ScriptedModel:
             replace(request, key=(*key, sample), watch=None if sample else watch)
             for sample in range(request.n)
         )
-        return tuple(self._generate_one(prompt_ids, reply, sample) for sample in samples)
+        return tuple(self._generate(prompt_ids, reply, sample) for sample in samples)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         return tuple(self._score(self.prompt_ids(prompt), option) for option in options)
@@ -140,9 +140,7 @@ class ScriptedModel:
     def count(self, prompt: Prompt) -> int:
         return len(self.prompt_ids(prompt))
 
-    def _generate_one(
-        self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest
-    ) -> Generation:
+    def _generate(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
         tracker = StopTracker(request.sampling, request.until, request.watch)
         random = np.random.Generator(np.random.Philox(script.stable_hash(request.key)))
         distribution_at = script.reply_distributions(reply, self._piece) if reply else None
@@ -155,7 +153,7 @@ class ScriptedModel:
             else:
                 weights = script.nonsense_distribution(tuple(ids[-3:]))
                 piece = script.sample_piece(weights, request.sampling, random.random())
-            if request.want.attention and tracker.tokens:  # The last token attends only now.
+            if request.want.attention and tracker.tokens:  # Its attention is known only now.
                 row = self._attention_over(ids, request.want.attention)
                 tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
             start = tracker.tokens[-1].end if tracker.tokens else 0

@@ -20,7 +20,7 @@ import httpx2
 
 from askance.models.openai.errors import SPEC_FORMAT, ServerErrors
 
-MAX_ANSWER_BYTES = 256 << 20
+MAX_RESPONSE_BYTES = 256 << 20
 """The limit of a whole response. A stream of 64,000 tokens, each with 20 alternatives, has some 160 MB."""
 MAX_EVENT_BYTES = 64 << 20
 """The limit of an event, or of a response that is not streamed: 16,000 tokens with 20 alternatives take some
@@ -158,8 +158,8 @@ class Connection:
             return
         events = aiter(httpx2.EventSource(response, MAX_EVENT_BYTES))
         async for event in events:
-            if response.num_bytes_downloaded > MAX_ANSWER_BYTES:
-                raise self.errors.invalid_response(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+            if response.num_bytes_downloaded > MAX_RESPONSE_BYTES:
+                raise self.errors.invalid_response(f"an answer of more than {MAX_RESPONSE_BYTES >> 20} MiB")
             if event.data.startswith("[DONE]"):
                 await _drain(events)
                 return
@@ -215,7 +215,7 @@ async def _read_up_to(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 async def _drain(events: AsyncIterator[object]) -> None:
-    """Read the rest of a response after its last event, which some servers never end, for a short time."""
+    """Read the end of a response after its last event, for a short time: some servers never close it."""
     with suppress(TimeoutError, httpx2.RequestError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in events:

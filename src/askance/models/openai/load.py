@@ -73,7 +73,7 @@ async def _probe_or_load(
     model: str, connection: Connection, options: Mapping[str, str], parsed: ServerOptions
 ) -> ServerOptions:
     """Return the options of a server from a probe or from the cache; explicit options take precedence."""
-    given = {name: value for name, value in options.items() if name != "server"} | {"server": AUTO}
+    explicit = {name: value for name, value in options.items() if name != "server"} | {"server": AUTO}
     url, retries = connection.url, RetryPolicy(attempts=parsed.attempts)
     with doing(f"asking the server at {url} what it is"):
         info = await retries.keep_trying(lambda: fetch_server_info(model, connection))
@@ -86,7 +86,7 @@ async def _probe_or_load(
         window = {"context": str(info.context)} if info.context else {}
         with suppress(Exception):  # The file may be missing or damaged.
             probed = json.loads(cached.read_text(encoding="utf-8"))["options"]
-            return read_options({**probed, **window, **given})
+            return read_options({**probed, **window, **explicit})
     try:
         with doing(f"finding out what the server at {url} can do, by a few short requests"):
             async with asyncio.timeout(_PROBE_SECONDS):
@@ -96,7 +96,7 @@ async def _probe_or_load(
             f"did not show in {_PROBE_SECONDS:g} seconds what it can do: try again when it is less busy, "
             "or name its kind (?server=NAME after the model), which makes the probe unnecessary."
         ) from None
-    result = read_options({**probed, **given})
+    result = read_options({**probed, **explicit})
     abilities = sorted(result.capabilities | result.signals | ({"top_k"} if result.top_k else set()))
     title = f"{info.server} {info.version}".strip() or "of an unknown kind"
     is_cached = False

@@ -188,14 +188,14 @@ class OpenaiModel:
         """Raise PromptTooLong if the prompt certainly does not fit.
 
         llama-cpp-python's server is asked to count a raw prompt, since it generates a shorter text or cuts
-        the connection when the window is full. Other servers refuse such a prompt.
+        the connection when the window is full.
         """
         context = self.options.context
         if max_tokens >= context:
             reason = f"{max_tokens} tokens are to be written, and the window has {context}"
             raise PromptTooLong.told(self.name, reason)
-        is_checked = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
-        if is_checked or requests.max_prompt_tokens(prompt) + max_tokens <= context:
+        is_guarded = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
+        if is_guarded or requests.max_prompt_tokens(prompt) + max_tokens <= context:
             return
         num_tokens = await asyncio.to_thread(self.count, prompt)
         if num_tokens + max_tokens > context:

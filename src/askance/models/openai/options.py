@@ -110,8 +110,8 @@ OPTION_NAMES = ("server", *(field.name for field in fields(ServerOptions)))
 
 def is_probed(settings: Mapping[str, str]) -> bool:
     """Return whether to probe a server: its kind is not named, and no option declares an ability."""
-    named = settings.get("server", "" if settings.keys() - _RUN_OPTIONS else AUTO)
-    return named in (AUTO, ANEW)
+    server = settings.get("server", "" if settings.keys() - _RUN_OPTIONS else AUTO)
+    return server in (AUTO, ANEW)
 
 
 def options_for_check(settings: Mapping[str, str]) -> dict[str, str]:
@@ -126,11 +126,11 @@ def read_options(settings: Mapping[str, str]) -> ServerOptions:
         UnknownName: A server or an option is unknown.
         ParameterError: A value has the wrong type or is out of range, or options contradict each other.
     """
-    given = dict(settings)
-    named = given.pop("server", AUTO)
-    if named not in (*SERVERS, AUTO, ANEW):
-        raise UnknownName("server", named, (*SERVERS, AUTO, ANEW))
-    options = ServerOptions(**parse_parameters(ServerOptions, {**SERVERS.get(named, {}), **given}))
+    explicit = dict(settings)
+    server = explicit.pop("server", AUTO)
+    if server not in (*SERVERS, AUTO, ANEW):
+        raise UnknownName("server", server, (*SERVERS, AUTO, ANEW))
+    options = ServerOptions(**parse_parameters(ServerOptions, {**SERVERS.get(server, {}), **explicit}))
     if not options.chat and not options.completions:
         raise ParameterError("chat=0 without completions=1: declare at least one endpoint of the server.")
     if options.score and (options.chat or not options.completions):
