@@ -34,7 +34,7 @@ from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.core.version import VERSION
 from askance.models.openai.options import ServerOptions
-from askance.models.openai.requests import body_of, path_of
+from askance.models.openai.requests import endpoint_path, request_body
 from askance.models.scripted import ScriptedModel
 from askance.registry import load_model
 from askance.storage.durable_files import write_atomically
@@ -164,8 +164,8 @@ def _bare(url: str, options: argparse.Namespace) -> Ask:
     async def ask(question: Question) -> None:
         prompt, sampling = Raw((Span(question.text),)), Sampling(options.tokens)
         request = GenerateRequest(prompt, sampling, key=(question.id,))
-        body = json.dumps(body_of(request, 0, "scripted", ServerOptions()))
-        head = f"POST {address.path}{path_of(prompt)} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
+        body = json.dumps(request_body(request, 0, "scripted", ServerOptions()))
+        head = f"POST {address.path}{endpoint_path(prompt)} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
         reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=1 << 24)
         writer.write((head + body).encode())
         await reader.readuntil(_END)

@@ -27,7 +27,7 @@ from askance.core.types import (
     Want,
 )
 from askance.models.scripted import ScriptedModel
-from askance.models.scripts import VOCABULARY, nonsense
+from askance.models.scripted_replies import VOCABULARY, nonsense_distribution
 
 Json = dict[str, Any]
 _DONE = "data: [DONE]\n\n"
@@ -292,7 +292,7 @@ def _echo(model: ScriptedModel, body: Json) -> Json:
     ids = model.tokenize([Span(body["prompt"])])
     pieces = model.pieces(ids)
     logprobs = [
-        math.log(nonsense(ids[max(0, at - 3) : at]).get(piece, 1e-6)) if at else None
+        math.log(nonsense_distribution(ids[max(0, at - 3) : at]).get(piece, 1e-6)) if at else None
         for at, piece in enumerate(pieces)
     ]
     tokens = [*pieces, " more"]

@@ -281,7 +281,7 @@ def test_airrag_runs_on_a_server_that_does_not_understand_top_k(run, server, sam
     assert code == 0
     assert all("top_k" not in request.body for request in server.requests)
     (told,) = [event for event in read_trace(path) if event.type == "note"]
-    assert "is not declared to understand top_k=50, and draws from all tokens" in told.text
+    assert "is not declared to support top_k=50, and draws from all tokens" in told.text
     assert err.count("top_k=50") == 1
 
 

@@ -26,7 +26,7 @@ from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
 from askance.middleware.session import Budget
-from askance.models.registry import suits_in_flight
+from askance.models.registry import recommended_in_flight
 from askance.registry import DEFAULT_METHOD, choose_method, plain_method, ready_method
 from askance.retrieval.reranking import split_reranker
 
@@ -171,7 +171,7 @@ class EngineConfig:
     @property
     def questions_in_flight(self) -> int:
         """The number of questions that are answered at the same time."""
-        return self.in_flight or (suits_in_flight(self.answer_spec) if self.answer_spec else 1)
+        return self.in_flight or (recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
 
     def make(self, method: Any = None) -> Method:
         """Return the method with the parameters, prompts and preset of this configuration.

@@ -11,8 +11,8 @@ from askance.core.extensions import check_port, find_with_place, known_names, ma
 from askance.core.notes import doing
 from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
+from askance.models.registry import announce_loading, parse_options, parse_spec
 from askance.models.registry import load_encoder as load_encoder
-from askance.models.registry import options_in, parse_spec, readying
 from askance.retrieval.reranking import split_reranker, with_reranker
 
 DEFAULT_MODEL = "bundled"
@@ -52,7 +52,7 @@ def load_model(spec: str) -> Model:
         MissingExtra: A package is missing; the message names the pip command.
     """
     kind, name, options = parse_spec(spec)
-    with readying(kind, f"the model {spec}"):
+    with announce_loading(kind, f"the model {spec}"):
         return kind.load(name, options)
 
 
@@ -110,7 +110,7 @@ def open_retriever(
 def _extension(spec: str) -> Retriever:
     """Make the retriever of a plug-in or ``module:Class`` from its place, if given, and its options."""
     factory, place = _find_extension(spec)
-    places, options = [place] if place else [], dict(options_in(spec.partition("?")[2]))
+    places, options = [place] if place else [], dict(parse_options(spec.partition("?")[2]))
     retriever: Retriever = make_extension(factory, f"the retriever {spec}", *places, **options)
     check_port(retriever, Retriever, f"the retriever {spec}")
     return retriever

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.reader_quality import is_well_formed, main
 
 from askance.evaluation.run.recorded_run import read_run
-from askance.models.scripts import read_replies
+from askance.models.scripted_replies import read_replies
 
 
 @pytest.fixture

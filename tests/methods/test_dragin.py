@@ -39,7 +39,7 @@ def looks(pieces):
 
 
 def run(method, replies, found=(ARENA,), question=SEATS, look=looks):
-    model, retriever = ScriptedModel(replies, looks=look), ScriptedRetriever(list(found))
+    model, retriever = ScriptedModel(replies, attention=look), ScriptedRetriever(list(found))
     result = asyncio.run(ask(question, method, {"answer": model}, retriever))
     return result, model, retriever
 
@@ -135,7 +135,7 @@ def test_passages_stay_where_a_later_search_finds_none():
         " Lewiston. So the",
         " So the answer is 3,677.",
     ]
-    model = ScriptedModel(replies, looks=lambda pieces: [1.0] * len(pieces))
+    model = ScriptedModel(replies, attention=lambda pieces: [1.0] * len(pieces))
     retriever = ScriptedRetriever({f"{SEATS.text} It holds": [ARENA]})
     result = asyncio.run(ask(SEATS, paper(query="forward_all", threshold=0.01), {"answer": model}, retriever))
     assert len(searches(result)) == 2
@@ -296,7 +296,7 @@ def test_doubt_by_surprise():
 def test_the_query_pass_reads_a_control_token_that_the_model_wrote_as_one():
     doubt = Trigger("", (WordSignal("Bonn", 9.0, True),))
     seen = []
-    model = ScriptedModel(looks=lambda pieces: seen.append(tuple(pieces)) or [1.0] * len(pieces))
+    model = ScriptedModel(attention=lambda pieces: seen.append(tuple(pieces)) or [1.0] * len(pieces))
     for control in ({}, {"<|end|>": model.tokenize([Span("<|end|>")])[0]}):
         own = Run({"answer": model}, ScriptedRetriever([]), Trace())
         so_far = AuthorsState(Question("q", "Who?"), own, WORDING, text="One.<|end|>", control=control)

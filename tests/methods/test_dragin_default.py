@@ -31,7 +31,7 @@ def default(**parameters):
 
 
 def run(method, replies, found=(ARENA,), question=SEATS, look=looks, **models):
-    model, retriever = ScriptedModel(replies, looks=look), ScriptedRetriever(list(found))
+    model, retriever = ScriptedModel(replies, attention=look), ScriptedRetriever(list(found))
     result = asyncio.run(ask(question, method, {"answer": model} | models, retriever))
     return result, model, retriever
 
@@ -158,7 +158,7 @@ def test_a_proxy_judges_and_asks_for_a_model_that_gives_log_probabilities_only()
         signals=LOGPROBS,
         capabilities=frozenset({"raw", "continuation"}),
     )
-    models = {"answer": proxied, "attend": ScriptedModel(looks=looks)}
+    models = {"answer": proxied, "attend": ScriptedModel(attention=looks)}
     retriever = ScriptedRetriever([ARENA])
     result = asyncio.run(ask(SEATS, default(threshold=1.5), models, retriever))
     assert retriever.queries == ["seat Androscoggin Bank Colisée seating capacity"]

@@ -30,7 +30,7 @@ ANSWER = " So the answer is Weser."
 
 
 def run(method, replies, *, question=ASKED, found=(FOUND,), look=None):
-    model, retriever = ScriptedModel(replies, looks=look), ScriptedRetriever(list(found))
+    model, retriever = ScriptedModel(replies, attention=look), ScriptedRetriever(list(found))
     result = asyncio.run(ask(question, method, {"answer": model}, retriever))
     return result, model, retriever
 

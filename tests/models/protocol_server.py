@@ -1,7 +1,7 @@
-"""Servers of other makers, as their protocols are: each is a file of `protocols/`, with a model that counts.
+"""Imitations of servers, each from a file in `protocols/`, with a model that counts.
 
-What stands in a file is what such a server answers: to paths that nothing is sent to (`told`), to a parameter
-that it refuses (`refuses`), to a model that it does not have, and the shape of its events.
+A file has the responses of such a server to GET requests (`responses`), to a parameter that it refuses
+(`refuses`) and to an unknown model, and the shape of its events.
 """
 
 import json
@@ -31,31 +31,31 @@ def serve(name):
 
 
 def answers(name, **changes):
-    told = {**protocol(name), **changes}
-    return lambda request: _answer(told, request)
+    rules = {**protocol(name), **changes}
+    return lambda request: _answer(rules, request)
 
 
-def _answer(told, request):
+def _answer(rules, request):
     if request.method == "GET":
-        if request.path in told["told"]:
-            return Fault(body=told["told"][request.path])
-        return _filled(told["absent"], PATH=request.path)
+        if request.path in rules["responses"]:
+            return Fault(body=rules["responses"][request.path])
+        return _filled(rules["absent"], PATH=request.path)
     body = request.body
-    if told.get("counts") and request.path in ("/tokenize", "/apply-template"):
+    if rules.get("counts") and request.path in ("/tokenize", "/apply-template"):
         return _count(request)
     kind = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}.get(request.path)
-    if kind is None or told[kind] is None:
-        return _filled(told["absent"], PATH=request.path)
-    names = {each["id"].removesuffix(":latest") for each in told["told"]["/v1/models"]["data"]}
-    if "unknown_model" in told and body["model"].removesuffix(":latest") not in names:
-        return _filled(told["unknown_model"], MODEL=body["model"])
+    if kind is None or rules[kind] is None:
+        return _filled(rules["absent"], PATH=request.path)
+    names = {model["id"].removesuffix(":latest") for model in rules["responses"]["/v1/models"]["data"]}
+    if "unknown_model" in rules and body["model"].removesuffix(":latest") not in names:
+        return _filled(rules["unknown_model"], MODEL=body["model"])
     sent = {**body, **body.get("stream_options", {})}
-    for refusal in told["refuses"]:
+    for refusal in rules["refuses"]:
         if refusal["parameter"] in sent and _is_beyond(sent[refusal["parameter"]], refusal):
             return Fault(refusal["status"], body=refusal["body"])
     if not body.get("stream"):
-        return Fault(body=_in_one_piece(told[kind], body))
-    return Fault(events=list(_events(told[kind], body)))
+        return Fault(body=_in_one_piece(rules[kind], body))
+    return Fault(events=list(_events(rules[kind], body)))
 
 
 def _is_beyond(value, refusal):
@@ -72,7 +72,7 @@ def _filled(shape, **values):
 
 
 def _text_of(body):
-    return body["prompt"] if "prompt" in body else "".join(each["content"] for each in body["messages"])
+    return body["prompt"] if "prompt" in body else "".join(message["content"] for message in body["messages"])
 
 
 def _num_prompt_tokens(text, templated):
@@ -96,14 +96,16 @@ def _written(kind, body):
     if body.get("temperature", 1) > 0 and not (kind["top_k"] and body.get("top_k") == 1):
         return HOT
     last = body["messages"][-1]
-    goes_on = (
-        body.get("continue_final_message", False) if kind["goes_on"] == "final_message" else kind["goes_on"]
+    can_continue = (
+        body.get("continue_final_message", False)
+        if kind["continues"] == "final_message"
+        else kind["continues"]
     )
-    if last["role"] != "assistant" or not goes_on:
+    if last["role"] != "assistant" or not can_continue:
         return TOKENS
     whole = "".join(TOKENS)
     rest = whole.removeprefix(last["content"])
-    return next(TOKENS[at:] for at in range(len(TOKENS)) if "".join(TOKENS[at:]) == rest)
+    return next(TOKENS[index:] for index in range(len(TOKENS)) if "".join(TOKENS[index:]) == rest)
 
 
 def _logprobs(style, token, body):

@@ -1,4 +1,4 @@
-"""What the tests of models behind a server share: prompts, calls, and what a server may give."""
+"""Shared helpers of the tests of models on servers: prompts, calls and responses."""
 
 import asyncio
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def event(text="", logprobs=None, finish=None):
     return {"choices": [{"index": 0, "text": text, "logprobs": logprobs, "finish_reason": finish}]}
 
 
-def told(*tokens, logprob=-0.5, top=None):
+def logprobs_of(*tokens, logprob=-0.5, top=None):
     return {"tokens": list(tokens), "token_logprobs": [logprob] * len(tokens), "top_logprobs": top}
 
 

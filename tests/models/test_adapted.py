@@ -1,4 +1,4 @@
-"""Specifications with an adapter: which base is loaded, in which precision, and what it is called."""
+"""Test specifications with an adapter: the base, the precision and the name of the model."""
 
 import shutil
 
@@ -22,7 +22,7 @@ def made(llama_folder, tmp_path_factory):
 
 @pytest.fixture
 def adapter(made, tmp_path):
-    """A copy, to be changed."""
+    """Return a copy of the adapter for tests that change it."""
     return shutil.copytree(made, tmp_path / "adapter")
 
 
@@ -43,7 +43,7 @@ def test_a_folder_with_an_adapter_brings_its_base(adapter, llama_folder):
     assert model.name == str(adapter)
     assert model.context_tokens == 512
     assert same(weights(model), merged_by_hand(adapter, llama_folder))
-    assert not any(each.requires_grad for each in weights(model).values())
+    assert not any(weight.requires_grad for weight in weights(model).values())
     assert "attention" in model.signals
 
 
@@ -68,7 +68,7 @@ def test_without_a_note_the_base_is_what_peft_wrote_down(adapter, llama_folder):
     ("declared", "expected"),
     [
         (None, "does not say which base it is for"),
-        ("/nowhere/llama", "the base 'hf:/nowhere/llama' that adapter .* asks for .*does not exist"),
+        ("/nowhere/llama", "the base 'hf:/nowhere/llama' of adapter .* can't be used.*does not exist"),
     ],
 )
 def test_a_base_that_can_not_be_found(adapter, declared, expected):
@@ -96,10 +96,10 @@ def test_what_is_no_adapter(llama_folder, tmp_path):
 
 
 def test_rounding_comes_last(adapter, llama_folder):
-    """A base in float32 files is recognised, and merged, in float32, whatever precision is asked for."""
+    """A base in float32 files is recognised and merged in float32, regardless of the requested precision."""
     exact = merged_by_hand(adapter, llama_folder)
     rounded = weights(load_adapted(adapter, dtype="bfloat16", display_name="x"))
-    assert same(rounded, {name: each.bfloat16() for name, each in exact.items()})
+    assert same(rounded, {name: weight.bfloat16() for name, weight in exact.items()})
     assert same(weights(load_adapted(adapter, dtype="stored", display_name="x")), exact)
 
 

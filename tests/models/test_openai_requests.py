@@ -1,4 +1,4 @@
-"""What is sent to a server and what is not, how often and how long, and where its key is shown: nowhere."""
+"""Test the content, number and duration of requests, and that the API key is never shown."""
 
 import asyncio
 import json
@@ -86,8 +86,8 @@ def test_a_server_with_penalties_of_its_own_gets_neutral_values(server):
 def test_one_alternative_is_asked_for_where_only_log_probabilities_are_wanted(server):
     write(model_of(server, "top_logprobs=5"), CHAT, Want(logprob=True))
     write(model_of(server, "logprobs=1"), CHAT, Want(logprob=True))
-    told, without = (request.body for request in server.requests)
-    assert (told["logprobs"], told["top_logprobs"]) == (True, 1)
+    with_top, without = (request.body for request in server.requests)
+    assert (with_top["logprobs"], with_top["top_logprobs"]) == (True, 1)
     assert "top_logprobs" not in without
 
 
@@ -98,7 +98,7 @@ def test_a_server_that_does_not_guard_its_window_is_asked_how_long_a_prompt_is(s
     assert [request.path for request in server.requests] == ["/v1/completions"], "it fits in any case"
     assert write(model, max_tokens=context - exact)[0].text == " It is Bonn. So"
     server.requests.clear()
-    with pytest.raises(PromptTooLong, match=f"has {exact} tokens and {context - exact + 1} more were asked"):
+    with pytest.raises(PromptTooLong, match=f"has {exact} tokens and {context - exact + 1} more were wanted"):
         write(model, max_tokens=context - exact + 1)
     assert server.requests == []
 
@@ -111,7 +111,7 @@ def test_a_window_that_is_full_is_noted(server):
         write(model_of(server, f"{ALL}&context={exact + 19}"), max_tokens=20)
     ((name, text),) = notes
     assert name == "window"
-    assert f"read {exact} tokens with 20 more to write, and has a window of {exact + 19}" in text
+    assert f"read {exact} tokens with 20 more to write and has a window of {exact + 19}" in text
 
 
 def test_seeds_depend_on_key_and_sample_alone(server):
@@ -143,8 +143,8 @@ def test_json_of_requests_is_utf8(server):
         ("chat=1", Chat(CHAT.turns, (Span("It"),)), Want(), {}, "add continuation=1"),
         ("chat=1", CHAT, Want(logprob=True), {}, "add logprobs=1"),
         ("logprobs=1", CHAT, Want(entropy=True), {}, "add top_logprobs=5"),
-        (ALL, RAW, Want(attention="mean"), {}, "give attention: no server tells that"),
-        (ALL, RAW, Want(token_probs=("a",)), {}, "give token_probs: no server tells that"),
+        (ALL, RAW, Want(attention="mean"), {}, "give attention: no server returns that"),
+        (ALL, RAW, Want(token_probs=("a",)), {}, "give token_probs: no server returns that"),
     ],
 )
 def test_nothing_is_asked_that_is_not_declared(server, options, prompt, want, more, expected):
@@ -161,7 +161,7 @@ def test_top_k_is_left_out_where_it_is_not_declared_and_that_is_noted(server):
     assert "top_k" not in server.requests[0].body
     ((name, text),) = notes
     assert name == "top_k"
-    assert "not declared to understand top_k=5, and draws from all tokens: add top_k=1 to its" in text
+    assert "not declared to support top_k=5, and draws from all tokens: add top_k=1 to its" in text
 
 
 def refusing(server, *parameters, shape="Unrecognized request argument supplied: {}"):
@@ -174,11 +174,16 @@ def refusing(server, *parameters, shape="Unrecognized request argument supplied:
 
 
 @pytest.mark.parametrize(
-    ("parameter", "options", "sampling", "lost"),
+    ("parameter", "options", "sampling", "consequence"),
     [
         ("seed", "", {"temperature": 1.0}, ": samples are not the same when they are drawn again."),
-        ("stream_options", "", {}, ": how long prompts were is counted here."),
-        ("continuous_usage_stats", "running_usage=1", {}, ": how long the prompt of a cut text was is"),
+        ("stream_options", "", {}, ": askance counts the prompt tokens itself."),
+        (
+            "continuous_usage_stats",
+            "running_usage=1",
+            {},
+            ": askance counts the prompt tokens of a cut text itself.",
+        ),
         ("top_k", "top_k=1", {"temperature": 1.0, "top_k": 5}, ": samples are drawn from all tokens."),
         ("min_p", "neutral=1", {}, "from here on."),
         ("repeat_penalty", "neutral=1", {}, "from here on."),
@@ -187,7 +192,9 @@ def refusing(server, *parameters, shape="Unrecognized request argument supplied:
 @pytest.mark.parametrize(
     "shape", ["Unknown parameter: '{}'.", "does not support parameters: ['{}'], for model=m"]
 )
-def test_a_parameter_that_is_refused_is_left_out_and_noted(server, parameter, options, sampling, lost, shape):
+def test_a_parameter_that_is_refused_is_left_out_and_noted(
+    server, parameter, options, sampling, consequence, shape
+):
     refusing(server, parameter, shape=shape)
     model, notes = model_of(server, f"{ALL}&{options}"), []
     with noted(lambda name, text: notes.append((name, text))):
@@ -201,9 +208,9 @@ def test_a_parameter_that_is_refused_is_left_out_and_noted(server, parameter, op
         assert {**request.body, "stream_options": 0}.keys() >= refused.body.keys() - {parameter} - {
             "min_p", "repeat_penalty", "top_k",
         }  # fmt: skip
-    (told,) = [text for name, text in notes if name == "refused"]
-    assert f"refuses {parameter}, which is left out from here on" in told
-    assert lost in told
+    (note,) = [text for name, text in notes if name == "refused"]
+    assert f"refuses {parameter}, which is left out from here on" in note
+    assert consequence in note
 
 
 def test_a_length_is_given_by_the_name_that_the_server_takes(server):
@@ -266,7 +273,7 @@ def test_options_of_a_specification_are_not_ignored():
 
 
 def test_the_key_is_sent_and_never_shown(monkeypatch, caplog):
-    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")  # as a file of secrets has it
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")  # A file of secrets may end with a line break.
     caplog.set_level(logging.DEBUG)
     with ScriptedServer(key=KEY) as server:
         right = model_of(server)

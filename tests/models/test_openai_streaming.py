@@ -1,4 +1,4 @@
-"""Answers that are not streamed as they should be."""
+"""Test responses that are not streamed correctly."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
-from tests.models.served import ALL, RAW, event, model_of, texts, told, write
+from tests.models.served import ALL, RAW, event, logprobs_of, model_of, texts, write
 
 from askance.core.errors import ModelFailure, ModelSpecError, ModelUnavailable
 from askance.core.types import GenerateRequest, Sampling, Want
@@ -24,7 +24,7 @@ def server():
 def whole(*tokens, finish="stop"):
     top = [{token: -0.5} for token in tokens]
     return {
-        **event("".join(tokens), told(*tokens, top=top), finish),
+        **event("".join(tokens), logprobs_of(*tokens, top=top), finish),
         "usage": {"prompt_tokens": 9, "completion_tokens": len(tokens)},
     }
 
@@ -106,8 +106,8 @@ def test_an_answer_ends_with_its_last_event_also_where_the_connection_stays_open
     def answer(listening):
         connection, _ = listening.accept()
         with connection:
-            told = f"data: {json.dumps(event(' It', finish='length'))}\n\ndata: [DONE]\n\n"
-            connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{told}".encode())
+            events = f"data: {json.dumps(event(' It', finish='length'))}\n\ndata: [DONE]\n\n"
+            connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{events}".encode())
             has_answer.wait()
 
     with socket.create_server(("127.0.0.1", 0)) as listening:

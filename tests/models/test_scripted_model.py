@@ -1,4 +1,4 @@
-"""What scripts can say of a scripted model: doubts, what stands beside a word, control tokens, scores."""
+"""Test the replies of a scripted model: doubts, pieces beside a word, control tokens and scores."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from tests.tolerances import near
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want, untrusted
 from askance.models.scripted import Reply, ScriptedModel
-from askance.models.scripts import read_replies
+from askance.models.scripted_replies import read_replies
 
 PROMPT = Raw((Span("Where?"),))
 TOKENS = ("[No Retrieval]", "[Retrieval]", "<paragraph>", "</paragraph>")
@@ -39,7 +39,7 @@ def test_what_has_no_probability_is_not_among_the_best():
 
 def test_probabilities_beyond_one_are_refused():
     reply = Reply(" In Bonn.", beside={"Bonn": {" Köln": 0.3}})
-    with pytest.raises(InputError, match=r"'Bonn' and what stands beside it 1.29 in all: make their"):
+    with pytest.raises(InputError, match=r"'Bonn' and of the pieces beside it sum to 1.29 in a reply: make"):
         write(ScriptedModel([reply]))
 
 

@@ -26,7 +26,7 @@ from askance.evaluation.run.runner import RunOptions
 from askance.evaluation.run.runner import evaluate as run_experiment
 from askance.evaluation.statistics.summaries import Costs, reading_note, summarise
 from askance.loaders import load_models
-from askance.models.registry import load_entailment, suits_in_flight
+from askance.models.registry import load_entailment, recommended_in_flight
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table
@@ -230,7 +230,7 @@ def _fact_judge(spec: str, index: Path, settings: EngineConfig, passages: int, g
     config = EngineConfig(models={"answer": spec, "judge": spec}, index=index, cache=settings.cache)
     retriever = config.open_retriever()
     assert retriever is not None, "an index is named"
-    model, in_flight = config.load_models()["judge"], settings.in_flight or suits_in_flight(spec)
+    model, in_flight = config.load_models()["judge"], settings.in_flight or recommended_in_flight(spec)
     return fact_judge(model, retriever, spec, passages=passages, gamma=gamma, in_flight=in_flight)
 
 

@@ -20,7 +20,7 @@ from askance.core.strict_json import json_line
 from askance.evaluation.datasets import DATASETS, Dataset, Example, read_dataset
 from askance.evaluation.metrics import METRICS
 from askance.loaders import RETRIEVERS
-from askance.models.checking import Report, check
+from askance.models.checking import CheckReport, check
 from askance.models.registry import MODEL_KINDS
 from askance.presets import shipped
 from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_airrag_prompts, open_prompts, prompts_toml
@@ -285,7 +285,7 @@ def _check_model(spec: str, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _show_report(report: Report) -> None:
+def _show_report(report: CheckReport) -> None:
     print_plain(out, f"{report.model}, window of {report.context_tokens:,} tokens", "bold")
     table = plain_table(("ability", "declared", "works", ""), (), style="dim")
     for finding in report.findings:

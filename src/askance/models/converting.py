@@ -1,4 +1,4 @@
-"""Weights that are converted once on a machine, into a folder that is there whole or not at all."""
+"""Convert weights once on each machine, into a folder that appears complete or not at all."""
 
 import atexit
 import errno
@@ -19,27 +19,29 @@ _REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
 
 
 def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int = _MEGABYTES) -> Path:
-    """The folder `target`, made by `write` if it is not there yet.
+    """Return the folder `target`, which `write` fills if it does not exist.
 
-    It appears whole or not at all, see `whole_folder`. Of several processes one writes and the others wait.
-    Where nothing may be written, as in a container whose file system is read-only, the folder is made among
-    the temporary files of the system for this process alone, and a note says so.
+    The folder appears complete or not at all, see `atomic_folder`. One of several processes writes it, and
+    the others wait. If the cache is read-only, as in some containers, the folder is created in the system's
+    temporary folder for this process alone, and a note says so.
 
     Args:
-        megabytes: how much room it takes, for the message about a full disk.
+        target: The folder in the cache.
+        write: A function that writes the files into an empty folder.
+        megabytes: The size of the files, for the message about a full disk.
 
     Returns:
-        `target`, or the folder in its place.
+        `target`, or the temporary folder that replaces it.
 
     Raises:
-        ModelSpecError: there is no room, or the folder can't be made for another reason.
+        ModelSpecError: The disk is full, or the folder can't be created for another reason.
     """
     folder = target.parent
     try:
         return _convert(target, write)
     except OSError as error:
         if error.errno not in _READ_ONLY:
-            existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+            existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
             free = shutil.disk_usage(existing).free // 1_000_000
             raise ModelSpecError(
                 f"the cache folder {str(folder)!r} can't be written: {_reason(error)}. The weights take "
@@ -63,25 +65,25 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
 
 
 def _convert(target: Path, write: Callable[[Path], None]) -> Path:
-    """The folder, which whoever holds its lock writes."""
+    """Return the folder, which the process with its lock writes if it does not exist."""
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f"{target.name}.lock")):
             if not target.is_dir():
-                with doing("converting the weights, once on this machine"), whole_folder(target) as incoming:
+                with doing("converting the weights, once on this machine"), atomic_folder(target) as incoming:
                     write(incoming)
     return target
 
 
 @contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside `target`, which is synced and renamed in the end, or removed if that fails.
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder, which then becomes `target` after a sync, or is removed on an error.
 
     Raises:
-        OSError: it can't be made or written.
+        OSError: The folder can't be created or written.
     """
     partial = target.with_name(f"{target.name}.partial")
-    # A folder of this name was left by a process that was killed.
+    # A process that was killed may have left this folder.
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
@@ -107,12 +109,12 @@ def _locked(path: Path) -> AbstractContextManager[object]:
 
 @cache
 def _temporary_folder() -> Path:
-    """A folder that is removed when the process ends."""
+    """Return a folder that is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="askance-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 def _reason(error: OSError) -> str:
-    # What numpy and torch raise has no reason apart from its text.
+    # Errors of numpy and torch have no `strerror`, only a text.
     return error.strerror or f"only a part was written ({error})"

@@ -1,7 +1,7 @@
-"""What loads the models that specifications name, each with the engine that computes it.
+"""Load the models that specifications name, and choose the engine of each.
 
-Llama.cpp computes the bundled model and GGUF files, or torch where that can't be used. A model with an
-adapter is the base that it was trained on, or one that is named, with its weights added.
+The bundled model and GGUF files run on llama.cpp, or on torch if llama.cpp can't be used. An adapter is
+merged into the base model that it was trained on, or into another one that the specification names.
 """
 
 import warnings
@@ -13,26 +13,26 @@ from askance.core.errors import MissingExtra, ModelSpecError, ParameterError
 from askance.core.installing import install_line
 from askance.core.notes import note
 from askance.core.ports import Model
-from askance.models import bundled as weights
+from askance.models import bundled
 
 if TYPE_CHECKING:
     from askance.models.hf import HfModel
 
 ENGINES = ("llama.cpp", "torch")
-"""The engines that can compute the bundled model."""
+"""The engines that can run the bundled model."""
 
 
-def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
-    """SmolLM2-135M-Instruct, by torch where it or an option of it is asked for.
+def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Model:
+    """Load SmolLM2-135M-Instruct, on torch if the engine or an option asks for it.
 
     Args:
-        name: "base" for the model as it is.
-        engine: one of `ENGINES`, or nothing.
-        others: options, all of which are torch's.
+        name: The word "base" for the model without the bundled adapter, or nothing.
+        engine: One of `ENGINES`, or nothing.
+        others: Further options, all of which need torch.
 
     Raises:
-        ParameterError: no such engine.
-        ModelSpecError: llama.cpp with an option of torch, or a second adapter.
+        ParameterError: The engine is unknown.
+        ModelSpecError: The engine is llama.cpp but an option needs torch, or there are two adapters.
     """
     if engine not in ("", *ENGINES):
         raise ParameterError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
@@ -40,17 +40,17 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
         raise ModelSpecError(
             f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
         )
-    spec = weights.BUNDLED_BASE if name else weights.BUNDLED
-    # This comes first: where there are no weights, the message names the command that brings the engine, too.
-    weights.gguf_path()
-    if not others and engine != "torch" and (engine or _runs_by_llama_cpp(spec)):
+    spec = bundled.BUNDLED_BASE if name else bundled.BUNDLED
+    # This comes first: the message about missing weights also names the command that installs the engine.
+    bundled.gguf_path()
+    if not others and engine != "torch" and (engine or _can_use_llama_cpp(spec)):
         from askance.models.llama_cpp import load_gguf
 
-        return load_gguf(str(weights.gguf_path() if name else weights.packed_gguf()), display_name=spec)
+        return load_gguf(str(bundled.gguf_path() if name else bundled.packed_gguf()), display_name=spec)
     if "adapter" not in others:
         from askance.models.hf import load_hf
 
-        folder = weights.torch_folder(None if name else weights.READER)
+        folder = bundled.torch_folder(None if name else bundled.READER)
         return load_hf(str(folder), display_name=spec, **others)
     if not name:
         raise ModelSpecError(
@@ -59,8 +59,8 @@ def bundled(name: str = "", *, engine: str = "", **others: str) -> Model:
     return _with_adapter(spec, spec, **others)
 
 
-def hf(name: str, *, adapter: str = "", **options: str) -> Model:
-    """A model of transformers, with the adapter of a folder if one is named; `options` as for `load_hf`."""
+def load_hf_model(name: str, *, adapter: str = "", **options: str) -> Model:
+    """Load a model of transformers, with an adapter if one is named; see `load_hf` for `options`."""
     from askance.models.hf import load_hf
     from askance.models.hf.adapter import holds_adapter
 
@@ -77,30 +77,30 @@ def hf(name: str, *, adapter: str = "", **options: str) -> Model:
 
 
 def _note_quicker_way(name: str, adapter: str) -> None:
-    """Note by which specification llama.cpp computes a model that torch found no GPU for."""
+    """Note the specification with which llama.cpp runs a model for which torch found no GPU."""
     is_gguf = name.endswith(".gguf")
-    way = f"gguf:{name if is_gguf else 'FILE'}{f'?adapter={adapter}' if adapter else ''}"
+    spec = f"gguf:{name if is_gguf else 'FILE'}{f'?adapter={adapter}' if adapter else ''}"
     if not is_gguf:
-        way += f" with a GGUF file of {'its base' if adapter else 'the same model'}"
+        spec += f" with a GGUF file of {'its base' if adapter else 'the same model'}"
     install = "" if find_spec("xllamacpp") else f" ({install_line('embedded')})"
     note(
         "quicker",
-        f"Model 'hf:{name}' is computed by torch on the CPU, since torch finds no GPU. llama.cpp is quicker "
-        f"there: use {way}{install}, or say ?device=cpu to leave it so.",
+        f"Model 'hf:{name}' runs on the CPU with torch, which finds no GPU. llama.cpp is quicker there: use "
+        f"{spec}{install}, or write ?device=cpu to keep torch.",
     )
 
 
-def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
-    """A GGUF file; `adapter` is a folder that peft or `askance train reader` wrote, or a GGUF file.
+def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Model:
+    """Load a GGUF file; `adapter` is a folder of peft or of `askance train reader`, or a GGUF file.
 
     Raises:
-        ModelSpecError: what `load_gguf` says; the adapter is no plain LoRA, or the cache can't be written.
-        ParameterError: an unknown value of `attention`.
+        ModelSpecError: The file can't be loaded, the adapter is no plain LoRA, or the cache can't be written.
+        ParameterError: The value of `attention` is unknown.
     """
     from askance.models.local.model_files import gguf_file
 
     shown = f"{name}?adapter={adapter}" if adapter else name
-    if not _runs_by_llama_cpp(f"gguf:{name}"):
+    if not _can_use_llama_cpp(f"gguf:{name}"):
         from askance.models.hf import load_hf
 
         base = str(gguf_file(name))
@@ -111,53 +111,55 @@ def gguf(name: str, *, attention: str = "1", adapter: str = "") -> Model:
 
     path = Path(adapter).expanduser() if adapter else None
     if path is not None and path.is_dir():
-        path = weights.converted_lora(path, gguf_file(name))
+        path = bundled.converted_lora(path, gguf_file(name))
     return load_gguf(name, attention=attention, display_name=shown, adapter=path)
 
 
 def load_adapted(
     folder: Path, *, base: str | None = None, device: str = "auto", dtype: str = "auto", display_name: str
 ) -> "HfModel":
-    """A base model with the adapter of `folder` merged into it.
+    """Load a base model and merge the adapter in `folder` into it.
 
     Args:
-        base: the specification of the base, ``bundled:base`` or ``hf:NAME``; otherwise what the adapter says.
-        device, dtype: as for `load_hf`.
-        display_name: what to call it in traces and messages.
+        folder: The folder of the adapter.
+        base: The specification of the base, ``bundled:base`` or ``hf:NAME``; by default the adapter names it.
+        device: The device, as for `load_hf`.
+        dtype: The precision, as for `load_hf`.
+        display_name: The name of the model in traces and messages.
 
     Raises:
-        ModelSpecError: base or adapter can't be loaded, or they do not belong together.
-        MissingExtra: peft is not installed.
-        ParameterError: an unknown `dtype`.
+        ModelSpecError: Base or adapter can't be loaded, or they do not fit together.
+        MissingExtra: The package peft is not installed.
+        ParameterError: The `dtype` is unknown.
     """
     import torch
 
     from askance.models.hf.adapter import merge, open_adapter
     from askance.models.hf.load import as_model, fitting, load_parts, placement
 
-    place, precision = placement(device, dtype)
+    torch_device, precision = placement(device, dtype)
     adapter = open_adapter(folder)
-    # A base that was rounded would not be the one that the adapter was trained on: rounding comes last.
+    # The adapter was trained on the unrounded base, so rounding comes last.
     stored = "float32" if precision is torch.float32 else "stored"
     named = base or adapter.base
     remedy = f"Name its base: hf:NAME?adapter={folder}"
     if named is None:
         raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
     try:
-        path = weights.torch_folder() if named == weights.BUNDLED_BASE else named.removeprefix("hf:")
-        # On the CPU, where merging costs no memory of the GPU.
+        path = bundled.torch_folder() if named == bundled.BUNDLED_BASE else named.removeprefix("hf:")
+        # Merging on the CPU needs no memory of the GPU.
         module, tokenizer = load_parts(str(path), device="cpu", dtype=stored)
     except ModelSpecError as error:
         if base is not None:
             raise
         raise ModelSpecError(
-            f"the base {named!r} that adapter {str(folder)!r} asks for can't be used: {error} {remedy}"
+            f"the base {named!r} of adapter {str(folder)!r} can't be used: {error} {remedy}"
         ) from error
     merged = merge(adapter, module, tokenizer, named)
-    with fitting(display_name, place):
-        for each in merged.parameters():
-            each.data = each.data.to(place, precision)
-        return as_model(merged.to(place), tokenizer, name=display_name)
+    with fitting(display_name, torch_device):
+        for weight in merged.parameters():
+            weight.data = weight.data.to(torch_device, precision)
+        return as_model(merged.to(torch_device), tokenizer, name=display_name)
 
 
 def _with_adapter(base: str, display_name: str, *, adapter: str, **options: str) -> "HfModel":
@@ -165,20 +167,20 @@ def _with_adapter(base: str, display_name: str, *, adapter: str, **options: str)
     return load_adapted(folder, base=base, display_name=shown, **options)
 
 
-def _runs_by_llama_cpp(spec: str) -> bool:
-    """Whether llama.cpp can compute; where it can't and torch is there, it is told why torch does.
+def _can_use_llama_cpp(spec: str) -> bool:
+    """Return whether llama.cpp can be used; if not and torch is installed, note why torch is used.
 
     Raises:
-        MissingExtra: neither is installed.
-        ModelSpecError: what is there of llama.cpp can't be used, and there is no torch.
+        MissingExtra: Neither engine is installed.
+        ModelSpecError: The installed llama.cpp can't be used, and torch is not installed.
     """
     try:
         import askance.models.llama_cpp  # noqa: F401 - loads the library
     except (MissingExtra, ModelSpecError) as error:
         if find_spec("torch") is None or find_spec("transformers") is None:
             raise
-        told = f"the model {spec} is computed by torch, which is slower without a GPU: {error}"
-        if not note("engine", told):
-            warnings.warn(told, stacklevel=2)
+        reason = f"the model {spec} runs on torch, which is slower without a GPU: {error}"
+        if not note("engine", reason):
+            warnings.warn(reason, stacklevel=2)
         return False
     return True

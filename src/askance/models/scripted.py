@@ -1,7 +1,7 @@
-"""Public fakes without weights, for tests and for trying out: a model, an encoder, a judge of entailment.
+"""Public fakes without weights, for tests and first steps: a model, an encoder and a model of entailment.
 
-The model plays given replies, or writes seeded nonsense. It passes the same contract as real models: its
-signals are computed from an explicit next-word distribution.
+The model plays given replies or writes seeded random words. It passes the same contract tests as real models:
+its signals are computed from an explicit next-word distribution.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ from askance.core.types import (
     as_spans,
 )
 from askance.inference.decoding import StopTracker, check_sampling
-from askance.models import scripts
-from askance.models.scripts import Reply
+from askance.models import scripted_replies as script
+from askance.models.scripted_replies import Reply
 from askance.text.linguistics import content_words
 
 __all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
@@ -46,24 +46,31 @@ ALL_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy"
 ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuation", "score", "attend"})
 
 
-Looks = Callable[[Sequence[str]], Sequence[float]]
-"""How the last of some pieces attends to all of them: weights, which need not sum to 1."""
-Script = Callable[[str, Key], Reply | str]
+AttentionFunction = Callable[[Sequence[str]], Sequence[float]]
+"""A function from pieces to the attention of the last one over all of them; it need not sum to 1."""
+ReplyFunction = Callable[[str, Key], Reply | str]
 Scores = Callable[[str, str], float]
-"""The log-probability of an option after a prompt."""
+"""A function from a prompt and an option to the log-probability of the option."""
 
 
 class ScriptedModel:
-    """A `Model` of words instead of weights.
-
-    Args:
-        replies: a sequence, used up in the order of calls; or a function of prompt text and key, which keeps
-            concurrent questions apart; or None for seeded nonsense.
-        scores: log-probabilities of options, for `score`, by option or from prompt text and option.
-        looks: the attention of every position, the same for both heads; None for made-up attention.
-        control: further strings that are control tokens.
+    """A `Model` that plays scripted replies.
 
     Control tokens are written like ``<|end|>``; chat turns are rendered with them.
+
+    Args:
+        replies: A sequence, used up in the order of calls; or a function of prompt text and key, which keeps
+            concurrent questions apart; or None for seeded random words.
+        scores: The log-probabilities of options for `score`, by option, or a function of prompt and option.
+        attention: The attention of each position, the same for both heads; None for made-up attention.
+        control: Further strings that are control tokens.
+        name: The name of the model.
+        context_tokens: The context window in tokens.
+        signals: The signals that the model declares.
+        capabilities: The capabilities that the model declares.
+
+    Attributes:
+        prompts: The text of each prompt so far.
     """
 
     fingerprint = precision = ""
@@ -71,10 +78,10 @@ class ScriptedModel:
 
     def __init__(
         self,
-        replies: Sequence[Reply | str | Exception] | Script | None = None,
+        replies: Sequence[Reply | str | Exception] | ReplyFunction | None = None,
         *,
         scores: Mapping[str, float] | Scores | None = None,
-        looks: Looks | None = None,
+        attention: AttentionFunction | None = None,
         control: Sequence[str] = (),
         name: str = "scripted",
         context_tokens: int = 4096,
@@ -85,8 +92,8 @@ class ScriptedModel:
         self.signals, self.capabilities = signals, capabilities
         self.prompts: list[str] = []
         self._replies = replies
-        self._scores, self._looks = scores or {}, looks
-        self._control, self._piece = frozenset(control), scripts.pieces_with(control)
+        self._scores, self._attention = scores or {}, attention
+        self._control, self._piece = frozenset(control), script.piece_pattern(control)
         self._ids: dict[str, int] = {}
         self._pieces: dict[int, str] = {}
 
@@ -101,14 +108,14 @@ class ScriptedModel:
                 max_tokens=sampling.max_tokens,
                 context_tokens=self.context_tokens,
             )
-        shown = self.decode(prompt_ids)
-        self.prompts.append(shown)
-        reply = self._reply(shown, key)
+        text = self.decode(prompt_ids)
+        self.prompts.append(text)
+        reply = self._reply(text, key)
         samples = (
             replace(request, key=(*key, sample), on_text=None if sample else on_text)
             for sample in range(request.n)
         )
-        return tuple(self._write(prompt_ids, reply, sample) for sample in samples)
+        return tuple(self._generate(prompt_ids, reply, sample) for sample in samples)
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         return tuple(self._score(self.prompt_ids(prompt), option) for option in options)
@@ -133,51 +140,51 @@ class ScriptedModel:
     def count(self, prompt: Prompt) -> int:
         return len(self.prompt_ids(prompt))
 
-    def _write(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
-        writing = StopTracker(request.sampling, request.until, request.on_text)
-        random = np.random.Generator(np.random.Philox(scripts.digest(request.key)))
-        script = scripts.script_of(reply, self._piece) if reply else None
+    def _generate(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:
+        tracker = StopTracker(request.sampling, request.until, request.on_text)
+        random = np.random.Generator(np.random.Philox(script.stable_hash(request.key)))
+        distribution_at = script.reply_distributions(reply, self._piece) if reply else None
         entropies = reply.entropies if reply else {}
         ids = list(prompt_ids)
-        while not writing.is_finished:
-            if script:
-                weights = script(len(ids) - len(prompt_ids))
+        while not tracker.is_finished:
+            if distribution_at:
+                weights = distribution_at(len(ids) - len(prompt_ids))
                 piece = next(iter(weights))
             else:
-                weights = scripts.nonsense(tuple(ids[-3:]))
-                piece = scripts.choose(weights, request.sampling, random.random())
-            if request.want.attention and writing.tokens:  # that of the last token comes once it is read
+                weights = script.nonsense_distribution(tuple(ids[-3:]))
+                piece = script.sample_piece(weights, request.sampling, random.random())
+            if request.want.attention and tracker.tokens:  # Its attention is known only now.
                 row = self._attention_over(ids, request.want.attention)
-                writing.tokens[-1] = replace(writing.tokens[-1], attention=row)
-            start = writing.tokens[-1].end if writing.tokens else 0
+                tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
+            start = tracker.tokens[-1].end if tracker.tokens else 0
             ids.append(self._id(piece))
             token = _token(ids[-1], piece, start, weights, request.want, entropies)
-            writing.end(token) if piece == scripts.END else writing.add(token)
-        return writing.generation(prompt_ids, len(prompt_ids))
+            tracker.end(token) if piece == script.END else tracker.add(token)
+        return tracker.generation(prompt_ids, len(prompt_ids))
 
-    def _attention_over(self, ids: Sequence[int], how: str) -> NDArray[np.float32]:
-        """How the last of `ids` attends to all of them: of each head, or over heads."""
+    def _attention_over(self, ids: Sequence[int], reduction: str) -> NDArray[np.float32]:
+        """Return the attention of the last of `ids` over all of them, for each head or reduced over heads."""
         heads = self._attention_row(ids, len(ids) - 1)
-        over: dict[str, NDArray[np.float32]] = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
-        return over.get(how, heads)
+        reduced: dict[str, NDArray[np.float32]] = {"mean": heads.mean(axis=0), "max": heads.max(axis=0)}
+        return reduced.get(reduction, heads)
 
     def _attention_row(self, ids: Sequence[int], query: int) -> NDArray[np.float32]:
-        if self._looks is None:
-            return scripts.made_up_row(ids, query)
-        weights = np.array(self._looks([self._pieces[i] for i in ids[: query + 1]]), dtype=np.float32)
+        if self._attention is None:
+            return script.made_up_attention_row(ids, query)
+        weights = np.array(self._attention([self._pieces[i] for i in ids[: query + 1]]), dtype=np.float32)
         row: NDArray[np.float32] = np.stack([weights, weights]) / weights.sum()
         return row
 
-    def _reply(self, shown: str, key: Key) -> Reply | None:
-        replies, at = self._replies, len(self.prompts) - 1
+    def _reply(self, prompt: str, key: Key) -> Reply | None:
+        replies, index = self._replies, len(self.prompts) - 1
         if replies is None:
             return None
-        if not callable(replies) and at >= len(replies):
+        if not callable(replies) and index >= len(replies):
             raise RuntimeError(
-                f"the script has {len(replies)} replies; the prompt of call {at + 1} ends in "
-                f"{shown[-200:]!r}: give it more replies."
+                f"the script has {len(replies)} replies; the prompt of call {index + 1} ends in "
+                f"{prompt[-200:]!r}: give it more replies."
             )
-        reply = replies(shown, key) if callable(replies) else replies[at]
+        reply = replies(prompt, key) if callable(replies) else replies[index]
         if isinstance(reply, Exception):
             raise reply
         return Reply(reply) if isinstance(reply, str) else reply
@@ -192,12 +199,12 @@ class ScriptedModel:
             return Scored(named, len(pieces))
         ids, total = list(prompt_ids), 0.0
         for piece in pieces:
-            total += math.log(scripts.nonsense(tuple(ids[-3:])).get(piece, 1e-6))
+            total += math.log(script.nonsense_distribution(tuple(ids[-3:])).get(piece, 1e-6))
             ids.append(self._id(piece))
         return Scored(total, len(pieces))
 
     def prompt_ids(self, prompt: Prompt) -> TokenIds:
-        """The prompt as it is written for."""
+        """Return the ids of a prompt with its chat turns and its continuation."""
         parts = prompt.parts if isinstance(prompt, Raw) else _chat_parts(prompt)
         return self._encode((*parts, *prompt.continuation))
 
@@ -213,9 +220,9 @@ class ScriptedModel:
         return tuple(ids)
 
     def _id(self, piece: str) -> int:
-        """The id comes from the piece's own text, so that no answer depends on which question came first."""
+        """Return the id of a piece: a hash of its text, which does not depend on the order of calls."""
         if piece not in self._ids:
-            id = scripts.digest(("piece", piece)) % _NUM_IDS
+            id = script.stable_hash(("piece", piece)) % _NUM_IDS
             while id in self._pieces:
                 id += 1
             self._ids[piece], self._pieces[id] = id, piece
@@ -223,9 +230,9 @@ class ScriptedModel:
 
 
 def _token(
-    id: int, piece: str, start: int, weights: scripts.Distribution, want: Want, entropies: Mapping[str, float]
+    id: int, piece: str, start: int, weights: script.Distribution, want: Want, entropies: Mapping[str, float]
 ) -> Token:
-    text = "" if piece == scripts.END else piece
+    text = "" if piece == script.END else piece
     ranked = sorted(weights.items(), key=lambda entry: -entry[1])[: want.top_logprobs]
     return Token(
         id=id,
@@ -233,8 +240,8 @@ def _token(
         start=start,
         end=start + len(text),
         logprob=math.log(weights[piece]) if want.logprob else None,
-        entropy=entropies.get(scripts.bare(text), scripts.entropy_of(weights)) if want.entropy else None,
-        top=tuple((each, math.log(p)) for each, p in ranked if p > 0),
+        entropy=entropies.get(script.bare_word(text), script.entropy(weights)) if want.entropy else None,
+        top=tuple((other, math.log(p)) for other, p in ranked if p > 0),
         probs=tuple(weights.get(name, 0.0) for name in want.token_probs),
     )
 
@@ -242,20 +249,20 @@ def _token(
 def _chat_parts(prompt: Chat) -> list[Part]:
     parts: list[Part] = []
     for turn in prompt.turns:
-        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(scripts.END)]
+        parts += [Span(f"<|{turn.role}|>"), *turn.parts, Span(script.END)]
     return [*parts, Span("<|assistant|>")]
 
 
 def load_scripted(file: str = "") -> ScriptedModel:
-    """The model that plays the replies in a JSON Lines file, or writes nonsense."""
-    return ScriptedModel(scripts.read_replies(Path(file)) if file else None)
+    """Load a model that plays the replies in a JSON Lines file, or writes random words without one."""
+    return ScriptedModel(script.read_replies(Path(file)) if file else None)
 
 
 class ScriptedEncoder:
-    """An `Encoder` that adds up a fixed pseudo-random vector for each word.
+    """An `Encoder` that sums a fixed pseudo-random vector for each word.
 
-    Texts with the same words, in whatever order and case, have the same vector; texts that share words have
-    similar ones.
+    Texts with the same words have the same vector, regardless of order and case. Texts that share words have
+    similar vectors.
     """
 
     def __init__(self, dimensions: int = 16, *, name: str = "scripted") -> None:
@@ -264,10 +271,10 @@ class ScriptedEncoder:
         self.dimensions = dimensions
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
-        """Shape [len(texts), dimensions]; every row has length 1."""
+        """Return unit vectors as an array of shape [len(texts), dimensions]."""
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
-            # Sorted, since sums of floats depend on their order.
+            # The words are sorted, since sums of floats depend on their order.
             total = np.sum([self._vector(word) for word in sorted(text.lower().split()) or [""]], axis=0)
             vectors[row] = total / np.linalg.norm(total)
         return vectors
@@ -279,22 +286,26 @@ class ScriptedEncoder:
 
 
 def shares_words(premise: str, claim: str) -> bool:
-    """Whether every content word of `claim` is in `premise`."""
+    """Return whether every content word of `claim` is in `premise`."""
     return content_words(claim) <= content_words(premise)
 
 
 class ScriptedEntailment:
-    """An `Entailment` of a rule instead of weights.
+    """An `Entailment` that applies a rule.
 
     Args:
-        judge: of premise and claim; shared words by default, which is far from entailment.
+        judge: A function of premise and claim; by default `shares_words`, which is far from entailment.
+        name: The name of the model.
+
+    Attributes:
+        calls: The premise and the claim of each call so far.
     """
 
     def __init__(self, judge: Callable[[str, str], bool] = shares_words, *, name: str = "scripted") -> None:
         self.name = name
-        self.asked: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
         self._judge = judge
 
     async def entails(self, premise: str, claim: str) -> bool:
-        self.asked.append((premise, claim))
+        self.calls.append((premise, claim))
         return self._judge(premise, claim)

@@ -72,8 +72,8 @@ def test_a_citation_that_entails_alone_is_relevant_though_others_do_too():
 def test_the_judge_reads_titles_and_no_markers():
     entailment = ScriptedEntailment()
     judged(answer([OLD], [OLD, RIVER]), entailment)
-    assert entailment.asked[0] == ("Title: Bonn\nAn old city.", "Bonn is old.")
-    assert entailment.asked[1][0] == "Title: Bonn\nAn old city.\nTitle: Rhine\nA long river."
+    assert entailment.calls[0] == ("Title: Bonn\nAn old city.", "Bonn is old.")
+    assert entailment.calls[1][0] == "Title: Bonn\nAn old city.\nTitle: Rhine\nA long river."
 
 
 def test_an_answer_without_sentences_or_citations():

@@ -80,10 +80,10 @@ def test_what_is_judged_is_not_judged_again(run):
     whole = path.read_bytes()
     again = ScriptedEntailment()
     assert citations(run, again) == before
-    assert again.asked == []
+    assert again.calls == []
     path.write_bytes(whole[: whole.index(b"q2") + 5])  # as a kill leaves it
     citations(run, again)
-    assert [claim for _, claim in again.asked] == ["Bonn is new."]
+    assert [claim for _, claim in again.calls] == ["Bonn is new."]
     assert path.read_bytes() == whole
 
 
@@ -97,7 +97,7 @@ def test_another_answer_to_the_same_question_is_judged_anew(run, tmp_path):
     (run.folder / "judged").rename(other.folder / "judged")
     again = ScriptedEntailment()
     judged = citations(other, again)
-    assert [claim for _, claim in again.asked] == ["Bonn is an old city."]
+    assert [claim for _, claim in again.calls] == ["Bonn is an old city."]
     assert judged.scores["nli_citation_recall"].num_questions == 1
 
 

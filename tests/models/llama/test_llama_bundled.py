@@ -25,7 +25,7 @@ from askance.models.llama_cpp.gguf_file import GgufFile
 from askance.models.llama_cpp.lora import read_lora, write_lora
 from askance.models.llama_cpp.packing import pack
 from askance.models.llama_cpp.weights import Weights
-from askance.models.loaders import bundled as load
+from askance.models.loaders import load_bundled_model as load
 from askance.registry import load_model
 
 ALL = Want(logprob=True, entropy=True, attention="heads")
@@ -231,7 +231,7 @@ import sys
 from pathlib import Path
 from askance.models import bundled
 from askance.models.llama_cpp import packing
-from askance.models.loaders import bundled as load
+from askance.models.loaders import load_bundled_model as load
 
 sys.path.insert(0, {str(tmp_path)!r})
 bundled._PACKAGE, bundled.READER, pack = "tiny_llm", Path({str(tiny_reader)!r}), packing.pack

@@ -226,7 +226,7 @@ def test_without_it_torch_computes_and_says_why(tmp_path):
     adapter = save_adapter(tmp_path / "reader", str(file), base_spec=f"hf:{file}")
     specs = [f"gguf:{file}", f"gguf:{tmp_path}?adapter={adapter}", f"gguf:{tmp_path}/none.gguf"]
     told = python(WITHOUT.format(missing=list(PACKAGES), specs=specs))
-    note = "note: engine the model {} is computed by torch, which is slower without a GPU: " + NEEDED
+    note = "note: engine the model {} runs on torch, which is slower without a GPU: " + NEEDED
     assert told == [
         note.format(f"gguf:{file}"),
         f"HfModel {file}",

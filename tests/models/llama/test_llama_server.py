@@ -16,7 +16,7 @@ from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn,
 from askance.models.bundled import gguf_path
 from askance.models.llama_cpp import load_gguf
 from askance.models.openai.options import SERVERS
-from askance.models.openai.reading import entropy_bounds
+from askance.models.openai.streaming import entropy_bounds
 from askance.registry import load_model
 
 WINDOW, SLOTS = 512, 2

@@ -1,4 +1,4 @@
-"""Models behind servers that speak OpenAI's protocol: Ollama, vLLM, SGLang, llama.cpp, hosted ones.
+"""Models on servers with an OpenAI-compatible API: Ollama, vLLM, SGLang, llama.cpp, hosted services.
 
-The package `httpx2` is imported by `connection`, once a model is loaded.
+Only `connection` imports the package `httpx2`, when a model is loaded.
 """

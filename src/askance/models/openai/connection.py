@@ -1,4 +1,4 @@
-"""One server: requests, how many at a time, and what comes back, which is bounded before it is believed."""
+"""HTTP requests to one server, with limits on concurrency, time and the size of responses."""
 
 import asyncio
 import json
@@ -14,149 +14,152 @@ from typing import Any, TypeVar
 from askance.core.errors import MissingExtra, ModelSpecError
 
 if find_spec("httpx2") is None:
-    raise MissingExtra("httpx2", "remote", "a model behind a server")
+    raise MissingExtra("httpx2", "remote", "a model on a server")
 
 import httpx2
 
-from askance.models.openai.failures import SHAPE, Failures
+from askance.models.openai.errors import SPEC_FORMAT, ServerErrors
 
-MOST_ANSWER_BYTES = 256 << 20
-"""An answer of 64,000 tokens, each with 20 alternatives, has some 160 MB as a stream."""
-MOST_EVENT_BYTES = 64 << 20
-"""The size of an event or of an answer in one piece: 16,000 tokens with 20 alternatives take some 40 MB."""
-MOST_ERROR_BYTES = 1 << 20
-"""What is read of an error; the rest of it is left."""
+MAX_RESPONSE_BYTES = 256 << 20
+"""The limit of a whole response. A stream of 64,000 tokens, each with 20 alternatives, has some 160 MB."""
+MAX_EVENT_BYTES = 64 << 20
+"""The limit of an event, or of a response that is not streamed: 16,000 tokens with 20 alternatives take some
+40 MB."""
+MAX_ERROR_BYTES = 1 << 20
+"""The part of an error response that is read."""
 _CONNECT_SECONDS = 10.0
 _DRAIN_SECONDS = 0.1
-"""For the end of an answer whose last event has come: a connection that is read to its end is used again."""
-_MOST_REDIRECTS = 20
-_MOST_PORT = 65_535
+"""The time to wait for the end of a response after its last event. Reading to the end lets the connection be
+reused."""
+_MAX_REDIRECTS = 20
+_MAX_PORT = 65_535
 
 Body = Mapping[str, Any]
 T = TypeVar("T")
 _ssl_context = cache(httpx2.create_ssl_context)
-"""Made once: it takes longer to make than all else of a client."""
+"""Cached, because it takes longer to create than the rest of a client."""
 
 _Client = tuple[httpx2.AsyncClient, asyncio.Semaphore]
 _CLIENTS: dict[tuple[asyncio.AbstractEventLoop, "Connection"], tuple[_Client, AsyncGenerator[_Client]]] = {}
-"""The client of each loop and connection, with what closes it, also where the model is forgotten by then."""
+"""The client of each event loop and connection, with the generator that closes it. The generator must stay
+referenced even if the model is garbage-collected."""
 
 
 class Connection:
-    """Requests to one server about one model.
+    """The HTTP connection to one model on one server.
 
-    Every event loop has a client of its own, which is closed when the loop shuts down.
+    Every event loop has its own client, which is closed when the loop shuts down.
 
     Args:
-        model: as the server knows it.
-        url: such as ``http://host/v1``.
-        key: of the server; empty for none.
-        in_flight: most requests of one event loop at a time; others wait for a place.
+        model: The name of the model on the server.
+        url: The base URL, such as ``http://host/v1``.
+        key: The API key; empty for none.
+        in_flight: The maximum number of concurrent requests in one event loop; further requests wait.
 
     Attributes:
-        root: the URL of what servers have beside the protocol.
-        failures: what is raised.
+        root: The base URL without ``/v1``, for endpoints outside the protocol.
+        errors: The factory of the errors that requests raise.
 
     Raises:
-        ModelSpecError: a URL that can't be used.
+        ModelSpecError: The URL is invalid.
     """
 
     def __init__(self, model: str, url: str, key: str, in_flight: int = 1) -> None:
         self.url, self.root = url, url.removesuffix("/v1")
-        self.failures = Failures(f"{model}@{url}", url, key)
+        self.errors = ServerErrors(f"{model}@{url}", url, key)
         self._origin = _read_url(url).origin
         self._key, self._in_flight = key, in_flight
 
-    async def values(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[object]:
-        """The JSON values of an answer: of each event of a streamed one, else the only one.
+    async def stream_json(self, path: str, body: Body | None, seconds: float) -> AsyncGenerator[object]:
+        """Yield the JSON of each event of a stream, or the whole JSON of a response that is not streamed.
 
-        Leaving early ends the request; close the generator for it.
+        Closing the generator cancels the request.
 
         Args:
-            path: below the server's URL, or a whole URL.
-            body: of a POST request; None for a GET request.
-            seconds: most of the whole request.
+            path: A path below the base URL, or a whole URL.
+            body: The body of a POST request; None sends a GET request.
+            seconds: The time limit of the whole request.
 
         Raises:
-            ModelUnavailable: busy, out of reach, too slow, or broken off; it may help to try again.
-            ModelFailure, ModelSpecError, PromptTooLong: it does not.
+            ModelUnavailable: The server is busy, unreachable or too slow, or broke off. A retry may help.
+            ModelFailure, ModelSpecError, PromptTooLong: The request failed, and a retry does not help.
         """
-        client, places = await self._client()
+        client, semaphore = await self._client()
         request = client.build_request("GET" if body is None else "POST", path, json=body)
         try:
             async with (
-                places,
+                semaphore,
                 asyncio.timeout(seconds),
                 aclosing(await self._send(client, request)) as response,
-                aclosing(self._texts(response)) as texts,
+                aclosing(self._event_texts(response)) as texts,
             ):
                 async for text in texts:
-                    yield self._value(text)
+                    yield self._parse_json(text)
         except (TimeoutError, httpx2.TimeoutException):
-            raise self.failures.unavailable(
-                "did not answer in time: give it more (?timeout=SECONDS after the model), or ask fewer "
+            raise self.errors.unavailable(
+                "did not answer in time: give it more time (?timeout=SECONDS after the model), or ask fewer "
                 "questions at a time (--in-flight N)."
             ) from None
         except httpx2.SSEError:
-            raise self.failures.of_answer(f"an event of more than {MOST_EVENT_BYTES >> 20} MiB") from None
+            raise self.errors.invalid_response(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB") from None
         except (OSError, httpx2.RequestError) as error:
-            raise self.failures.unavailable(
-                f"can't be reached, or cut the connection ({self.failures.said(str(error)) or 'no reason'}): "
-                "see that it runs and that the URL is right, and see its log. Some cut the connection where "
-                "a prompt does not fit into their context window."
+            raise self.errors.unavailable(
+                f"can't be reached, or cut the connection ({self.errors.redact(str(error)) or 'no reason'}): "
+                "check that it runs and that the URL is right, and see its log. Some servers cut the "
+                "connection when a prompt does not fit into their context window."
             ) from None
 
-    async def answer(self, path: str, body: Body | None, seconds: float) -> object:
-        """The first of them, of an answer in one piece."""
-        async with aclosing(self.values(path, body, seconds)) as values:
+    async def fetch_json(self, path: str, body: Body | None, seconds: float) -> object:
+        """Return the JSON of a response that is not streamed; see `stream_json`."""
+        async with aclosing(self.stream_json(path, body, seconds)) as values:
             return await anext(values, None)
 
-    def _value(self, text: str) -> object:
+    def _parse_json(self, text: str) -> object:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            raise self.failures.of_no_json(text) from None
+            raise self.errors.not_json(text) from None
         if isinstance(value, Mapping) and value.get("error"):
-            raise self.failures.of_event(value["error"])
+            raise self.errors.from_event(value["error"])
         return value
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """The answer, with nothing of it read; of a redirect that is followed nothing ever is.
+        """Return the response with its body unread; the bodies of redirects are never read.
 
         Raises:
-            ModelSpecError: a redirect that leads to another server, or loses the prompt.
+            ModelSpecError: A redirect leads to another server, or would drop the prompt.
         """
-        for _ in range(_MOST_REDIRECTS):
+        for _ in range(_MAX_REDIRECTS):
             response = await client.send(request, stream=True)
             if response.next_request is None:
                 return response
             await response.aclose()
             method, request = request.method, response.next_request
             if request.method != method or request.url.origin != self._origin:
-                raise self.failures.misnamed(
-                    f"sends on to {self.failures.said(str(request.url))}, where prompt and key were not "
+                raise self.errors.spec_error(
+                    f"redirects to {self.errors.redact(str(request.url))}, where prompt and key were not "
                     "meant to go: write openai:MODEL@URL with that address if it is the server's own."
                 )
-        raise httpx2.TooManyRedirects(f"more than {_MOST_REDIRECTS} redirects", request=request)
+        raise httpx2.TooManyRedirects(f"more than {_MAX_REDIRECTS} redirects", request=request)
 
-    async def _texts(self, response: httpx2.Response) -> AsyncGenerator[str]:
+    async def _event_texts(self, response: httpx2.Response) -> AsyncGenerator[str]:
         if response.is_error:
-            told = await _beginning(response, MOST_ERROR_BYTES)
-            raise self.failures.of_status(response.status_code, told, response.headers)
+            body = await _read_up_to(response, MAX_ERROR_BYTES)
+            raise self.errors.from_status(response.status_code, body, response.headers)
         coding = response.headers.get("content-encoding", "identity")
-        if coding.strip().lower() != "identity":  # a few compressed bytes can be any number of plain ones
-            raise self.failures.of_answer(f"a compressed answer ({coding}), which was not asked for")
+        if coding.strip().lower() != "identity":  # It may decompress to any size.
+            raise self.errors.invalid_response(f"a compressed answer ({coding}), which was not asked for")
         response.encoding = "utf-8"
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            text = await _beginning(response, MOST_EVENT_BYTES + 1)
-            if len(text) > MOST_EVENT_BYTES:
-                raise self.failures.of_answer(f"an event of more than {MOST_EVENT_BYTES >> 20} MiB")
+            text = await _read_up_to(response, MAX_EVENT_BYTES + 1)
+            if len(text) > MAX_EVENT_BYTES:
+                raise self.errors.invalid_response(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB")
             yield text.decode("utf-8-sig", "replace")
             return
-        events = aiter(httpx2.EventSource(response, MOST_EVENT_BYTES))
+        events = aiter(httpx2.EventSource(response, MAX_EVENT_BYTES))
         async for event in events:
-            if response.num_bytes_downloaded > MOST_ANSWER_BYTES:
-                raise self.failures.of_answer(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
+            if response.num_bytes_downloaded > MAX_RESPONSE_BYTES:
+                raise self.errors.invalid_response(f"an answer of more than {MAX_RESPONSE_BYTES >> 20} MiB")
             if event.data.startswith("[DONE]"):
                 await _drain(events)
                 return
@@ -164,20 +167,20 @@ class Connection:
                 yield event.data
 
     async def _client(self) -> _Client:
-        place = asyncio.get_running_loop(), self
-        if place not in _CLIENTS:
-            # A loop that shuts down closes the asynchronous generators that it knows of.
-            opened = self._open()
-            _CLIENTS[place] = await anext(opened), opened
-        return _CLIENTS[place][0]
+        owner = asyncio.get_running_loop(), self
+        if owner not in _CLIENTS:
+            # An event loop that shuts down closes its asynchronous generators.
+            generator = self._open()
+            _CLIENTS[owner] = await anext(generator), generator
+        return _CLIENTS[owner][0]
 
     async def _open(self) -> AsyncGenerator[_Client]:
-        key = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        authorization = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         async with httpx2.AsyncClient(
             base_url=self.url,
-            headers={"Accept-Encoding": "identity", **key},
+            headers={"Accept-Encoding": "identity", **authorization},
             verify=_ssl_context(),
-            # A request's time is watched as a whole: timers of every read take time of their own.
+            # One timeout covers the whole request, since a timer for every read is slow.
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             limits=httpx2.Limits(max_keepalive_connections=self._in_flight),
         ) as client:
@@ -189,46 +192,46 @@ class Connection:
 
 def _read_url(url: str) -> httpx2.URL:
     try:
-        parts = httpx2.URL(url)
+        parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise ModelSpecError(f"the URL of a server can't be read ({error}): {SHAPE}.") from error
-    if parts.userinfo or parts.query or parts.fragment:
+        raise ModelSpecError(f"the URL of a server can't be read ({error}): {SPEC_FORMAT}.") from error
+    if parsed.userinfo or parsed.query or parsed.fragment:
         raise ModelSpecError(
-            f"the URL of the server {parts.host} holds a password, a query or a fragment, which traces would "
-            f"show: a key is taken from OPENAI_API_KEY; {SHAPE}."
+            f"the URL of the server {parsed.host} holds a password, a query or a fragment, which traces "
+            f"would show: put the key into OPENAI_API_KEY, and {SPEC_FORMAT}."
         )
-    if not parts.host or parts.scheme not in ("http", "https") or (parts.port or 0) > _MOST_PORT:
-        raise ModelSpecError(f"{url!r} is no URL of a server: {SHAPE}.")
-    return parts
+    if not parsed.host or parsed.scheme not in ("http", "https") or (parsed.port or 0) > _MAX_PORT:
+        raise ModelSpecError(f"{url!r} is no URL of a server: {SPEC_FORMAT}.")
+    return parsed
 
 
-async def _beginning(response: httpx2.Response, most_bytes: int) -> bytes:
-    found = bytearray()
+async def _read_up_to(response: httpx2.Response, max_bytes: int) -> bytes:
+    content = bytearray()
     async for chunk in response.aiter_raw():
-        found += chunk
-        if len(found) >= most_bytes:
+        content += chunk
+        if len(content) >= max_bytes:
             break
-    return bytes(found[:most_bytes])
+    return bytes(content[:max_bytes])
 
 
 async def _drain(events: AsyncIterator[object]) -> None:
-    """Read what follows the last event; some servers keep the connection open without ending the answer."""
+    """Read the end of a response after its last event, for a short time: some servers never close it."""
     with suppress(TimeoutError, httpx2.RequestError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in events:
                 pass
 
 
-def wait_for(call: Coroutine[Any, Any, T]) -> T:
-    """What a call gives, for code that can't wait: it blocks. An event loop may already run in its thread."""
-    answer, context = Future[T](), copy_context()
+def run_blocking(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine to synchronous code, even in a thread that runs an event loop."""
+    result, context = Future[T](), copy_context()
 
     def run() -> None:
         try:
-            answer.set_result(context.run(asyncio.run, call))
-        except BaseException as error:  # raised again where the answer is waited for
-            answer.set_exception(error)
+            result.set_result(context.run(asyncio.run, call))
+        except BaseException as error:  # The waiting thread raises it again.
+            result.set_exception(error)
 
-    # A daemon, so that an interrupted program need not wait for the server.
+    # It is a daemon, so that an interrupted program need not wait for the server.
     Thread(target=run, name="askance-wait", daemon=True).start()
-    return answer.result()
+    return result.result()

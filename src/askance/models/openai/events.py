@@ -1,4 +1,4 @@
-"""What one event of a streamed answer holds. Nothing in it is taken for granted."""
+"""Parse the events of a streamed response, with every value validated."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,35 +8,34 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from askance.models.openai.texts import utf8
+from askance.models.openai.tokenization import to_utf8
 
 _REPLACEMENT = "\ufffd"
 _ESCAPED = "bytes:\\x"
-"""How OpenAI's endpoint completions begins a token that is no text."""
-MOST_TOKENS = 10**8
-"""More than any prompt has: what is said to be beyond is no number of tokens."""
-_MOST_SHOWN = 100
-"""Characters of a value that can't be used."""
-Pairs = tuple[tuple[str, float], ...]
+"""The prefix of a token that is not valid text, in OpenAI's completions endpoint."""
+MAX_TOKENS = 10**8
+"""The largest plausible number of tokens; no prompt is longer."""
+_MAX_SHOWN_CHARS = 100
+TopLogprobs = tuple[tuple[str, float], ...]
 
 _Byte = Annotated[int, Field(ge=0, le=255)]
 _Logprob = Annotated[float, Field(ge=-1e6, le=1e-3), AfterValidator(partial(min, 0.0))]
-"""Nats: servers round; and -9999 stands for no probability at all where there is no infinity."""
+"""A log-probability in nats. Servers round it, and some write -9999 for minus infinity."""
 
 
-class _Told(BaseModel):
+class _Payload(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _ChatToken(_Told):
+class _ChatToken(_Payload):
     token: str
     logprob: _Logprob
     bytes: list[_Byte] | None = None
     top_logprobs: "list[_ChatToken] | None" = None
 
 
-class _Logprobs(_Told):
-    """Chat tells `content`, and completions the other three, as a rule."""
+class _Logprobs(_Payload):
+    """The log-probabilities of an event: chat usually fills `content`, and completions the other fields."""
 
     content: list[_ChatToken] | None = None
     tokens: list[str] | None = None
@@ -44,13 +43,13 @@ class _Logprobs(_Told):
     top_logprobs: list[dict[str, _Logprob] | None] | None = None
 
 
-class _Message(_Told):
+class _Message(_Payload):
     content: str | None = None
     reasoning_content: Any = None
     reasoning: Any = None
 
 
-class _Choice(_Told):
+class _Choice(_Payload):
     index: Literal[0] | None = None
     text: str | None = None
     delta: _Message | None = None
@@ -59,41 +58,43 @@ class _Choice(_Told):
     finish_reason: str | None = None
 
 
-class _Answer(_Told):
+class _Response(_Payload):
     choices: list[_Choice] | None = None
     usage: Any = None
 
 
-class Unusable(ValueError):
-    """An event that is not as it should be; says what the server gave."""
+class InvalidResponse(ValueError):
+    """A response that violates the protocol; the message says what the server sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class EventEntry:
-    """A token as the log-probabilities tell it.
+class TokenLogprob:
+    """A token in the log-probabilities of an event.
 
     Attributes:
-        raw: its bytes.
-        top: the most probable tokens there, best first, as far as they are told.
-        is_whole: whether these are all; no text, and no bytes, may also be what a server made of half a
-            character.
+        text: The token as text.
+        raw: The bytes of the token.
+        logprob: The log-probability in nats.
+        top: The most probable tokens at this position, best first, as far as the server reports them.
+        is_complete: Whether `raw` is known to be all of the token. An empty token may also be a part of a
+            character that the server dropped.
     """
 
     text: str
     raw: bytes
     logprob: float
-    top: Pairs = ()
-    is_whole: bool = True
+    top: TopLogprobs = ()
+    is_complete: bool = True
 
     @property
-    def is_vague(self) -> bool:
-        """Whether its bytes are not known: servers say U+FFFD, or nothing, for a part of a character."""
+    def has_unknown_bytes(self) -> bool:
+        """Return whether the bytes are unknown: servers write U+FFFD or nothing for a part of a character."""
         return not self.raw or _REPLACEMENT.encode() in self.raw
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedUsage:
-    """Tokens of the prompt; `cached` of them were at hand."""
+    """The number of prompt tokens, `cached_tokens` of which came from the server's prefix cache."""
 
     prompt_tokens: int
     cached_tokens: int = 0
@@ -101,91 +102,93 @@ class ReportedUsage:
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event.
+    """One event of a stream.
 
     Attributes:
-        text: what it adds.
-        entries: the tokens of that text; None where it tells none.
-        finish: why the text ends, or nothing yet.
+        text: The text that the event adds.
+        entries: The tokens of that text; None if the event has no log-probabilities.
+        finish: The reason why generation ended; empty if it has not ended.
+        usage: The token counts, if the event reports them.
+        has_choice: Whether the event belongs to a choice.
     """
 
     text: str = ""
-    entries: tuple[EventEntry, ...] | None = None
+    entries: tuple[TokenLogprob, ...] | None = None
     finish: str = ""
     usage: ReportedUsage | None = None
     has_choice: bool = False
 
 
 def read_event(value: object) -> ServerEvent:
-    """An event of either endpoint.
+    """Parse an event of the chat or the completions endpoint.
 
     Raises:
-        Unusable: it is none.
+        InvalidResponse: The value is not an event of the protocol.
     """
     try:
-        told = _Answer.model_validate(value)
-        usage = _usage(told.usage)
-        if not told.choices:
+        response = _Response.model_validate(value)
+        usage = _usage(response.usage)
+        if not response.choices:
             return ServerEvent(usage=usage)
-        choice = told.choices[0]
+        choice = response.choices[0]
         message = choice.delta or choice.message or _Message(content=choice.text)
-        written = message.content or ""
-        # Thoughts in the place of a text are no part of it.
-        is_hidden = bool(message.reasoning_content or message.reasoning) and not written
-        entries = None if is_hidden or choice.logprobs is None else _entries(choice.logprobs)
-        return ServerEvent(written, entries, choice.finish_reason or "", usage, True)
+        text = message.content or ""
+        # Log-probabilities of an event with reasoning alone do not belong to the text.
+        is_reasoning = bool(message.reasoning_content or message.reasoning) and not text
+        entries = None if is_reasoning or choice.logprobs is None else _entries(choice.logprobs)
+        return ServerEvent(text, entries, choice.finish_reason or "", usage, True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        where, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MOST_SHOWN]
-        what = f"an event that can't be read: {where or 'all of it'} is {shown} ({first['msg']})"
-        raise Unusable(what) from None
+        location, shown = ".".join(map(str, first["loc"])), repr(first["input"])[:_MAX_SHOWN_CHARS]
+        problem = f"an event that can't be read: {location or 'all of it'} is {shown} ({first['msg']})"
+        raise InvalidResponse(problem) from None
 
 
-def _entries(told: _Logprobs) -> tuple[EventEntry, ...] | None:
-    if told.tokens is None:
-        return None if told.content is None else tuple(map(_chat_entry, told.content))
-    nothing: list[None] = [None] * len(told.tokens)
-    lists = told.tokens, told.token_logprobs or nothing, told.top_logprobs or nothing
+def _entries(logprobs: _Logprobs) -> tuple[TokenLogprob, ...] | None:
+    if logprobs.tokens is None:
+        return None if logprobs.content is None else tuple(map(_chat_entry, logprobs.content))
+    missing: list[None] = [None] * len(logprobs.tokens)
+    lists = logprobs.tokens, logprobs.token_logprobs or missing, logprobs.top_logprobs or missing
     if len({*map(len, lists)}) > 1:
-        raise Unusable("log-probabilities that can't be read: lists of different lengths")
+        raise InvalidResponse("log-probabilities that can't be read: lists of different lengths")
     return tuple(
-        EventEntry(text, _bytes(text), logprob or 0.0, _ranked((top or {}).items()), bool(text))
+        TokenLogprob(text, _bytes(text), logprob or 0.0, _ranked((top or {}).items()), bool(text))
         for text, logprob, top in zip(*lists, strict=True)
     )
 
 
-def _chat_entry(told: _ChatToken) -> EventEntry:
-    raw = utf8(told.token) if told.bytes is None else bytes(told.bytes)
-    top = _ranked((each.token, each.logprob) for each in told.top_logprobs or ())
-    return EventEntry(told.token, raw, told.logprob, top, bool(told.token) or told.bytes is not None)
+def _chat_entry(entry: _ChatToken) -> TokenLogprob:
+    raw = to_utf8(entry.token) if entry.bytes is None else bytes(entry.bytes)
+    top = _ranked((other.token, other.logprob) for other in entry.top_logprobs or ())
+    return TokenLogprob(entry.token, raw, entry.logprob, top, bool(entry.token) or entry.bytes is not None)
 
 
-def _ranked(pairs: Iterable[tuple[str, float]]) -> Pairs:
+def _ranked(pairs: Iterable[tuple[str, float]]) -> TopLogprobs:
     return tuple(sorted(pairs, key=lambda pair: -pair[1]))
 
 
 def _bytes(text: str) -> bytes:
     if not text.startswith(_ESCAPED):
-        return utf8(text)
+        return to_utf8(text)
     return bytes(int(code, 16) for code in re.findall(r"\\x([0-9a-fA-F]{2})", text))
 
 
-def dig(value: object, *names: str) -> Any:
-    """What stands in objects within objects; None where there is no such place."""
+def get_nested(value: object, *names: str) -> Any:
+    """Return the value at a path of names in nested objects, or None if the path does not exist."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
-def num_tokens(value: object, most: int = MOST_TOKENS) -> int | None:
-    """A number of tokens as a server says it; None where it can be none."""
+def token_count(value: object, most: int = MAX_TOKENS) -> int | None:
+    """Return a reported number of tokens, or None if it is not an integer from 0 to `most`."""
     return value if type(value) is int and 0 <= value <= most else None
 
 
-def _usage(told: object) -> ReportedUsage | None:
-    """None where it is not told, or can't be: then askance counts, as it does for servers that do not."""
-    prompt_tokens = num_tokens(dig(told, "prompt_tokens"))
+def _usage(content: object) -> ReportedUsage | None:
+    """Return the reported usage, or None if it is missing or implausible; askance then counts itself."""
+    prompt_tokens = token_count(get_nested(content, "prompt_tokens"))
     if prompt_tokens is None:
         return None
-    cached = num_tokens(dig(told, "prompt_tokens_details", "cached_tokens"), prompt_tokens)
+    cached = token_count(get_nested(content, "prompt_tokens_details", "cached_tokens"), prompt_tokens)
     return ReportedUsage(prompt_tokens, cached or 0)

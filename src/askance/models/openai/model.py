@@ -12,32 +12,34 @@ from askance.core.errors import InputError, MissingAbility, PromptTooLong, Reque
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
 from askance.inference.decoding import StopTracker, check_sampling
-from askance.models.openai import requests, texts
+from askance.models.openai import requests, tokenization
 from askance.models.openai.connection import Connection
-from askance.models.openai.events import Unusable, read_event
-from askance.models.openai.options import BOLDEST, ServerOptions
-from askance.models.openai.reading import StreamReader
+from askance.models.openai.events import InvalidResponse, read_event
+from askance.models.openai.options import ENABLING_OPTIONS, ServerOptions
+from askance.models.openai.streaming import StreamReader
 
-_ROOM = "Use fewer passages (--set passages=N), or start the server with a larger window"
-_COUNTS_KEPT = 1024
-"""Prompts whose count is remembered."""
+_WINDOW_REMEDY = "Use fewer passages (--set passages=N), or start the server with a larger window"
+_MAX_CACHED_COUNTS = 1024
+"""The number of prompts whose token counts are cached."""
 
 
 class OpenaiModel:
-    """A model behind a server. Make one with `load_openai`, which asks a busy server again, too.
+    """A model on a server. Create one with `load_openai`, which also retries while the server is busy.
 
-    Texts are streamed: what a method cuts is not waited for, and the request ends with it. A server tells
-    tokens as texts, not as ids; ids are askance's own (`texts.id_of`), and `tokenize` cuts a text into pieces
-    about as long as tokens are.
+    Texts are streamed: a request ends as soon as a method cuts its text. A server reports tokens as texts,
+    not as ids. The ids are askance's own (`tokenization.token_id`), and `tokenize` splits a text into pieces
+    about as long as tokens.
 
     Args:
-        model: as the server knows it.
-        connection: to the server.
+        model: The name of the model on the server.
+        options: The abilities of the server.
+        connection: The connection to the server.
 
     Attributes:
-        options: what the server can do; without what it was found to refuse.
-        counts_exactly: whether every prompt is counted by the server; llama-cpp-python's counts no chats.
-        fingerprint: tells what is asked and how. That a server changes the model behind a name is not seen.
+        options: The abilities of the server, without the parameters that it refused.
+        counts_exactly: Whether the server counts every prompt; llama-cpp-python counts no chats.
+        fingerprint: The model and the options that answers depend on. It does not change if the server
+            replaces the model of a name.
     """
 
     precision = ""
@@ -45,156 +47,160 @@ class OpenaiModel:
     def __init__(self, model: str, options: ServerOptions, connection: Connection) -> None:
         self.name = f"{model}@{connection.url}"
         self.options = options
-        self.fingerprint = f"openai {self.name}, {options.shaping}"
-        self._model, self._connection, self._failures = model, connection, connection.failures
+        self.fingerprint = f"openai {self.name}, {options.fingerprint_options}"
+        self._model, self._connection, self._errors = model, connection, connection.errors
         self.signals = options.signals
         self.capabilities = options.capabilities
         self.context_tokens = options.context
         self.counts_exactly = options.tokenize in ("vllm", "llama.cpp")
-        self._counted = lru_cache(_COUNTS_KEPT)(partial(requests.count, model, options, connection))
+        self._count = lru_cache(_MAX_CACHED_COUNTS)(
+            partial(requests.count_tokens, model, options, connection)
+        )
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        """See `Model.generate`. Each sample is a request of its own, with its own seed.
+        """Generate texts; see `Model.generate`. Each sample is a separate request with its own seed.
 
         Raises:
-            ParameterError: a sampling value out of range.
-            MissingAbility: what the options do not declare.
-            PromptTooLong: as the server tells it, or as it is certain beforehand.
-            ModelUnavailable: the server is busy, out of reach, or broke off.
-            ModelSpecError: it refuses the key or does not know the model.
-            ModelFailure: it gave what can't be used.
+            ParameterError: A sampling parameter is out of range.
+            MissingAbility: The options do not declare an ability that the request needs.
+            PromptTooLong: The prompt does not fit, as the server reports or as is certain beforehand.
+            ModelUnavailable: The server is busy, can't be reached, or broke off.
+            ModelSpecError: The server refuses the key or does not know the model.
+            ModelFailure: The server sent an invalid response.
         """
         check_sampling(request.sampling, request.n)
         self._check_abilities(request)
         await self._check_window(request.prompt, request.sampling.max_tokens)
-        num_different = 1 if request.sampling.temperature == 0 else request.n  # greedy ones are all the same
+        num_different = 1 if request.sampling.temperature == 0 else request.n  # Greedy samples are identical.
         generations = tuple(
             await gather_or_cancel(
-                self._write(replace(request, on_text=None if sample else request.on_text), sample)
+                self._generate_one(replace(request, on_text=None if sample else request.on_text), sample)
                 for sample in range(num_different)
             )
         )
         return generations if len(generations) == request.n else generations * request.n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        """See `Model.score`. Options go on from the prompt without a gap, as plain text.
+        """Score options; see `Model.score`. An option continues the prompt directly, as plain text.
 
         Raises:
-            InputError: an empty option.
+            InputError: An option is empty.
             MissingAbility: `score` is not declared, or the prompt is a chat.
             ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: as for `generate`.
         """
         self._require("score")
         if isinstance(prompt, Chat):
-            raise MissingAbility(f"model {self.name!r} scores behind raw prompts alone, not behind chats.")
+            raise MissingAbility(f"model {self.name!r} scores options only after raw prompts, not chats.")
         if not all(options):
             raise InputError(f"options to score: {list(options)!r} holds an empty one; remove it.")
-        score = partial(requests.score, self._model, self.options.timeout, self._connection, prompt)
+        score = partial(requests.score_option, self._model, self.options.timeout, self._connection, prompt)
         return tuple(await gather_or_cancel(map(score, options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        """Always an error: a server shows no attention."""
+        """Raise MissingAbility, since servers do not return attention."""
         raise MissingAbility(
-            f"the attention of model {self.name!r} can't be read: let a small local model read along in the "
-            "role attend (--model attend=bundled)."
+            f"the attention of model {self.name!r} can't be read: use a small local model in the role attend "
+            "(--model attend=bundled)."
         )
 
     def tokenize(self, text: str | Sequence[Span], *, at_start: bool = False) -> TokenIds:
-        return texts.tokenize(text)
+        return tokenization.tokenize(text)
 
     def decode(self, ids: TokenIds, *, at_start: bool = False) -> str:
-        return texts.decode(ids)
+        return tokenization.decode(ids)
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        return texts.pieces(ids)
+        return tokenization.pieces(ids)
 
     def count(self, prompt: Prompt) -> int:
-        """The tokens of a prompt, or a bound from above where no server counts them (`tokenize=`).
+        """Return the tokens of a prompt, or an upper bound if the server does not count them (`tokenize=`).
 
-        It blocks while a server counts.
+        This blocks while the server counts.
         """
-        return self._counted(prompt)
+        return self._count(prompt)
 
-    async def _write(self, request: GenerateRequest, sample: int) -> Generation:
-        """One text. A parameter that the server refuses, and that nothing depends on, is left out from then
-        on; that is noted.
+    async def _generate_one(self, request: GenerateRequest, sample: int) -> Generation:
+        """Generate one text. If the server refuses a parameter that requests can do without, note that and
+        omit the parameter from now on.
         """
-        left_out = set[str]()
+        omitted = set[str]()
         while True:
-            body = requests.body_of(request, sample, self._model, self.options)
+            body = requests.request_body(request, sample, self._model, self.options)
             try:
-                return await self._write_once(body, request)
+                return await self._stream_generation(body, request)
             except RequestRefused as error:
                 refused = requests.refused_parameter(body, error.server_message)
-                if refused is None or refused in left_out:
+                if refused is None or refused in omitted:
                     raise
-            left_out.add(refused)
-            changes, loss = requests.LEFT_OUT[refused]
+            omitted.add(refused)
+            changes, consequence = requests.FALLBACKS[refused]
             options = replace(self.options, **changes)
-            if options != self.options:  # another request may have found it out, too
+            if options != self.options:  # A concurrent request may have changed the options already.
                 self.options = options
-                lost = f": {loss}" if loss else ""
-                what = f"{self._failures.place} refuses {refused}, which is left out from here on{lost}."
-                note("refused", what)
+                suffix = f": {consequence}" if consequence else ""
+                text = f"{self._errors.subject} refuses {refused}, which is left out from here on{suffix}."
+                note("refused", text)
 
-    async def _write_once(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
+    async def _stream_generation(self, body: Mapping[str, Any], request: GenerateRequest) -> Generation:
         prompt, sampling, want = request.prompt, request.sampling, request.want
-        writing = StopTracker(sampling, request.until, request.on_text)
-        reading = StreamReader(want, requests.num_alternatives(want, self.options), writing)
+        tracker = StopTracker(sampling, request.until, request.on_text)
+        reader = StreamReader(want, requests.num_alternatives(want, self.options), tracker)
         try:
             async with aclosing(
-                self._connection.values(requests.path_of(prompt), body, self.options.timeout)
+                self._connection.stream_json(requests.endpoint_path(prompt), body, self.options.timeout)
             ) as values:
                 async for value in values:
-                    if not reading.take(read_event(value)):
+                    if not reader.read(read_event(value)):
                         break
-            if not writing.is_finished:
-                self._check_whole(reading)
-                reading.end()
-        except Unusable as error:
-            raise self._failures.of_answer(str(error)) from error
-        if reading.usage is None:  # as a rule, where a text was cut
-            counted = await asyncio.to_thread(self.count, prompt)
-            return writing.generation((), counted, is_upper_bound=not self.counts_exactly)
-        num_read, window = reading.usage.prompt_tokens, self.options.context
+            if not tracker.is_finished:
+                self._check_complete(reader)
+                reader.end()
+        except InvalidResponse as error:
+            raise self._errors.invalid_response(str(error)) from error
+        if reader.usage is None:  # The usage usually comes last, and is missing if a text was cut.
+            num_tokens = await asyncio.to_thread(self.count, prompt)
+            return tracker.generation((), num_tokens, is_upper_bound=not self.counts_exactly)
+        num_read, window = reader.usage.prompt_tokens, self.options.context
         if num_read + sampling.max_tokens > window:
             note(
                 "window",
-                f"{self._failures.place} read {num_read:,} tokens with {sampling.max_tokens:,} more to "
-                f"write, and has a window of {window:,}: some servers cut prompts silently. {_ROOM}.",
+                f"{self._errors.subject} read {num_read:,} tokens with {sampling.max_tokens:,} more to write "
+                f"and has a window of {window:,}: some servers cut prompts silently. {_WINDOW_REMEDY}.",
             )
-        return writing.generation((), num_read, reading.usage.cached_tokens)
+        return tracker.generation((), num_read, reader.usage.cached_tokens)
 
-    def _check_whole(self, reading: StreamReader) -> None:
-        """Raises ModelFailure for an answer that is over, and should not be."""
-        if not reading.has_choice:
-            raise self._failures.of_answer(
-                "an answer without a choice. Some do so where a prompt does not fit into their window, which "
-                f"is declared as {self.options.context} tokens (?context=N after the model). {_ROOM}"
+    def _check_complete(self, reader: StreamReader) -> None:
+        """Raise ModelFailure for a response that ended too early."""
+        if not reader.has_choice:
+            raise self._errors.invalid_response(
+                "an answer without a choice. Some servers do so if a prompt exceeds their window (declared: "
+                f"{self.options.context} tokens, ?context=N after the model). {_WINDOW_REMEDY}"
             )
-        if not reading.finish:
-            raise self._failures.unavailable(
-                "broke off its answer in the middle. If it answers one request at a time, ask it so "
-                "(?in_flight=1 after the model)."
+        if not reader.finish:
+            raise self._errors.unavailable(
+                "broke off its answer in the middle. If it handles one request at a time, send it one at a "
+                "time (?in_flight=1 after the model)."
             )
-        if reading.finish == "content_filter":
-            raise self._failures.of_answer("a text that its content filter cut")
+        if reader.finish == "content_filter":
+            raise self._errors.invalid_response("a text that its content filter cut")
 
     async def _check_window(self, prompt: Prompt, max_tokens: int) -> None:
-        """Raises PromptTooLong where it is certain. llama-cpp-python's server is asked how long a text is: it
-        writes less than it is asked for, or cuts the connection, where the window is full.
+        """Raise PromptTooLong if the prompt certainly does not fit.
+
+        llama-cpp-python's server is asked to count a raw prompt, since it generates a shorter text or cuts
+        the connection when the window is full.
         """
         context = self.options.context
         if max_tokens >= context:
-            told = f"{max_tokens} are to be written, and the window has {context}"
-            raise PromptTooLong.from_server(self.name, told)
-        guards = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
-        if guards or requests.most_tokens(prompt) + max_tokens <= context:
+            reason = f"{max_tokens} tokens are to be written, and the window has {context}"
+            raise PromptTooLong.from_server(self.name, reason)
+        is_guarded = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
+        if is_guarded or requests.max_prompt_tokens(prompt) + max_tokens <= context:
             return
-        counted = await asyncio.to_thread(self.count, prompt)
-        if counted + max_tokens > context:
-            told = f"it has {counted} tokens and {max_tokens} more were asked for; the window has {context}"
-            raise PromptTooLong.from_server(self.name, told)
+        num_tokens = await asyncio.to_thread(self.count, prompt)
+        if num_tokens + max_tokens > context:
+            reason = f"it has {num_tokens} tokens and {max_tokens} more were wanted; the window has {context}"
+            raise PromptTooLong.from_server(self.name, reason)
 
     def _check_abilities(self, request: GenerateRequest) -> None:
         prompt, sampling, want = request.prompt, request.sampling, request.want
@@ -208,16 +214,16 @@ class OpenaiModel:
         if sampling.top_k and sampling.temperature > 0 and not self.options.top_k:
             note(
                 "top_k",
-                f"Model {self.name!r} is not declared to understand top_k={sampling.top_k}, and draws from "
-                "all tokens: add top_k=1 to its options if its server does.",
+                f"Model {self.name!r} is not declared to support top_k={sampling.top_k}, and draws from all "
+                "tokens: add top_k=1 to its options if its server does.",
             )
 
     def _require(self, ability: str) -> None:
-        """Raises MissingAbility for a signal or capability that is not declared."""
+        """Raise MissingAbility if a signal or capability is not declared."""
         if ability not in self.signals | self.capabilities:
-            option = BOLDEST.get(ability)
+            option = ENABLING_OPTIONS.get(ability)
             raise MissingAbility(
                 f"model {self.name!r} is not declared to give {ability}: "
-                + (f"add {option} to its options if its server does" if option else "no server tells that")
-                + " (`askance models --check SPEC` tries it), or name another method or a local model."
+                + (f"add {option} to its options if its server does" if option else "no server returns that")
+                + " (`askance models --check SPEC` tries it), or use another method or a local model."
             )

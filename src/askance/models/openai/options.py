@@ -1,4 +1,4 @@
-"""What a server can do, as the specification of a model declares it. Nothing is guessed."""
+"""The abilities of a server, as the specification of a model declares them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -13,64 +13,64 @@ Tokenizer = Literal["none", "vllm", "llama.cpp", "llama-cpp-python"]
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions(Parameters):
-    """What follows the ``?`` of a specification. The defaults are what every server can."""
+    """The options after the ``?`` of a specification. The defaults suit every server."""
 
-    owner: ClassVar[str] = "a model behind a server"
+    owner: ClassVar[str] = "a model on a server"
 
-    chat: bool = parameter(True, "there is the endpoint chat/completions")
-    completions: bool = parameter(False, "there is the endpoint completions, which takes raw prompts")
+    chat: bool = parameter(True, "the server has the endpoint chat/completions")
+    completions: bool = parameter(False, "the server has the endpoint completions, which takes raw prompts")
     continuation: Literal["0", "1", "final_message"] = parameter(
         "0",
-        "chat goes on from the beginning of an answer: 1 where a last message of the assistant is enough, or "
-        "where vLLM's continue_final_message says so",
+        "chat can continue the beginning of an answer: 1 if a last message of the assistant is enough, "
+        "final_message if the server needs vLLM's continue_final_message",
     )
     score: bool = parameter(
-        False, "completions tells log-probabilities of its prompt (echo), and so of options; needs chat=0"
+        False, "completions returns log-probabilities of its prompt (echo), to score options; needs chat=0"
     )
-    logprobs: bool = parameter(False, "there are log-probabilities of the tokens written")
-    top_logprobs: int = parameter(0, "so many alternatives to each token are told, too", at_least=0)
-    top_k: bool = parameter(False, "top_k is understood")
+    logprobs: bool = parameter(False, "the server returns log-probabilities of generated tokens")
+    top_logprobs: int = parameter(0, "the number of alternatives returned for each token", at_least=0)
+    top_k: bool = parameter(False, "the server supports top_k")
     neutral: bool = parameter(
         False,
-        "repeat_penalty, min_p and top_k have values of their own unless they are set: they are set to such "
-        "as change nothing",
+        "the server applies repeat_penalty, min_p and top_k by default: requests set them to values without "
+        "effect",
     )
-    usage: bool = parameter(True, "stream_options is understood, by which usage is told with a stream")
-    running_usage: bool = parameter(False, "usage is told with each piece, so that a cut text has it, too")
-    seed: bool = parameter(True, "seed is understood")
-    completion_tokens: bool = parameter(False, "chat knows max_completion_tokens in place of max_tokens")
-    tokenize: Tokenizer = parameter("none", "whose way of counting tokens there is")
-    context: int = parameter(32_768, "tokens of the context window", at_least=2)
-    in_flight: int = parameter(64, "most requests at a time", at_least=1)
-    timeout: float = parameter(600.0, "most seconds of a request", at_least=0.001)
-    attempts: int = parameter(4, "how often a busy server is asked", at_least=1)
+    usage: bool = parameter(True, "the server supports stream_options, which adds the usage to a stream")
+    running_usage: bool = parameter(False, "the server adds the usage to each event, also before a cut")
+    seed: bool = parameter(True, "the server supports seed")
+    completion_tokens: bool = parameter(False, "chat takes max_completion_tokens instead of max_tokens")
+    tokenize: Tokenizer = parameter("none", "the server whose endpoint for counting tokens is used")
+    context: int = parameter(32_768, "the context window in tokens", at_least=2)
+    in_flight: int = parameter(64, "the maximum number of concurrent requests", at_least=1)
+    timeout: float = parameter(600.0, "the time limit of a request in seconds", at_least=0.001)
+    attempts: int = parameter(4, "the maximum number of attempts while a server is busy", at_least=1)
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Entropy is a lower bound from the alternatives; see `reading`."""
+        """The signals that the server returns. Entropy is a lower bound; see `streaming.entropy_bounds`."""
         if self.top_logprobs:
             return frozenset({"logprob", "top_logprobs", "entropy"})
         return frozenset({"logprob"} if self.logprobs else ())
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Raw prompts are gone on from anyway; either kind of prompt may ask for that."""
+        """The abilities of the server. Raw prompts can always be continued, chats only if so declared."""
         declared: dict[Capability, bool] = {
             "chat": self.chat,
             "raw": self.completions,
             "score": self.score,
             "continuation": self.continuation != "0" or not self.chat,
         }
-        return frozenset(name for name, is_there in declared.items() if is_there)
+        return frozenset(name for name, is_declared in declared.items() if is_declared)
 
     @property
-    def shaping(self) -> dict[str, Any]:
-        """Those that answers depend on."""
-        return {name: value for name, value in asdict(self).items() if name not in _TERMS}
+    def fingerprint_options(self) -> dict[str, Any]:
+        """The options that answers depend on."""
+        return {name: value for name, value in asdict(self).items() if name not in _RUN_OPTIONS}
 
 
-_TERMS = {"server", "context", "in_flight", "timeout", "attempts"}
-"""Options that say nothing of what a server can do."""
+_RUN_OPTIONS = {"server", "context", "in_flight", "timeout", "attempts"}
+"""Options that declare no ability of a server."""
 _ENGINE = {"completions": "1", "top_logprobs": "20", "top_k": "1"}
 _CONTINUING = {**_ENGINE, "continuation": "final_message"}
 SERVERS: dict[str, dict[str, str]] = {
@@ -90,11 +90,11 @@ SERVERS: dict[str, dict[str, str]] = {
         "in_flight": "1",
     },
 }
-"""What servers can do in their usual set-up, by `?server=`; single options after it count more."""
+"""The usual options of each kind of server, by the value of `?server=`. Explicit options override them."""
 
 AUTO, ANEW = "auto", "anew"
-"""Two names in place of a server's: find out what it can do unless that is known, and find it out anew."""
-BOLDEST = {
+"""Two values of `?server=` that probe the server: `auto` unless the cache has its options, `anew` always."""
+ENABLING_OPTIONS = {
     "chat": "chat=1",
     "raw": "completions=1",
     "continuation": "continuation=1",
@@ -103,39 +103,39 @@ BOLDEST = {
     "top_logprobs": "top_logprobs=5",
     "entropy": "top_logprobs=5",
 }
-"""What declares an ability that a server may have."""
+"""The options that declare each ability that a server may have."""
 
 OPTION_NAMES = ("server", *(field.name for field in fields(ServerOptions)))
 
 
 def is_probed(settings: Mapping[str, str]) -> bool:
-    """Whether a server is to be asked what it can do: unless it is named, or options declare that."""
-    named = settings.get("server", "" if settings.keys() - _TERMS else AUTO)
-    return named in (AUTO, ANEW)
+    """Return whether to probe a server: its kind is not named, and no option declares an ability."""
+    server = settings.get("server", "" if settings.keys() - _RUN_OPTIONS else AUTO)
+    return server in (AUTO, ANEW)
 
 
-def trying(settings: Mapping[str, str]) -> dict[str, str]:
-    """The same to find out whether they hold: a server is asked once, and anew."""
+def options_for_check(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for a check of a model, without retries and without cached findings."""
     return {**settings, "attempts": "1", **({"server": ANEW} if is_probed(settings) else {})}
 
 
 def read_options(settings: Mapping[str, str]) -> ServerOptions:
-    """The options of a specification. Where a server is probed, what it can do is not among them.
+    """Parse the options of a specification. The abilities of a server that is to be probed are not included.
 
     Raises:
-        UnknownName: no such server or option.
-        ParameterError: a value of the wrong type or out of range, or options that contradict each other.
+        UnknownName: A server or an option is unknown.
+        ParameterError: A value has the wrong type or is out of range, or options contradict each other.
     """
-    given = dict(settings)
-    named = given.pop("server", AUTO)
-    if named not in (*SERVERS, AUTO, ANEW):
-        raise UnknownName("server", named, (*SERVERS, AUTO, ANEW))
-    options = ServerOptions(**parse_parameters(ServerOptions, {**SERVERS.get(named, {}), **given}))
+    explicit = dict(settings)
+    server = explicit.pop("server", AUTO)
+    if server not in (*SERVERS, AUTO, ANEW):
+        raise UnknownName("server", server, (*SERVERS, AUTO, ANEW))
+    options = ServerOptions(**parse_parameters(ServerOptions, {**SERVERS.get(server, {}), **explicit}))
     if not options.chat and not options.completions:
-        raise ParameterError("chat=0 and no completions=1: declare at least one endpoint of the server.")
+        raise ParameterError("chat=0 without completions=1: declare at least one endpoint of the server.")
     if options.score and (options.chat or not options.completions):
         raise ParameterError(
-            "score=1 needs chat=0 and completions=1: options are scored behind raw prompts alone, and where "
-            "chats are taken, methods have them scored behind chats."
+            "score=1 needs chat=0 and completions=1: options are scored only after raw prompts, but methods "
+            "score them after chats if chat is declared."
         )
     return options

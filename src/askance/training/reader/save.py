@@ -17,7 +17,7 @@ from askance.core.errors import InputError
 from askance.core.version import VERSION
 from askance.evaluation.datasets import DATASETS
 from askance.methods.common.prompts import PLAIN
-from askance.models.converting import whole_folder
+from askance.models.converting import atomic_folder
 from askance.models.local.reader_note import ReaderNote, write_note
 from askance.training.reader.data_mix import DataMix
 from askance.training.reader.packing import TrainingSchedule
@@ -81,7 +81,7 @@ def write_reader(
         prompts=PLAIN.name,
     )
     try:
-        with whole_folder(out) as partial:
+        with atomic_folder(out) as partial:
             if method == "lora":
                 _write_adapter(partial, module, report.base)
             else:

@@ -1,6 +1,6 @@
-"""What a scripted model says next: distributions over words, from replies or from seeded nonsense.
+"""The next-word distributions of a scripted model, from replies or from seeded random words.
 
-Replies may stand in a file, as JSON Lines.
+Replies may come from a file in the format JSON Lines.
 """
 
 import hashlib
@@ -29,12 +29,15 @@ _SHAPE = 'A reply is {"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}; probabili
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to write. A word named in `doubts` gets that probability, every other `sureness`.
+    """A reply of a scripted model.
 
-    `entropies` (nats) replaces the entropy of the words it names; it is no longer that of a distribution.
-    `beside` gives, where a word that it names is written, the probabilities of other pieces.
-
-    The last piece is followed by the model's end unless `ends` is False.
+    Attributes:
+        text: The text of the reply.
+        doubts: The probabilities of some of its words.
+        sureness: The probability of every other word.
+        ends: Whether the end token follows the text.
+        entropies: The entropies (nats) to report for some words, in place of those of the distributions.
+        beside: For some words, the probabilities of other pieces in their place.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
@@ -48,10 +51,10 @@ class Reply:
 
 
 def read_replies(path: Path) -> tuple[Reply, ...]:
-    """Replies from JSON Lines such as ``{"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}``.
+    """Read replies from JSON Lines such as ``{"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}``.
 
     Raises:
-        ModelSpecError: the file can't be read or is empty, or a row is no reply; names the line.
+        ModelSpecError: The file can't be read or is empty, or a line is no reply; the message names the line.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -71,52 +74,52 @@ def read_replies(path: Path) -> tuple[Reply, ...]:
     return tuple(replies)
 
 
-def pieces_with(control: Sequence[str]) -> re.Pattern[str]:
-    """What a text falls into where `control` are control tokens, too."""
+def piece_pattern(control: Sequence[str]) -> re.Pattern[str]:
+    """Return the pattern that splits a text into pieces, with `control` as further control tokens."""
     if not control:
         return PIECE
     strings = "|".join(map(re.escape, sorted(control, key=len, reverse=True)))
     return re.compile(rf"{strings}|<\|[a-z_]+\|>|\s*(?:(?!{strings})[^\s<])+|\s*<|\s+")
 
 
-def script_of(reply: Reply, piece_of: re.Pattern[str] = PIECE) -> Callable[[int], Distribution]:
-    """The distribution at each step of a reply; its first entry is what is written."""
-    pieces = [*piece_of.findall(reply.text), *([END] if reply.ends else [])]
+def reply_distributions(reply: Reply, piece: re.Pattern[str] = PIECE) -> Callable[[int], Distribution]:
+    """Return a function from a step to its distribution, whose first entry is the piece of the reply."""
+    pieces = [*piece.findall(reply.text), *([END] if reply.ends else [])]
 
-    def at(step: int) -> Distribution:
+    def distribution(step: int) -> Distribution:
         piece = pieces[step] if step < len(pieces) else " …"
-        sure = reply.doubts.get(bare(piece), reply.sureness)
-        others = reply.beside.get(bare(piece), {})
-        left = 1.0 - sure - sum(others.values())
-        if left < -1e-9:
+        word = bare_word(piece)
+        probability, others = reply.doubts.get(word, reply.sureness), reply.beside.get(word, {})
+        rest = 1.0 - probability - sum(others.values())
+        if rest < -1e-9:
             raise InputError(
-                f"a reply gives {bare(piece)!r} and what stands beside it {1.0 - left:g} in all: make their "
-                "probabilities (doubts, sureness, beside) sum to at most 1."
+                f"the probabilities of {word!r} and of the pieces beside it sum to {1.0 - rest:g} in a "
+                "reply: make doubts, sureness and beside sum to at most 1."
             )
-        return {piece: sure, **others, " (other)": max(left, 0.0)}
+        return {piece: probability, **others, " (other)": max(rest, 0.0)}
 
-    return at
+    return distribution
 
 
-def bare(piece: str) -> str:
-    """A piece as `Reply` names it: without white space and punctuation."""
+def bare_word(piece: str) -> str:
+    """Return a piece as `Reply` names it, without white space and punctuation around it."""
     return piece.strip().strip(".,;:!?")
 
 
-def entropy_of(weights: Distribution) -> float:
-    """In nats."""
+def entropy(weights: Distribution) -> float:
+    """Return the entropy of a distribution in nats."""
     return -sum(p * math.log(p) for p in weights.values() if p > 0)
 
 
-def nonsense(tail: TokenIds) -> Distribution:
-    """Made-up weights of the next word after the last few ids."""
-    scores = np.random.Generator(np.random.Philox(digest(tail))).gumbel(size=len(VOCABULARY))
+def nonsense_distribution(tail: TokenIds) -> Distribution:
+    """Return a made-up distribution of the next word that depends only on the last few ids."""
+    scores = np.random.Generator(np.random.Philox(stable_hash(tail))).gumbel(size=len(VOCABULARY))
     weights = np.exp(scores) / np.exp(scores).sum()
     return dict(zip(VOCABULARY, weights.tolist(), strict=True))
 
 
-def choose(weights: Distribution, sampling: Sampling, uniform: float) -> str:
-    """The word that a number from 0 to 1 picks."""
+def sample_piece(weights: Distribution, sampling: Sampling, uniform: float) -> str:
+    """Return the piece that a uniform random number from 0 to 1 selects."""
     ranked = sorted(weights.items(), key=lambda entry: -entry[1])
     if sampling.temperature == 0:
         return ranked[0][0]
@@ -127,14 +130,14 @@ def choose(weights: Distribution, sampling: Sampling, uniform: float) -> str:
     return ranked[int(np.searchsorted(kept.cumsum() / kept.sum(), uniform))][0]
 
 
-def made_up_row(ids: Sequence[int], query: int) -> NDArray[np.float32]:
-    """Two heads' made-up attention of one position over itself and all before: shape [2, query + 1]."""
+def made_up_attention_row(ids: Sequence[int], query: int) -> NDArray[np.float32]:
+    """Return made-up attention of two heads at position `query`, as an array of shape [2, query + 1]."""
     keys = np.arange(query + 1)
     weights = np.stack([1.0 + (np.array(ids[: query + 1]) + query) % 7, 1.0 + keys % 3]).astype(np.float32)
     row: NDArray[np.float32] = weights / weights.sum(axis=1, keepdims=True)
     return row
 
 
-def digest(value: object) -> int:
-    """A number that depends on nothing but the value's repr."""
+def stable_hash(value: object) -> int:
+    """Return a hash that depends only on the value's repr."""
     return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little")

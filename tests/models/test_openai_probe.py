@@ -1,4 +1,4 @@
-"""What a server can do is found out by asking it, and kept."""
+"""Test that the abilities of a server are probed once and cached."""
 
 import json
 import stat
@@ -41,10 +41,10 @@ def cache(tmp_path, monkeypatch):
 
 
 def ask_about(server, model="tiny", options=""):
-    told = []
-    with noted(lambda name, text: told.append((name, text))):
+    notes = []
+    with noted(lambda name, text: notes.append((name, text))):
         loaded = load_model(f"openai:{model}@{server.url}?attempts=1{options}")
-    return loaded, told
+    return loaded, notes
 
 
 def kept_options(cache):
@@ -54,21 +54,23 @@ def kept_options(cache):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_each_server_can_do_is_found_out(name, cache, monkeypatch):
-    told = protocol(name)
-    monkeypatch.setenv("OPENAI_API_KEY", told.get("key", ""))
+    server_protocol = protocol(name)
+    monkeypatch.setenv("OPENAI_API_KEY", server_protocol.get("key", ""))
     with serve(name) as server:
-        model, notes = ask_about(server, told["model"])
+        model, notes = ask_about(server, server_protocol["model"])
         assert kept_options(cache) == FOUND[name]
-        assert len(server.requests) <= MOST_REQUESTS.get(name, 9), [each.path for each in server.requests]
+        assert len(server.requests) <= MOST_REQUESTS.get(name, 9), [
+            request.path for request in server.requests
+        ]
         server.requests.clear()
-        again, silence = ask_about(server, told["model"])
+        again, silence = ask_about(server, server_protocol["model"])
         assert all(request.method == "GET" for request in server.requests), "who it is, and nothing else"
         assert silence == []
     assert (model.signals, model.capabilities) == (again.signals, again.capabilities)
     assert model.context_tokens == again.context_tokens == int(FOUND[name].get("context", 32768))
     ((kind, note),) = notes
     assert kind == "probe"
-    assert told["version"] in note
+    assert server_protocol["version"] in note
     assert f"window of {model.context_tokens:,} tokens" in note
 
 
@@ -77,12 +79,12 @@ def test_every_protocol_has_its_expectation():
 
 
 def test_another_version_is_asked_anew(cache):
-    told = protocol("vllm-0.11.0")
+    server_protocol = protocol("vllm-0.11.0")
     with serve("vllm-0.11.0") as server:
-        ask_about(server, told["model"])
-        newer = {**told["told"], "/version": {"version": "0.12.0"}}
-        server.answers = answers("vllm-0.11.0", told=newer, completions=None)
-        model, notes = ask_about(server, told["model"])
+        ask_about(server, server_protocol["model"])
+        newer = {**server_protocol["responses"], "/version": {"version": "0.12.0"}}
+        server.answers = answers("vllm-0.11.0", responses=newer, completions=None)
+        model, notes = ask_about(server, server_protocol["model"])
     assert "raw" not in model.capabilities
     assert "vllm 0.12.0" in notes[-1][1]
 
@@ -93,26 +95,26 @@ def test_a_server_that_has_changed_since_names_what_to_do(cache):
         server.withholds = {"logprobs"}
         with pytest.raises(
             ModelFailure,
-            match=r"gave no log-probabilities: .* with \?server=anew after the model",
+            match=r"gave no log-probabilities: .*; \?server=anew after the model",
         ):
             write(model, CHAT, Want(logprob=True))
         assert "logprob" not in ask_about(server, options="&server=anew")[0].signals
 
 
 def test_it_is_asked_anew_on_demand(cache):
-    told = protocol("vllm-0.11.0")
+    server_protocol = protocol("vllm-0.11.0")
     with serve("vllm-0.11.0") as server:
-        assert "raw" in ask_about(server, told["model"])[0].capabilities
+        assert "raw" in ask_about(server, server_protocol["model"])[0].capabilities
         server.answers = answers("vllm-0.11.0", completions=None)
-        assert "raw" in ask_about(server, told["model"])[0].capabilities
-        assert "raw" not in ask_about(server, told["model"], "&server=anew")[0].capabilities
-        assert "raw" not in ask_about(server, told["model"])[0].capabilities, "that is kept"
+        assert "raw" in ask_about(server, server_protocol["model"])[0].capabilities
+        assert "raw" not in ask_about(server, server_protocol["model"], "&server=anew")[0].capabilities
+        assert "raw" not in ask_about(server, server_protocol["model"])[0].capabilities, "that is kept"
 
 
 def test_options_that_are_given_count_more(cache):
-    told = protocol("vllm-0.11.0")
+    server_protocol = protocol("vllm-0.11.0")
     with serve("vllm-0.11.0") as server:
-        model, _ = ask_about(server, told["model"], "&server=auto&completions=0&context=512")
+        model, _ = ask_about(server, server_protocol["model"], "&server=auto&completions=0&context=512")
     assert "raw" not in model.capabilities
     assert "continuation" in model.capabilities
     assert model.context_tokens == 512
@@ -152,7 +154,7 @@ def test_a_damaged_file_of_the_cache_is_as_none(cache, text):
         ask_about(server)
         (path,) = cache.iterdir()
         path.write_bytes(text.encode("latin-1"))
-        assert len(ask_about(server)[1]) == 1, "it is asked anew"
+        assert len(ask_about(server)[1]) == 1, "the server is probed again"
         assert kept_options(cache)
 
 
@@ -171,7 +173,7 @@ def test_the_scripted_server_is_known_by_what_it_does_alone(cache):
     with ScriptedServer() as server:
         model, notes = ask_about(server)
     assert {"chat", "continuation"} <= model.capabilities
-    assert "of no kind that is known" in notes[0][1]
+    assert "of an unknown kind" in notes[0][1]
 
 
 def test_what_a_proxy_withholds_is_not_believed(cache):
@@ -184,9 +186,9 @@ def test_what_a_proxy_withholds_is_not_believed(cache):
 
 @pytest.mark.parametrize("name", ["ollama-0.12.11", "vllm-0.11.0", "litellm-1.106.2"])
 def test_a_server_that_has_another_model(name, cache, monkeypatch):
-    told = protocol(name)
-    monkeypatch.setenv("OPENAI_API_KEY", told.get("key", ""))
-    first = told["told"]["/v1/models"]["data"][0]["id"]
+    server_protocol = protocol(name)
+    monkeypatch.setenv("OPENAI_API_KEY", server_protocol.get("key", ""))
+    first = server_protocol["responses"]["/v1/models"]["data"][0]["id"]
     with serve(name) as server, pytest.raises(ModelSpecError) as raised:
         ask_about(server, "nope")
     assert f"does not have it, but {first}" in str(raised.value)
@@ -224,7 +226,7 @@ def test_servers_that_can_not_be_used(cache, fault, error, expected):
 def test_nobody_there(cache):
     with ScriptedServer() as server:
         pass
-    with pytest.raises(ModelUnavailable, match=r"can't be reached.*see that it runs"):
+    with pytest.raises(ModelUnavailable, match=r"can't be reached.*check that it runs"):
         ask_about(server)
 
 
@@ -270,7 +272,7 @@ def test_a_server_that_takes_too_long_is_not_asked_once_more(cache, monkeypatch)
             ModelUnavailable, match=r"did not show in 0\.2 seconds what it can do: .*server=NAME"
         ):
             load_model(f"openai:tiny@{server.url}?attempts=4")
-        assert [each.method for each in server.requests].count("POST") <= 1
+        assert [request.method for request in server.requests].count("POST") <= 1
     assert not cache.exists()
 
 
@@ -300,14 +302,16 @@ def test_a_key_that_may_use_models_and_not_list_them(cache, status):
 
 
 def test_a_window_that_has_changed_is_noticed(cache):
-    told = protocol("vllm-0.11.0")
-    (listed,) = told["told"]["/v1/models"]["data"]
+    server_protocol = protocol("vllm-0.11.0")
+    (listed,) = server_protocol["responses"]["/v1/models"]["data"]
     with serve("vllm-0.11.0") as server:
-        assert ask_about(server, told["model"])[0].context_tokens == 16384
+        assert ask_about(server, server_protocol["model"])[0].context_tokens == 16384
         larger = {"data": [{**listed, "max_model_len": 24576}]}
-        server.answers = answers("vllm-0.11.0", told={**told["told"], "/v1/models": larger})
+        server.answers = answers(
+            "vllm-0.11.0", responses={**server_protocol["responses"], "/v1/models": larger}
+        )
         server.requests.clear()
-        assert ask_about(server, told["model"])[0].context_tokens == 24576
+        assert ask_about(server, server_protocol["model"])[0].context_tokens == 24576
         assert all(request.method == "GET" for request in server.requests)
 
 
@@ -316,20 +320,20 @@ def test_a_window_that_has_changed_is_noticed(cache):
     [("ollama-0.12.11", "/api/ps", "models"), ("lmstudio-0.3.30", "/api/v0/models", "data")],
 )
 def test_a_window_is_kept_while_the_model_is_not_loaded(name, path, models, cache):
-    told = protocol(name)
+    server_protocol = protocol(name)
     with serve(name) as server:
-        assert ask_about(server, told["model"])[0].context_tokens == int(FOUND[name]["context"])
-        server.answers = answers(name, told={**told["told"], path: {models: []}})
-        assert ask_about(server, told["model"])[0].context_tokens == int(FOUND[name]["context"])
+        assert ask_about(server, server_protocol["model"])[0].context_tokens == int(FOUND[name]["context"])
+        server.answers = answers(name, responses={**server_protocol["responses"], path: {models: []}})
+        assert ask_about(server, server_protocol["model"])[0].context_tokens == int(FOUND[name]["context"])
 
 
 def test_what_a_server_says_of_itself_shows_no_key(cache, monkeypatch):
-    told = protocol("vllm-0.11.0")
+    server_protocol = protocol("vllm-0.11.0")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serve("vllm-0.11.0") as server:
-        echo = {**told["told"], "/version": {"version": f"0.11 {KEY}"}}
-        server.answers = answers("vllm-0.11.0", told=echo)
-        _, notes = ask_about(server, told["model"])
+        echo = {**server_protocol["responses"], "/version": {"version": f"0.11 {KEY}"}}
+        server.answers = answers("vllm-0.11.0", responses=echo)
+        _, notes = ask_about(server, server_protocol["model"])
     assert "vllm 0.11 [key]" in notes[-1][1]
     assert all(KEY not in path.read_text() for path in cache.iterdir())
 
@@ -362,8 +366,8 @@ def test_scores_that_are_none_are_not_believed(cache):
     def answer(request):
         if request.path == "/v1/chat/completions":
             return ABSENT
-        told = {"tokens": [request.body.get("prompt")], "token_logprobs": [-9.0], "top_logprobs": None}
-        return Fault(body=event(request.body["prompt"], told)) if request.body.get("echo") else None
+        logprobs = {"tokens": [request.body.get("prompt")], "token_logprobs": [-9.0], "top_logprobs": None}
+        return Fault(body=event(request.body["prompt"], logprobs)) if request.body.get("echo") else None
 
     with ScriptedServer() as server:
         server.answers = answer
@@ -371,7 +375,7 @@ def test_scores_that_are_none_are_not_believed(cache):
 
 
 def bare_of(path, *names):
-    """The server without some parameters at one endpoint, as if it did not know them."""
+    """Return a function that removes parameters at one endpoint, as a server does that ignores them."""
 
     def answer(request):
         if request.path == path:
@@ -408,7 +412,9 @@ def test_a_server_that_breaks_at_log_probabilities(cache):
 def test_a_server_that_breaks_once_is_believed_the_next_time(cache):
     with ScriptedServer() as server:
         server.answers = lambda request: (
-            Fault(500, body="oops") if [each.method for each in server.requests].count("POST") == 1 else None
+            Fault(500, body="oops")
+            if [request.method for request in server.requests].count("POST") == 1
+            else None
         )
         assert "top_logprobs" in ask_about(server)[0].signals
 

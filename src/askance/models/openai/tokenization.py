@@ -1,4 +1,4 @@
-"""Tokens as texts: a server tells no ids. And prompts as texts, in which nothing from outside is control."""
+"""Token ids for servers that report tokens as texts, and prompts without control tokens from outside."""
 
 import re
 from bisect import bisect
@@ -18,40 +18,40 @@ _CONTROL = re.compile(
     r"|<</?SYS>>"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|gMASK|CLS|SEP|MASK|PAD|UNK)\]"
 )
-"""How the families of models write control tokens."""
+"""The control tokens of the common model families."""
 
 
-def id_of(token: bytes) -> int:
-    """A number for the bytes of a token: the same for the same bytes, everywhere and always."""
+def token_id(token: bytes) -> int:
+    """Return a number that identifies the bytes of a token on every machine and in every run."""
     return int.from_bytes(b"\x01" + token)
 
 
-def bytes_of(id: int) -> bytes:
-    """The bytes that a number of `id_of` stands for."""
+def token_bytes(id: int) -> bytes:
+    """Return the bytes that an id of `token_id` stands for."""
     return id.to_bytes((id.bit_length() + 7) // 8)[1:]
 
 
 def tokenize(text: str | Sequence[Span]) -> TokenIds:
-    """Ids of pieces about as long as tokens are: words, numbers, marks, with the space in front."""
+    """Return the ids of token-sized pieces: words, numbers and punctuation, each with a leading space."""
     whole = "".join(span.text for span in as_spans(text))
-    return tuple(id_of(utf8(piece)) for piece in _PIECE.findall(whole))
+    return tuple(token_id(to_utf8(piece)) for piece in _PIECE.findall(whole))
 
 
 def decode(ids: Sequence[int]) -> str:
-    """The text of ids, half a character as U+FFFD."""
-    return b"".join(map(bytes_of, ids)).decode(errors="replace")
+    """Return the text of ids, with U+FFFD for an incomplete character."""
+    return b"".join(map(token_bytes, ids)).decode(errors="replace")
 
 
 def pieces(ids: Sequence[int]) -> tuple[str, ...]:
-    """The text of each id."""
+    """Return the text of each id."""
     return tuple(decode((id,)) for id in ids)
 
 
-def plain(parts: Sequence[Part]) -> str:
-    """The text of parts, with an invisible character in every control string that askance did not write.
+def neutralize_control(parts: Sequence[Part]) -> str:
+    """Return the text of parts, with a zero-width space in each control token that is not askance's own.
 
-    The server will tokenise the whole text at once, so that it can't be told what is control and what is not.
-    Ids stand for what a model wrote, which is from outside, too.
+    The server tokenizes the whole text at once, so a request can't say which control tokens are trusted.
+    Ids are text that a model wrote, which is untrusted, too.
     """
     spans = [part if isinstance(part, Span) else Span(decode(part), trusted=False) for part in parts]
     text = "".join(span.text for span in spans)
@@ -68,6 +68,6 @@ def plain(parts: Sequence[Part]) -> str:
     return whole_characters(_CONTROL.sub(broken, text))
 
 
-def utf8(text: str) -> bytes:
-    """The bytes of a text; half a character, which has none, becomes U+FFFD."""
+def to_utf8(text: str) -> bytes:
+    """Return the UTF-8 bytes of a text, in which U+FFFD replaces lone surrogates."""
     return whole_characters(text).encode()

@@ -1,0 +1,277 @@
+"""Find out what a server can do by a few short requests, and assume nothing that they do not prove.
+
+The requests are those of `OpenaiModel` with fewer and fewer options, so what works here works in a run.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from contextvars import Context
+from dataclasses import dataclass, replace
+from typing import Any
+
+from askance.core.errors import AskanceError, ModelUnavailable, RequestRefused
+from askance.core.parameters import changed_parameters
+from askance.core.types import Chat, Cut, Generation, Prompt, Raw, Sampling, Span, StopCondition, Token, Want
+from askance.models.checking import CHAT, check_scores, generate_text
+from askance.models.openai.connection import Connection
+from askance.models.openai.events import get_nested, token_count
+from askance.models.openai.model import OpenaiModel
+from askance.models.openai.options import AUTO, ServerOptions, Tokenizer, read_options
+from askance.models.openai.server_info import (
+    REFUSALS,
+    SINGLE_MODEL_SERVERS,
+    ServerInfo,
+    loaded_context,
+    try_call,
+)
+
+_USER_OPTIONS = {"timeout", "attempts"}
+_MAX_SECONDS = 120.0
+"""The time limit of a request, which may make the server load the model."""
+_SAMPLING = Sampling(24)
+_COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
+_RAW = Raw((Span(_COUNTING),))
+_CONTINUATION = "ur"
+"""The text with which a model continues `_COUNTING`, unless it sees that as a user's message."""
+_MAX_COUNTING_TOKENS = 28
+"""The words and commas of `_COUNTING`, and BOS. A chat template would add more tokens to these."""
+_MIN_WORDS = 5
+"""The least number of words of a text that the server is asked to continue."""
+_MAX_NAMED_MODELS = 10
+_BROKEN = 500
+"""The status with which some servers refuse log-probabilities, and which is transient on others."""
+_ABSENT = 404
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """A text that was generated with some options.
+
+    Attributes:
+        generation: The generation.
+        signal_level: The signals of each token: 0 for none, 1 for its log-probability, and n + 1 for n
+            alternatives.
+        options: The options that the server accepted.
+    """
+
+    generation: Generation
+    signal_level: int
+    options: ServerOptions
+
+
+def _cut_after_two_words(tokens: Sequence[Token]) -> Cut | None:
+    """Stop a generation as soon as it has two whole words."""
+    text = "".join(token.text for token in tokens)
+    return Cut(len(tokens), "enough") if len(text.split()) > 2 else None
+
+
+async def probe(model: str, connection: Connection, info: ServerInfo, timeout: float) -> dict[str, str]:
+    """Return the options of a model on a server that differ from the defaults.
+
+    Raises:
+        ModelUnavailable: The server is busy or can't be reached.
+        ModelSpecError: The server refuses the key, does not have the model, or has neither endpoint.
+        RequestRefused: The server refuses even a request with the fewest options.
+        ModelFailure: The server fails to process such a request.
+    """
+    prober = _Prober(model, connection, info, min(timeout, _MAX_SECONDS))
+    # A context of its own discards the notes of the requests, since refusals are expected here.
+    options = await asyncio.create_task(prober.find_options(), context=Context())
+    return {
+        name: str(int(value)) if isinstance(value, bool) else str(value)
+        for name, value in changed_parameters(options).items()
+        if name not in _USER_OPTIONS
+    }
+
+
+class _Prober:
+    """A sequence of requests that finds the options of one model on one server."""
+
+    def __init__(self, model: str, connection: Connection, info: ServerInfo, timeout: float) -> None:
+        self._model, self._connection, self._info = model, connection, info
+        self._preset = read_options({"server": info.server or AUTO})
+        self._timeout = timeout
+        self._refusals = list[AskanceError]()
+
+    async def find_options(self) -> ServerOptions:
+        """Return the options that work, from the most demanding ones down.
+
+        What no request can prove comes from the preset of the server.
+        """
+        preset = self._preset
+        start = ServerOptions(
+            # An unknown server may apply penalties by default; others ignore or refuse the neutral values.
+            neutral=preset.neutral or not self._info.server,
+            running_usage=True,
+            completion_tokens=preset.completion_tokens,
+            context=preset.context,
+            in_flight=preset.in_flight,
+            timeout=self._timeout,
+        )
+        chat = await self._try_endpoint(CHAT, start)
+        accepted = start if chat is None else chat.options
+        raw = await self._try_endpoint(_RAW, replace(accepted, chat=False, completions=True))
+        raw = raw if raw is not None and await self._is_raw(raw) else None
+        options = replace(accepted if raw is None else raw.options, chat=bool(chat), running_usage=False)
+        if chat is not None:
+            options = await self._with_continuation(chat, options)
+            options = replace(options, top_k=await self._supports_top_k(chat, options))
+            options = replace(options, tokenize=await self._tokenizer(chat, options))
+        options = _combine(options, chat, raw)
+        if not options.chat and not options.completions:
+            raise self._unusable()
+        if not options.chat and options.signals:
+            problem = await try_call(check_scores(self._make_model(replace(options, score=True))))
+            options = replace(options, score=problem == "")
+        # Some servers report their window only after they have loaded the model.
+        loaded = await loaded_context(self._info.server, self._model, self._connection)
+        return replace(options, context=loaded or self._info.context or options.context)
+
+    async def _try_endpoint(self, prompt: Prompt, options: ServerOptions) -> ProbeResult | None:
+        """Return a generation with as many signals as the server has, or None if it takes no such prompt."""
+        error: AskanceError | None = None
+        for candidate, kind in _candidates(options):
+            if not isinstance(error, kind):
+                continue
+            try:
+                result = await self._generate(prompt, candidate)
+            except REFUSALS as failure:
+                status = getattr(failure, "status", _BROKEN)
+                if status not in (_BROKEN, _ABSENT):
+                    raise
+                error = failure
+                self._refusals.append(failure)
+                if status == _ABSENT:
+                    break
+            else:
+                if result.signal_level or not candidate.signals:
+                    return result
+        if isinstance(error, ModelUnavailable):
+            raise error
+        return None
+
+    def _make_model(self, options: ServerOptions) -> OpenaiModel:
+        return OpenaiModel(self._model, options, self._connection)
+
+    async def _generate(
+        self,
+        prompt: Prompt,
+        options: ServerOptions,
+        sampling: Sampling = _SAMPLING,
+        until: StopCondition | None = None,
+    ) -> ProbeResult:
+        model = self._make_model(options)
+        want = Want(logprob=bool(options.signals), top_logprobs=options.top_logprobs)
+        generation, tokens = await generate_text(model, want, prompt, sampling, until)
+        level = 1 + max((len(token.top) for token in tokens), default=-1)
+        has_logprobs = all(token.logprob is not None for token in tokens)
+        return ProbeResult(generation, level if has_logprobs else 0, model.options)
+
+    async def _with_continuation(self, chat: ProbeResult, options: ServerOptions) -> ServerOptions:
+        """Return options with the way in which chat continues an answer, and with `running_usage` if a cut
+        text has its usage.
+        """
+        beginning, expected = _split_in_half(chat.generation.text)
+        running = False
+        ways: list[Any] = sorted(("1", "final_message"), key=lambda way: way != self._preset.continuation)
+        for way in ways if expected else ():
+            candidate = replace(options, continuation=way, running_usage=chat.options.running_usage)
+            prompt = Chat(CHAT.turns, (Span(beginning),))
+            result = await try_call(self._generate(prompt, candidate, until=_cut_after_two_words))
+            if result is None:
+                continue
+            running = result.generation.finish == "enough" and not result.generation.is_upper_bound
+            if result.generation.text.split()[:1] == [expected]:
+                return replace(result.options, continuation=way, running_usage=running)
+        return replace(options, continuation="0", running_usage=running)
+
+    async def _is_raw(self, raw: ProbeResult) -> bool:
+        """Return whether the server continued the prompt itself, rather than a chat with it as a message.
+
+        Servers that report no usage in a stream may report it in a response that is not streamed.
+        """
+        generation = raw.generation
+        if generation.text.startswith(_CONTINUATION):
+            return True
+        if not generation.is_upper_bound:
+            return generation.prompt_tokens <= _MAX_COUNTING_TOKENS
+        body = {"model": self._model, "prompt": _COUNTING, "max_tokens": 1, "temperature": 0}
+        response = await try_call(self._connection.fetch_json("/completions", body, self._timeout))
+        return bool(token_count(get_nested(response, "usage", "prompt_tokens"), _MAX_COUNTING_TOKENS))
+
+    async def _supports_top_k(self, chat: ProbeResult, options: ServerOptions) -> bool:
+        """Return whether a sample with top_k=1 at a high temperature equals the text at temperature 0."""
+        sampling = replace(_SAMPLING, temperature=2.0, top_k=1)
+        hot = await try_call(self._generate(CHAT, replace(options, top_k=True), sampling))
+        if hot is None or not hot.options.top_k or not hot.generation.text.strip():
+            return False
+        return hot.generation.text == chat.generation.text
+
+    async def _tokenizer(self, chat: ProbeResult, options: ServerOptions) -> Tokenizer:
+        """Return the way of counting tokens that agrees with the usage that the server reports."""
+        model = self._make_model(replace(options, tokenize=self._preset.tokenize))
+        if model.counts_exactly:
+            num_tokens = await try_call(asyncio.to_thread(model.count, CHAT))
+            if chat.generation.is_upper_bound or num_tokens != chat.generation.prompt_tokens:
+                return "none"
+        return self._preset.tokenize
+
+    def _unusable(self) -> AskanceError:
+        """Return why the model can't be used at all: the server lacks it, or refused the first request."""
+        models, errors = self._info.models, self._connection.errors
+        if models and self._model not in models and self._info.server not in SINGLE_MODEL_SERVERS:
+            shown = ", ".join(map(errors.redact, models[:_MAX_NAMED_MODELS]))
+            more = ", …" if len(models) > _MAX_NAMED_MODELS else ""
+            return errors.spec_error(
+                f"does not have it, but {shown}{more}: write openai:{errors.redact(models[0])}"
+                f"@{self._connection.url}."
+            )
+        return self._refusals[0]
+
+
+def _candidates(options: ServerOptions) -> Sequence[tuple[ServerOptions, type]]:
+    """Return options with fewer and fewer demands, each with the kind of error after which it is tried.
+
+    The kind `object` stands for any error or none.
+    """
+    plain = replace(options, neutral=False, running_usage=False)
+    return (
+        (replace(options, top_logprobs=20), object),
+        (replace(options, top_logprobs=20), ModelUnavailable),
+        (replace(plain, top_logprobs=20), RequestRefused),
+        (replace(options, top_logprobs=5), RequestRefused),
+        (replace(options, logprobs=True), RequestRefused),
+        (options, object),
+        (plain, RequestRefused),
+        (replace(plain, usage=False), RequestRefused),
+    )
+
+
+def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult | None) -> ServerOptions:
+    """Return options that declare the endpoints, and the signals that all of them have.
+
+    Methods may use either endpoint. One with fewer signals is left out if methods can continue a text
+    without it.
+    """
+    chats, raws = [chat] if chat else [], [raw] if raw else []
+    choices = [chats + raws, chats if options.continuation != "0" else [], raws]
+    levels = [min((result.signal_level for result in results), default=0) for results in choices]
+    level = max(levels)
+    best = choices[levels.index(level)]
+    return replace(
+        options,
+        chat=chat in best,
+        completions=raw in best,
+        logprobs=level == 1,
+        top_logprobs=max(0, level - 1),
+    )
+
+
+def _split_in_half(text: str) -> tuple[str, str]:
+    """Return the first half of a text and the word that follows, or two empty texts if it is too short."""
+    words = list(re.finditer(r"\S+", text))
+    if len(words) < _MIN_WORDS:
+        return "", ""
+    half = len(words) // 2
+    return text[: words[half - 1].end()], words[half][0]

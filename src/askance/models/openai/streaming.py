@@ -1,0 +1,249 @@
+"""Convert a streamed response into tokens with their signals: align log-probabilities, estimate entropy.
+
+The text is authoritative. The bytes of a token must match it, except for known errors of servers. One is a
+space before a token, which SentencePiece vocabularies make ambiguous. Another is a part of a character, for
+which many servers write U+FFFD or nothing. A run of such parts gets the text up to the next known token.
+"""
+
+import codecs
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from askance.core.types import Token, Want
+from askance.inference.decoding import StopTracker
+from askance.models.openai.events import InvalidResponse, ReportedUsage, ServerEvent, TokenLogprob
+from askance.models.openai.tokenization import to_utf8, token_id
+
+_MAX_PARTIAL_TOKENS = 3
+"""The most tokens of an incomplete last character, which has at most four bytes."""
+
+
+class TokenAligner:
+    """An aligner of log-probabilities with text, which may arrive in events of any size.
+
+    It yields the entries with the bytes that they have in the text.
+    """
+
+    def __init__(self) -> None:
+        self._pending = b""
+        self._entries: list[TokenLogprob] = []
+        self._has_started = False
+
+    def add(self, raw: bytes, entries: Sequence[TokenLogprob]) -> Iterator[TokenLogprob]:
+        """Yield the tokens that an event completes.
+
+        Args:
+            raw: The bytes of the text that the event adds.
+            entries: The tokens that the event adds.
+
+        Raises:
+            InvalidResponse: The tokens do not match the text.
+        """
+        self._pending += raw
+        self._entries += entries
+        while self._entries and (match := self._match_next()):
+            yield from self._emit(*match)
+
+    def finish(self, *, has_ended: bool) -> tuple[list[TokenLogprob], TokenLogprob | None]:
+        """Return the tokens that remain after the last event, and the end token if the server reports it.
+
+        Args:
+            has_ended: Whether the model generated its end token, which the text does not contain.
+
+        Raises:
+            InvalidResponse: The tokens do not match the text.
+        """
+        end = None
+        if has_ended and self._entries and not (self._pending and self._entries[-1].has_unknown_bytes):
+            end = self._entries.pop()
+        if self._pending and not self._entries:
+            raise InvalidResponse(f"no log-probabilities for {_shown(self._pending)} at the end of the text")
+        if any(not entry.has_unknown_bytes and _is_text(entry.raw) for entry in self._entries):
+            raise self._mismatch(self._entries[0])
+        is_partial = not has_ended and len(self._entries) <= _MAX_PARTIAL_TOKENS
+        return list(self._emit(len(self._entries), len(self._pending), may_lose=is_partial)), end
+
+    def _match_next(self) -> tuple[int, int] | None:
+        """Return how many entries match next and their number of bytes, or None if more text is needed."""
+        first = self._entries[0]
+        bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_started else []
+        spellings = [first.raw, b" " + first.raw, *bare] if first.raw else []
+        for raw in spellings if self._pending else ():
+            if self._pending.startswith(raw):
+                return 1, len(raw)
+        if first.has_unknown_bytes:
+            return self._match_unknown_run()
+        if any(raw.startswith(self._pending) for raw in spellings):
+            return None
+        raise self._mismatch(first)
+
+    def _match_unknown_run(self) -> tuple[int, int] | None:
+        """Match a run of entries with unknown bytes, which has the text up to the next known entry."""
+        num_unknown = next((i for i, entry in enumerate(self._entries) if not entry.has_unknown_bytes), None)
+        if num_unknown is None:
+            return None
+        # An empty entry may also be a control token, which has no text.
+        min_bytes = 1 if any(entry.raw for entry in self._entries[:num_unknown]) else 0
+        num_bytes = self._pending.find(self._entries[num_unknown].raw, min_bytes)
+        return None if num_bytes < 0 else (num_unknown, num_bytes)
+
+    def _emit(self, num_entries: int, num_bytes: int, *, may_lose: bool = False) -> Iterator[TokenLogprob]:
+        """Yield the next entries, the last of which gets all of the next bytes."""
+        entries, self._entries = self._entries[:num_entries], self._entries[num_entries:]
+        raw, self._pending = self._pending[:num_bytes], self._pending[num_bytes:]
+        if not raw and not may_lose and not all(entry.is_complete for entry in entries):
+            raise InvalidResponse(
+                "a token without a text: with log-probabilities it loses characters that are spread over "
+                "several tokens"
+            )
+        self._has_started = self._has_started or bool(raw)
+        for entry in entries:
+            yield replace(entry, raw=raw if entry is entries[-1] else b"")
+
+    def _mismatch(self, entry: TokenLogprob) -> InvalidResponse:
+        actual = _shown(self._pending[:40]) if self._pending else "nothing more"
+        return InvalidResponse(f"log-probabilities of the token {entry.text!r} where its text has {actual}")
+
+
+def _is_text(raw: bytes) -> bool:
+    """Return whether these bytes are whole characters, so that decoding drops none of them."""
+    return raw.decode(errors="ignore").encode() == raw
+
+
+def _shown(raw: bytes) -> str:
+    return repr(raw.decode(errors="replace"))
+
+
+VOCABULARY_SIZE = 262_144
+"""The assumed size of an unknown vocabulary: that of the largest ones in common use."""
+
+_SLACK = 0.01
+"""The amount by which probabilities may exceed a sum of 1, since servers round."""
+
+
+def entropy_bounds(
+    logprobs: Sequence[float], num_requested: int, vocabulary_size: int = VOCABULARY_SIZE
+) -> tuple[float, float]:
+    """Return the least and the greatest entropy (nats) that agree with some log-probabilities.
+
+    Let p_1 ≥ … ≥ p_k be known, and let m = 1 - Σ p_i be the mass of all other tokens. The entropy is the
+    known -Σ p_i ln p_i plus the contribution of the rest. The contribution is least if the rest is as
+    concentrated as possible: no token of it is more probable than p_k, so it has as many tokens of p_k as fit
+    into m, and one with the remainder. It is greatest, m ln((V - k) / m), if the rest is uniform over the
+    remaining vocabulary.
+
+    Args:
+        logprobs: The log-probabilities (nats) of the most probable tokens, best first.
+        num_requested: The number of alternatives requested. If fewer came, some may have been lost, and any
+            token may be in the rest: a server that identifies tokens by their texts returns only one of two
+            tokens with the same text.
+        vocabulary_size: The number of tokens in the vocabulary.
+
+    Raises:
+        ValueError: The probabilities sum to more than 1.
+    """
+    probabilities = [math.exp(logprob) for logprob in logprobs]
+    if sum(probabilities) > 1 + _SLACK:
+        raise ValueError(f"probabilities that sum to {sum(probabilities):.3f}")
+    known, rest = sum(map(_entropy_term, probabilities)), max(0.0, 1.0 - sum(probabilities))
+    num_others = max(vocabulary_size - len(probabilities), 1)
+    most = rest * math.log(num_others / rest) if rest > 0 else 0.0
+    cap = probabilities[-1] if len(probabilities) >= num_requested and probabilities else 1.0
+    return known + min(_min_entropy(rest, cap), most), known + most
+
+
+def _min_entropy(rest: float, cap: float) -> float:
+    """Return the least entropy (nats) of a mass that consists of tokens of at most `cap` each."""
+    if cap <= 0:
+        return 0.0
+    num_full = int(rest / cap)
+    return num_full * _entropy_term(cap) + _entropy_term(rest - num_full * cap)
+
+
+def _entropy_term(probability: float) -> float:
+    return -probability * math.log(probability) if probability > 0 else 0.0
+
+
+class StreamReader:
+    """A reader that converts the events of one response into tokens, and passes them to a `StopTracker`.
+
+    Without log-probabilities the token boundaries are unknown: the text of each event counts as one token.
+
+    Args:
+        want: The signals that the tokens shall have.
+        num_top: The number of alternatives requested.
+        tracker: The tracker of the generation, which receives the tokens.
+
+    Attributes:
+        usage: The last token counts that the server reported.
+        finish: The reason why the server ended the text; empty until it does.
+        has_choice: Whether any event belonged to a choice.
+    """
+
+    def __init__(self, want: Want, num_top: int, tracker: StopTracker) -> None:
+        self._want, self._num_top, self._tracker = want, num_top, tracker
+        self._needs_logprobs = want.logprob or num_top > 0
+        self._aligner = TokenAligner()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.usage: ReportedUsage | None = None
+        self.finish, self.has_choice = "", False
+
+    def read(self, event: ServerEvent) -> bool:
+        """Add the tokens that this event completes.
+
+        Returns:
+            Whether another event may matter: after a text of full length only usage may follow.
+
+        Raises:
+            InvalidResponse: Text and log-probabilities do not match, or log-probabilities are missing.
+        """
+        if self._tracker.is_finished and event.text:
+            return False
+        self.usage = event.usage or self.usage
+        self.finish = event.finish or self.finish
+        self.has_choice = self.has_choice or event.has_choice
+        raw, entries = to_utf8(event.text), event.entries
+        if not self._needs_logprobs:
+            self._add([TokenLogprob("", raw, 0.0)] if raw else [])
+        elif raw and entries is None:
+            raise InvalidResponse("no log-probabilities")
+        else:
+            self._add(self._aligner.add(raw, entries or ()))
+        return self._tracker.finish in ("", "length")
+
+    def end(self) -> None:
+        """Add the last tokens after all events, and the end token if the server reported it."""
+        entries, end = self._aligner.finish(has_ended=self.finish != "length")
+        self._add(entries)
+        if not self._tracker.is_finished:
+            token = replace(self._token(replace(end, raw=b"")), id=token_id(end.raw)) if end else None
+            self._tracker.end(token, finish="length" if self.finish == "length" else "end")
+
+    def _add(self, entries: Iterable[TokenLogprob]) -> None:
+        for entry in entries:
+            if not self._tracker.is_finished:
+                self._tracker.add(self._token(entry))
+
+    def _token(self, entry: TokenLogprob) -> Token:
+        text, want, before = self._decoder.decode(entry.raw), self._want, self._tracker.tokens
+        start = before[-1].end if before else 0
+        return Token(
+            id=token_id(entry.raw),
+            text=text,
+            start=start,
+            end=start + len(text),
+            logprob=entry.logprob if want.logprob else None,
+            entropy=self._entropy(entry) if want.entropy else None,
+            top=entry.top[: want.top_logprobs],
+        )
+
+    def _entropy(self, entry: TokenLogprob) -> float:
+        """Return the lower bound of the entropy (nats), which assumes nothing about the other tokens."""
+        if not entry.top:
+            raise InvalidResponse(f"no alternatives to the token {entry.text!r}")
+        logprobs = [logprob for _, logprob in entry.top[: self._num_top]]
+        try:
+            return entropy_bounds(logprobs, self._num_top)[0]
+        except ValueError as error:
+            raise InvalidResponse(f"{error} at the token {entry.text!r}") from error
