@@ -7,7 +7,7 @@ import torch
 
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.inference.decoding import TokenSampler
-from askance.models.hf.backend import rows_of
+from askance.models.hf.logits import rows_of
 from tests.choices import watched_choices
 from tests.tolerances import tolerance
 

@@ -17,7 +17,7 @@ from askance.core.errors import InputError, ModelFailure, ParameterError, Prompt
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.inference.decoding import TokenSampler, check_sampling
 from askance.models.hf import HfModel, load_hf
-from askance.models.hf.backend import rows_of
+from askance.models.hf.logits import rows_of
 
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Faust?")
 ALL = Want(logprob=True, top_logprobs=3, entropy=True, attention="heads")

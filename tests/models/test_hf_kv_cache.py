@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from askance.models.hf.attention import KVPool
+from askance.models.hf.kv_cache import KVPool
 
 
 @pytest.fixture

@@ -201,8 +201,7 @@ class AirragParameters(Parameters):
         """Return the legal actions in a state (the paper's figure 2 and appendix), without the dead ones.
 
         If none is left, a summary is legal. DA is a candidate beside the paths, or the only action; otherwise
-        it is the last resort. At the root there is nothing to summarise, so the question itself is searched
-        for.
+        it is the last resort. The root has nothing to summarise, so a search for the question is legal there.
         """
         if state.answer is not None:
             return ()

@@ -37,7 +37,7 @@ def reading_gguf() -> Iterator[None]:
     """Read GGUF files without a progress bar, and in less than half of the time.
 
     No setting turns off the progress bar of transformers' reader. It opens a file for the tokenizer, the
-    settings and the weights, and makes the table of tensor names anew for each module; here each is made
+    settings and the weights, and makes another table of tensor names for each module; here each is made
     once. Other threads that read a file wait, since the patched packages are shared.
     """
     import gguf

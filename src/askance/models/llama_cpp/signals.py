@@ -30,7 +30,7 @@ class LlamaLogits:
         """The sum of exp(d) and the sum of d * exp(d), where d is a logit minus the greatest one.
 
         They are computed in chunks: the memory of arrays as long as the vocabulary would be returned to the
-        system and allocated anew at each token, which takes longer than the sums.
+        system and allocated again at each token, which takes longer than the sums.
         """
         best, has_none = np.float32(self.best[0]), math.isinf(self.logits.min())
         total = weighted = 0.0

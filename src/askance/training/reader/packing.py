@@ -203,7 +203,7 @@ def make_schedule(
     *,
     is_packed: bool = True,
 ) -> TrainingSchedule:
-    """Return the schedule of a training run; each epoch packs the training examples anew.
+    """Return the schedule of a training run; each epoch packs the training examples again.
 
     Args:
         is_packed: If false, each example gets a row to itself, and a step takes as many tokens as it would.

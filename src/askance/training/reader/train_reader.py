@@ -76,9 +76,9 @@ def train_reader(
         is_dry_run: Whether to return after `on_start`, with nothing written.
 
     Raises:
-        InputError: there is nothing to learn from, no example fits, the adapter to start from has other
+        InputError: The data teach nothing, no example fits, the adapter to start from has other
             settings, the folder exists or belongs to another training, or the disk is full.
-        TrainingFailed: a loss or a gradient is not finite.
+        TrainingFailed: A loss or a gradient is not finite.
     """
     check_free(out)
     _check_method(base, settings)

@@ -220,7 +220,7 @@ class Trainer:
         self.curve = curve
 
     def _check_schedule(self, curve: list[TrainingStatus]) -> None:
-        """Raise InputError if the checkpoint's schedule differs: each machine tries anew whether to pack."""
+        """Raise InputError if the checkpoint's schedule differs: each machine tests whether to pack."""
         steps, tokens = len(self._schedule.steps), self._schedule.num_tokens
         last = curve[-1] if curve else None
         if last is not None and (last.num_steps, last.total_tokens) != (steps, tokens):

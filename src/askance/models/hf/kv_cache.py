@@ -1,0 +1,124 @@
+"""The KV cache of torch models: one pool of cells per device, whose cells sequences share and release.
+
+A backend keeps the pool within its memory budget; a prefix cache holds further references to its cells.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_MIN_GROWTH_TOKENS = 1024
+
+
+class KVPool:
+    """The KV cache of all sequences on a device: each token has a cell, which holds its keys and values.
+
+    The cells of a sequence need not be contiguous. So sequences with a common prefix share its cells, and
+    nothing is copied.
+
+    Attributes:
+        layers: The keys and values by the index of the layer, each of shape [cells, key-value heads, head
+            size].
+    """
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = device
+        self.layers: dict[int, list[Tensor]] = {}
+        self._capacity, self._free, self._ref_counts = 0, list[int](), Counter[int]()
+
+    def allocate(self, num_tokens: int) -> "KVCells":
+        """Allocate free cells. The pool grows by an eighth at least, since growing copies all of it."""
+        num_missing = num_tokens - len(self._free)
+        if num_missing > 0:
+            self._grow(self._capacity + max(num_missing, _MIN_GROWTH_TOKENS, self._capacity // 8))
+        num_left = len(self._free) - num_tokens
+        taken, self._free = self._free[num_left:], self._free[:num_left]
+        return KVCells(self, taken)
+
+    def _grow(self, capacity: int) -> None:
+        for layer in self.layers.values():
+            for index, store in enumerate(layer):
+                num_new = max(0, capacity - len(store))  # one may have grown before the next had no memory
+                layer[index] = torch.cat([store, store.new_empty((num_new, *store.shape[1:]))])
+        self._free += range(self._capacity, capacity)
+        self._capacity = capacity
+
+    def write(self, layer: int, cells: Tensor, key: Tensor, value: Tensor) -> None:
+        """Store the keys and values of a layer, each of shape [tokens, key-value heads, head size].
+
+        Args:
+            cells: The indices of the tokens' cells, shape [tokens].
+        """
+        if layer not in self.layers:
+            self.layers[layer] = [new.new_empty((self._capacity, *new.shape[1:])) for new in (key, value)]
+        for store, new in zip(self.layers[layer], (key, value), strict=True):
+            store[cells] = new
+
+    def acquire(self, cells: Sequence[int]) -> None:
+        """Add one to the reference count of each cell."""
+        self._ref_counts.update(cells)
+
+    def release(self, cells: Sequence[int]) -> None:
+        """Subtract one from the reference count of each cell; a cell without references is free."""
+        self._ref_counts.subtract(cells)
+        self._free += [cell for cell in cells if not self._ref_counts[cell]]
+
+    def free_memory(self) -> None:
+        """Free the memory of the pool if no cell is in use."""
+        if len(self._free) == self._capacity:
+            self.layers, self._capacity, self._free = {}, 0, []
+
+
+class KVCells:
+    """References to the cells of a sequence's tokens, in order. They are released with this object.
+
+    Attributes:
+        indices: The indices of the cells in the pool.
+    """
+
+    def __init__(self, pool: KVPool, indices: Sequence[int]) -> None:
+        self._pool, self.indices = pool, indices
+        pool.acquire(indices)
+
+    def __del__(self) -> None:
+        self._pool.release(self.indices)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """The indices as a tensor of shape [tokens]."""
+        return torch.tensor(self.indices, dtype=torch.long, device=self._pool.device)
+
+    def slice(self, start: int, stop: int) -> "KVCells":
+        """Return further references to the cells of the tokens from `start` to `stop`."""
+        return KVCells(self._pool, self.indices[start:stop])
+
+    def with_prefix(self, blocks: Sequence[tuple["KVCells", int]]) -> "KVCells":
+        """Return as many cells, of which the first are shared.
+
+        Args:
+            blocks: The blocks to share, each with the number of its first cells that are taken.
+        """
+        shared = [cell for block, count in blocks for cell in block.indices[:count]]
+        return KVCells(self._pool, [*shared, *self.indices[len(shared) :]])
+
+
+@dataclass(slots=True, eq=False)
+class TorchSlot:
+    """The KV slot of a running sequence.
+
+    Attributes:
+        num_tokens: The greatest number of tokens that the sequence can have.
+        num_cached_tokens: The number of its tokens that the prefix cache gave.
+        cells: The cells of its tokens in the pool; None where the module uses `cache` instead.
+        cache: The KV cache of transformers for this sequence alone.
+    """
+
+    num_tokens: int
+    num_cached_tokens: int = 0
+    cells: KVCells | None = None
+    cache: Any = None
