@@ -26,7 +26,7 @@ from askance.core.types import (
     Token,
     TokenIds,
 )
-from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Task
+from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Task
 from askance.methods.selfrag.tokens import ALL_TOKENS
 from askance.reproductions.selfrag import SelfragAuthors
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from askance.core.types import Answer, Passage, Question
 from askance.evaluation.metrics.answers import exact_match, f1, match
-from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Separator, Task, prompt_head
+from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Separator, Task, prompt_head
 from askance.methods.selfrag.tokens import CONTINUE
 from askance.reproductions.selfrag_outputs import (
     alce_answer,

@@ -5,7 +5,7 @@ import pytest
 from askance.core.errors import ParameterError
 from askance.core.types import Demo, Question
 from askance.methods.selfrag.method import Selfrag
-from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
+from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.methods.selfrag.tokens import (
     CONTINUE,
     FULLY_SUPPORTED,

@@ -3,7 +3,7 @@
 import pytest
 
 from askance.core.errors import PromptsError, UnknownName
-from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
+from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.prompts import open_instructions
 from askance.registry import make_method
 

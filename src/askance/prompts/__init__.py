@@ -36,7 +36,7 @@ from askance.core.types import Demo
 from askance.methods.airrag import prompt_template as airrag
 from askance.methods.airrag.prompt_template import DEMO_KEYS, AirragPromptTemplate
 from askance.methods.common.prompts import OWN, PLAIN, PromptTemplate
-from askance.methods.selfrag.tasks import OWN_INSTRUCTIONS, Instructions
+from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
 from askance.text.answers import awaits_answer, has_answer
 
 PROMPT_SETS = {

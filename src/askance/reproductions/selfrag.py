@@ -15,7 +15,7 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
-from askance.methods.selfrag.tasks import answer_options, named_option
+from askance.methods.selfrag.prompts import answer_options, named_option
 from askance.methods.selfrag.tokens import (
     RETRIEVAL,
     first_distribution,

@@ -12,7 +12,7 @@ from askance.core.types import Answer, Question, Role, Signal, Span
 from askance.methods.common.answer_text import check_citations
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
-from askance.methods.selfrag import tasks
+from askance.methods.selfrag import prompts
 from askance.methods.selfrag.long_form import LongForm
 from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.parameters import OwnParameters
@@ -85,7 +85,7 @@ class Selfrag(OwnParameters):
             raise NoRoom("no segment had room")
         run.trace.commit(text)
         if is_native:
-            short = _short_answer(text, question) if tasks.answer_options(question) else text
+            short = _short_answer(text, question) if prompts.answer_options(question) else text
             return Answer(text, option or short, citations)
         hits = () if path.current_hit is None else (path.current_hit,)
         short_answer_tokens = self.short_answer_tokens if self.ask_short_answer and not option else 0
@@ -109,11 +109,11 @@ class Selfrag(OwnParameters):
 
     def head(self, question: Question, run: Run) -> tuple[Span, ...]:
         """Return the prompt of a Self-RAG checkpoint up to where the answer begins."""
-        task = tasks.task_of(self.task, question)
-        options = tasks.lettered_options(question) if task == "choice" else ()
-        text = tasks.input_text(question, options)
+        task = prompts.task_of(self.task, question)
+        options = prompts.lettered_options(question) if task == "choice" else ()
+        text = prompts.input_text(question, options)
         separator = "training" if self.separator == "auto" else self.separator
-        return tasks.prompt_head(text, task, self.instructions, separator, run.trace)
+        return prompts.prompt_head(text, task, self.instructions, separator, run.trace)
 
     def writer(
         self, question: Question, run: Run, scorer: Scorer | None, head: tuple[Span, ...] | None
@@ -131,5 +131,5 @@ class Selfrag(OwnParameters):
 
 def _short_answer(text: str, question: Question) -> str:
     return (
-        tasks.named_option(text, question) if tasks.answer_options(question) else short_answer(text, question)
+        prompts.named_option(text, question) if prompts.answer_options(question) else short_answer(text, question)
     )

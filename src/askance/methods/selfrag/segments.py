@@ -7,7 +7,7 @@ from askance.core.ports import Run
 from askance.core.trace import Decided
 from askance.core.types import Citation, Hit, TokenIds
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.tasks import record_escaped
+from askance.methods.selfrag.prompts import record_escaped
 from askance.methods.selfrag.tokens import Distribution
 from askance.text.answers import sentence_spans
 

@@ -12,7 +12,7 @@ from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import OwnParameters
 from askance.methods.selfrag.segment_writer import SegmentWriter
 from askance.methods.selfrag.segments import Action, Path, Segment, record_candidate, search_passages
-from askance.methods.selfrag.tasks import answer_options, named_option
+from askance.methods.selfrag.prompts import answer_options, named_option
 from askance.methods.selfrag.tokens import Distribution
 from askance.text.answers import normalise_answer
 
