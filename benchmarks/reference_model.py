@@ -26,7 +26,7 @@ from askance.core.types import (
     TokenIds,
     Want,
 )
-from askance.inference.decoding import StopTracker
+from askance.inference.stopping import StopTracker
 from askance.inference.vocabulary import IncrementalDetokenizer
 from askance.models.hf import HfModel
 from benchmarks.needed import Needed

@@ -18,8 +18,8 @@ OPENINGS = re.compile(
     r"Also|Always|Never|None|Nothing|Everything|And|Or|But|Because|Than|Those|Beside|Behind|Among)\b"
 )
 WORDS = re.compile(
-    r"\b(told|tells?|at hand|as it stands|what it is|goes on|go on|gone on|amiss|whoever|whatever|"
-    r"going on with|goes? on with|knobs?|wordings?|elicit(?!ation)\w*|begun|abreast|anew|there is nothing to)\b",
+    r"\b(told|tells?|at hand|as it stands|what it is|goes on|go on|gone on|going on with|amiss|whoever|"
+    r"whatever|knobs?|wordings?|elicit(?!ation)\w*|begun|abreast|anew|there is nothing to)\b",
     re.IGNORECASE,
 )
 QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|(?m:^ {4,}[{\[>].*$)", re.DOTALL)

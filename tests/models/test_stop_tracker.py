@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from askance.core.types import Cut, Sampling, Token
-from askance.inference.decoding import StopTracker
+from askance.inference.stopping import StopTracker
 
 
 @dataclass(frozen=True, slots=True)

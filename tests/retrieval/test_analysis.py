@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.retrieval.index.lexical import STOP_WORDS, Analysis
+from askance.retrieval.bm25_analysis import STOP_WORDS, Analysis
 
 PLAIN = Analysis(stop_words=False, stemming=False)
 

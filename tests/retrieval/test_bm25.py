@@ -10,9 +10,9 @@ from tests.tolerances import near, tolerance
 from askance.core.errors import RetrieverFailure
 from askance.retrieval import ranking
 from askance.retrieval.bm25 import open_index
+from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.build_transaction import open_transaction
-from askance.retrieval.index.lexical import Analysis
 
 
 def index_of(folder, passages, analysis=Analysis()):

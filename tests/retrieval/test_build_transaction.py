@@ -15,11 +15,11 @@ import pytest
 from tests.retrieval.conftest import rows_file, snapshot
 
 from askance.core.errors import BadIndex
+from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index import build_transaction
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.build_transaction import open_transaction
 from askance.retrieval.index.index_folder import open_index_reader
-from askance.retrieval.index.lexical import Analysis
 
 NUM_ROWS = 1500
 
@@ -307,7 +307,7 @@ def test_a_killed_writer_holds_no_lock(tmp_path):
     script = """
     import os, signal, sys
     from pathlib import Path
-    from askance.retrieval.index.lexical import Analysis
+    from askance.retrieval.bm25_analysis import Analysis
     from askance.retrieval.index.build_transaction import open_transaction
     with open_transaction(Path(sys.argv[1]), Analysis()):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -16,10 +16,10 @@ from tests.retrieval.conftest import snapshot
 from askance.core.errors import AskanceError, BadIndex, RetrieverFailure
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.bm25 import open_index
+from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.dense import open_dense
 from askance.retrieval.index.build import build_index
 from askance.retrieval.index.index_folder import SCHEMA_VERSION, open_index_reader
-from askance.retrieval.index.lexical import Analysis
 
 
 @pytest.fixture

@@ -33,7 +33,8 @@ from askance.core.types import (
     Want,
     as_spans,
 )
-from askance.inference.decoding import StopTracker, check_sampling
+from askance.inference.decoding import check_sampling
+from askance.inference.stopping import StopTracker
 from askance.models import scripted_replies as script
 from askance.models.scripted_replies import Reply
 from askance.text.linguistics import content_words

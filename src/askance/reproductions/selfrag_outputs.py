@@ -27,9 +27,16 @@ from askance.core.types import (
 )
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
+from askance.methods.selfrag.prompts import (
+    Separator,
+    Task,
+    input_text,
+    lettered_options,
+    prompt_head,
+    task_of,
+)
 from askance.methods.selfrag.scoring import fit_passage, passage_spans
 from askance.methods.selfrag.segments import search_passages
-from askance.methods.selfrag.prompts import Separator, Task, input_text, lettered_options, prompt_head, task_of
 from askance.methods.selfrag.tokens import (
     NO_RETRIEVAL,
     RETRIEVAL,

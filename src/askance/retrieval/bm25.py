@@ -6,8 +6,9 @@ from pathlib import Path
 
 from askance.core.errors import RetrieverFailure
 from askance.core.types import Hit
+from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.index_folder import IndexReader, open_index_reader
-from askance.retrieval.index.lexical import Analysis, any_term_query
+from askance.retrieval.index.lexical import any_term_query
 from askance.retrieval.ranking import best_hits, check_k
 
 

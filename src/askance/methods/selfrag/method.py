@@ -131,5 +131,7 @@ class Selfrag(OwnParameters):
 
 def _short_answer(text: str, question: Question) -> str:
     return (
-        prompts.named_option(text, question) if prompts.answer_options(question) else short_answer(text, question)
+        prompts.named_option(text, question)
+        if prompts.answer_options(question)
+        else short_answer(text, question)
     )

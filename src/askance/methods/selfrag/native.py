@@ -19,10 +19,10 @@ from askance.core.types import (
     Token,
     TokenIds,
 )
+from askance.methods.selfrag.prompts import options_as_answered
 from askance.methods.selfrag.scoring import fit_passage, passage_spans
 from askance.methods.selfrag.segment_writer import SegmentWriter
 from askance.methods.selfrag.segments import Action, Path, Segment
-from askance.methods.selfrag.prompts import options_as_answered
 from askance.methods.selfrag.tokens import (
     RELEVANT,
     RETRIEVE_TOKENS,

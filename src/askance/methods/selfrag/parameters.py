@@ -9,8 +9,8 @@ from askance.core.parameters import parameter
 from askance.methods.common.prompts import OWN, Layout, PromptTemplate
 from askance.methods.common.token_limit import TokenLimited
 from askance.methods.selfrag import tokens
-from askance.methods.selfrag.segments import Action, Citing, Path, Segment
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions, Separator, Task
+from askance.methods.selfrag.segments import Action, Citing, Path, Segment
 from askance.methods.selfrag.tokens import Distribution, Group
 
 

@@ -10,9 +10,9 @@ from askance.core.types import Hit, Question
 from askance.methods.common.label_probabilities import softmax
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import OwnParameters
+from askance.methods.selfrag.prompts import answer_options, named_option
 from askance.methods.selfrag.segment_writer import SegmentWriter
 from askance.methods.selfrag.segments import Action, Path, Segment, record_candidate, search_passages
-from askance.methods.selfrag.prompts import answer_options, named_option
 from askance.methods.selfrag.tokens import Distribution
 from askance.text.answers import normalise_answer
 

@@ -11,7 +11,8 @@ from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import InputError, MissingAbility, PromptTooLong, RequestRefused
 from askance.core.notes import note
 from askance.core.types import Attention, Chat, GenerateRequest, Generation, Prompt, Scored, Span, TokenIds
-from askance.inference.decoding import StopTracker, check_sampling
+from askance.inference.decoding import check_sampling
+from askance.inference.stopping import StopTracker
 from askance.models.openai import requests, tokenization
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import InvalidResponse, read_event

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from askance.core.types import Token, Want
-from askance.inference.decoding import StopTracker
+from askance.inference.stopping import StopTracker
 from askance.models.openai.events import InvalidResponse, ReportedUsage, ServerEvent, TokenLogprob
 from askance.models.openai.tokenization import to_utf8, token_id
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from askance.core.errors import DocumentError, InputError
 from askance.core.ports import Encoder
 from askance.core.types import Passage
+from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.build_transaction import BuildTransaction, open_transaction
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, content_digest
 from askance.retrieval.index.documents import Document, SkippedSource, absolute_path, read_documents
 from askance.retrieval.index.formats import READERS
 from askance.retrieval.index.index_folder import EncoderRecord, Manifest
-from askance.retrieval.index.lexical import Analysis, LexicalIndex
+from askance.retrieval.index.lexical import LexicalIndex
 from askance.retrieval.index.passages import cut_passages, passage_id
 from askance.retrieval.index.vectors import validate_vectors
 

@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from askance.core.errors import BadIndex
+from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index import index_folder
 from askance.retrieval.index.document_table import DamagedIndex, DocumentTable
 from askance.retrieval.index.index_folder import EncoderRecord, Manifest, generation_folder
-from askance.retrieval.index.lexical import ENGINE, Analysis, LexicalWriter, read_opstamp
+from askance.retrieval.index.lexical import ENGINE, LexicalWriter, read_opstamp
 from askance.retrieval.index.vectors import VectorWriter
 from askance.storage.durable_files import locked_folder, sync
 

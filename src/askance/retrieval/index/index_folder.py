@@ -19,7 +19,8 @@ from pathlib import Path
 
 from askance.core.errors import BadIndex
 from askance.core.ports import Encoder
-from askance.retrieval.index.lexical import Analysis, LexicalIndex, open_lexical
+from askance.retrieval.bm25_analysis import Analysis
+from askance.retrieval.index.lexical import LexicalIndex, open_lexical
 from askance.retrieval.index.vectors import FlatIndex
 from askance.storage.durable_files import write_atomically
 

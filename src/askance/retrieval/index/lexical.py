@@ -2,20 +2,14 @@
 
 Importing this module imports tantivy, so only modules that need an index import it.
 
-`Analysis` alone turns text into terms, for titles, texts and queries alike; tantivy only splits terms at
-spaces. The steps are those of Lucene's English analyser, which the published systems used: lower case, no
-possessive endings, no stop words, stemming. Unicode compatibility forms are normalised (NFKC), so that the
-ligatures of a PDF match the letters of a query.
+Terms come from `retrieval.bm25_analysis`; tantivy only splits them at spaces.
 """
 
 import json
 import os
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,42 +18,7 @@ import tantivy
 
 from askance.core.panics import panics_as
 from askance.core.types import Passage
-
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-
-_STEMMER = (
-    tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
-    .filter(tantivy.Filter.stemmer("english"))
-    .build()
-)
-
-STOP_WORDS = frozenset(
-    """a an and are as at be but by for if in into is it no not of on or such that the their then there these
-    they this to was will with""".split()
-)
-"""The stop words of Lucene's English analyser."""
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """The text analysis that turns text into terms. Queries must be analysed like the passages of the index.
-
-    Attributes:
-        stop_words: Leave out the most frequent English words.
-        stemming: Reduce English words to their stems (Snowball English), so that "rivers" finds "river".
-    """
-
-    stop_words: bool = True
-    stemming: bool = True
-
-    def terms(self, text: str) -> list[str]:
-        """Return the terms of `text`, in order and with repetitions. No term contains white space."""
-        plain = unicodedata.normalize("NFKC", text).replace("’", "'").lower()
-        words = [word.removesuffix("'s") for word in _WORD.findall(plain)]
-        if self.stop_words:
-            words = [word for word in words if word not in STOP_WORDS]
-        return _STEMMER.analyze(" ".join(words)) if self.stemming else words
-
+from askance.retrieval.bm25_analysis import Analysis
 
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"

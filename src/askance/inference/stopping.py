@@ -1,0 +1,106 @@
+"""The end of a generation: stop strings, stop conditions and `max_tokens`, in the same way for all models.
+
+The adapters of all models, those of servers too, pass their tokens through a `StopTracker`.
+"""
+
+from dataclasses import replace
+
+from askance.core.types import Generation, OnText, Sampling, StopCondition, Token, TokenIds
+
+
+class StopTracker:
+    """A generation while it grows: it applies stop strings, the stop condition and `max_tokens`.
+
+    Args:
+        until: The stop condition, which is called after each token.
+        on_text: Called with each piece of text as soon as no stop string can take it back.
+
+    Attributes:
+        tokens: The tokens until now.
+        finish: The reason why the generation is finished; empty while it is not.
+    """
+
+    def __init__(
+        self, sampling: Sampling, until: StopCondition | None = None, on_text: OnText | None = None
+    ) -> None:
+        self.tokens: list[Token] = []
+        self.finish = ""
+        self._sampling, self._until, self._on_text = sampling, until, on_text
+        self._end_tokens: list[Token] = []
+        self._keep_tokens = 0
+        self._text, self._keep_chars, self._shown_chars = "", 0, 0
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the generation needs no further token."""
+        return bool(self.finish)
+
+    def end(self, token: Token | None = None, *, finish: str = "end") -> None:
+        """Finish the generation because the model has ended it.
+
+        Args:
+            token: The end token, which is not part of the text.
+            finish: "length" where a server, which may count tokens differently, has ended the generation.
+        """
+        self._end_tokens = [] if token is None else [token]
+        self._close(finish, len(self.tokens), len(self._text))
+
+    def add(self, token: Token) -> None:
+        """Append the next token, whose `start` is where the text ends until now."""
+        self.tokens.append(token)
+        self._text += token.text
+        cut = self._until(self.tokens) if self._until else None
+        offsets = [self._text.find(stop) for stop in self._sampling.stop if stop]
+        stop_start = min((offset for offset in offsets if offset >= 0), default=None)
+        if stop_start is not None:
+            self._close("stop", sum(token.start < stop_start for token in self.tokens), stop_start)
+        elif cut is not None:
+            kept = self.tokens[: cut.keep_tokens]
+            self._close(cut.reason, len(kept), kept[-1].end if kept else 0)
+        elif len(self.tokens) >= self._sampling.max_tokens:
+            self._close("length", len(self.tokens), len(self._text))
+        else:
+            held_chars = max((_overlap(self._text, stop) for stop in self._sampling.stop), default=0)
+            self._show(len(self._text) - held_chars)
+
+    def generation(
+        self,
+        prompt_ids: TokenIds = (),
+        prompt_tokens: int = 0,
+        reused_tokens: int = 0,
+        *,
+        is_upper_bound: bool = False,
+    ) -> Generation:
+        """Return the finished generation.
+
+        Before the call, entries of `tokens` may be replaced by tokens with attention.
+        """
+        kept = [_clipped(token, self._keep_chars) for token in self.tokens[: self._keep_tokens]]
+        dropped = (*self.tokens[self._keep_tokens :], *self._end_tokens)
+        text = self._text[: self._keep_chars]
+        return Generation(
+            text, tuple(kept), dropped, self.finish,
+            prompt_ids, prompt_tokens, reused_tokens, is_upper_bound,
+        )  # fmt: skip
+
+    def _close(self, finish: str, keep_tokens: int, keep_chars: int) -> None:
+        self.finish, self._keep_tokens, self._keep_chars = finish, keep_tokens, keep_chars
+        self._show(keep_chars)
+
+    def _show(self, num_chars: int) -> None:
+        if self._on_text and num_chars > self._shown_chars:
+            self._on_text(self._text[self._shown_chars : num_chars])
+            self._shown_chars = num_chars
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return the length of the longest proper prefix of `stop` that `text` ends with."""
+    return next(
+        (size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0
+    )
+
+
+def _clipped(token: Token, end: int) -> Token:
+    if token.end <= end:
+        return token
+    return replace(token, text=token.text[: max(0, end - token.start)], end=end)
