@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from askance.training.reader.packing import TrainingSchedule, make_schedule
+from askance.training.reader.schedule import TrainingSchedule, make_schedule
 from askance.training.reader.training_example import examples_digest
 from tests.tolerances import near
 from tests.training.reader.encoded_examples import encoded, full_settings, some_examples

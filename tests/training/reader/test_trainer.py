@@ -14,7 +14,7 @@ import torch
 
 from askance.core.errors import InputError, TrainingFailed
 from askance.training.reader.checkpoint import open_checkpoints
-from askance.training.reader.packing import make_schedule
+from askance.training.reader.schedule import make_schedule
 from askance.training.reader.trainer import HELD_OUT_EVERY, Trainer, TrainingStatus
 from tests.tolerances import assert_near, near
 from tests.training.reader.encoded_examples import full_settings, some_examples, tiny_model

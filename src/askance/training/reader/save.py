@@ -20,7 +20,7 @@ from askance.methods.common.prompts import PLAIN
 from askance.models.converting import atomic_folder
 from askance.models.local.reader_note import ReaderNote, write_note
 from askance.training.reader.data_mix import DataMix
-from askance.training.reader.packing import TrainingSchedule
+from askance.training.reader.schedule import TrainingSchedule
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.trainer import TrainingStatus
 

@@ -20,8 +20,8 @@ from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.models.local.model_files import adapter_fingerprint
 from askance.training.reader.checkpoint import open_checkpoints, remove_checkpoints
 from askance.training.reader.data_mix import ExampleBuilder, build_data_mix
-from askance.training.reader.packing import make_schedule
 from askance.training.reader.save import TrainingReport, write_reader
+from askance.training.reader.schedule import make_schedule
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.trainable_model import TrainableModel
 from askance.training.reader.trainer import OnStep, Trainer

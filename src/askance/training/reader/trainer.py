@@ -14,7 +14,8 @@ import torch
 
 from askance.core.errors import InputError, TrainingFailed
 from askance.training.reader.checkpoint import Checkpoints, TrainingState
-from askance.training.reader.packing import PackedRow, TrainingSchedule
+from askance.training.reader.packing import PackedRow
+from askance.training.reader.schedule import TrainingSchedule
 from askance.training.reader.trainable_model import TrainableModel
 
 HELD_OUT_EVERY = 50

@@ -1,0 +1,80 @@
+"""The schedule of a training run: which rows each step computes, and its learning rate."""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from askance.training.reader.packing import PackedRow, pack_rows, single_example_rows
+from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.training_example import EncodedExample
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSchedule:
+    """All optimizer steps in order; the same settings and examples give the same schedule.
+
+    Attributes:
+        held_out: The rows that are never trained on.
+        is_packed: Whether examples share rows.
+    """
+
+    steps: tuple[tuple[PackedRow, ...], ...]
+    held_out: tuple[PackedRow, ...]
+    settings: ReaderSettings
+    is_packed: bool = True
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens computed in all; a shared token counts once."""
+        return sum(len(row) for step in self.steps for row in step)
+
+    @property
+    def num_example_tokens(self) -> int:
+        """The number of tokens of all examples; a shared token counts once for each example."""
+        return sum(len(example.ids) for step in self.steps for row in step for example in row.examples)
+
+    def learning_rate(self, step: int) -> float:
+        """Return a step's learning rate: linear warm-up, then cosine decay to a twentieth of the peak."""
+        num_warmup = max(1, math.ceil(self.settings.warmup * len(self.steps)))
+        progress = (step - num_warmup) / max(1, len(self.steps) - num_warmup)
+        decay = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * max(0.0, progress)))
+        return self.settings.peak_learning_rate * min(1.0, (step + 1) / num_warmup) * decay
+
+
+def make_schedule(
+    training: Sequence[EncodedExample],
+    held_out: Sequence[EncodedExample],
+    settings: ReaderSettings,
+    *,
+    is_packed: bool = True,
+) -> TrainingSchedule:
+    """Return the schedule of a training run; each epoch packs the training examples again.
+
+    Args:
+        is_packed: If false, each example gets a row to itself, and a step takes as many tokens as it would.
+    """
+    steps: list[tuple[PackedRow, ...]] = []
+    for epoch in range(settings.epochs):
+        rng = random.Random(f"{settings.seed} epoch {epoch}")
+        if is_packed:
+            rows, size = pack_rows(training, settings.row_tokens, rng), settings.rows_per_step
+            steps += [tuple(rows[start : start + size]) for start in range(0, len(rows), size)]
+        else:
+            steps += _unpacked_steps(training, settings, rng)
+    rng = random.Random(f"{settings.seed} held out")
+    rows = pack_rows(held_out, settings.row_tokens, rng) if is_packed else single_example_rows(held_out)
+    return TrainingSchedule(tuple(steps), tuple(rows), settings, is_packed)
+
+
+def _unpacked_steps(
+    training: Sequence[EncodedExample], settings: ReaderSettings, rng: random.Random
+) -> Iterator[tuple[PackedRow, ...]]:
+    max_tokens = settings.rows_per_step * settings.row_tokens
+    step: list[PackedRow] = []
+    for row in single_example_rows(rng.sample(training, len(training))):
+        if step and sum(map(len, step)) + len(row) > max_tokens:
+            yield tuple(step)
+            step = []
+        step.append(row)
+    yield tuple(step)
