@@ -72,7 +72,7 @@ def test_a_number_out_of_reach_exits_with_1_and_writes_nothing(run, questions, m
     ]
     code, out, _ = run("calibrate", *words, "--out", file)
     assert code == 1
-    assert "0.5 searches a question are out of reach" in " ".join(out.split())
+    assert "0.5 searches per question are out of reach" in " ".join(out.split())
     assert not file.exists()
     code, out, _ = run("calibrate", *words, "--json")
     assert (code, json.loads(out)["value"]) == (1, None)

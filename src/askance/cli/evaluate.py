@@ -69,7 +69,7 @@ def evaluate(
 
     Examples:
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
-        askance eval --dataset sample --index @gold --method single --out runs/single
+        askance eval --dataset hotpotqa:dev.json --index @gold --out runs/gold
     """
     selection: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
     settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)

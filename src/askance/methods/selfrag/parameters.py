@@ -50,7 +50,7 @@ class SelfragParameters(TokenLimited):
 class OwnParameters(SelfragParameters):
     """The parameters of our own implementation of the paper."""
 
-    profile: Literal["default"] = parameter("default", "variant of the method: ours")
+    profile: Literal["default"] = parameter("default", "variant of the method")
     seqscore_text_only: bool = parameter(False, "leave reflection tokens out of that mean probability")
     reject_irrelevant: bool = parameter(False, "hard constraint: reject segments with an irrelevant passage")
     least_utility: int = parameter(
@@ -79,7 +79,7 @@ class OwnParameters(SelfragParameters):
     ask_short_answer: bool = parameter(
         True, "ask for the short answer if the text states none, without native tokens"
     )
-    short_answer_tokens: int = parameter(20, "most new tokens of the short answer asked for", at_least=1)
+    short_answer_tokens: int = parameter(20, "maximum number of new tokens of that short answer", at_least=1)
     layout: Layout = parameter(
         "auto",
         "raw text or the model's chat format, without native tokens; auto is raw if the model takes it",

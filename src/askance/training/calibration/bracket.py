@@ -18,7 +18,7 @@ class Measurement:
     """A value of the parameter and the searches it led to.
 
     Attributes:
-        searches: The mean number of searches a question.
+        searches: The mean number of searches per question.
         decisions: For each decision, the numbers that were compared with the value.
     """
 
@@ -33,10 +33,10 @@ class CalibrationTarget:
     """The wanted number of searches, and the range of the parameter.
 
     Attributes:
-        wanted: The wanted mean number of searches a question.
+        wanted: The wanted mean number of searches per question.
         is_rising: Whether a greater value means more searches.
         low, high: The range of the parameter; may be infinite.
-        tolerance: The number of searches a question by which the wanted number may be missed.
+        tolerance: The number of searches per question by which the wanted number may be missed.
     """
 
     wanted: float

@@ -1,9 +1,9 @@
-"""Calibration: find the threshold that gives a wanted number of searches a question, for one model and
+"""Calibration: find the threshold that gives a wanted number of searches per question, for one model and
 method.
 
 The numbers that are compared with a threshold (probabilities, entropies times attention) have another range
 for every model and every variant of a method, so a threshold from a paper does not transfer to another model.
-The number of searches a question means the same everywhere.
+The number of searches per question means the same everywhere.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class EvaluatedValue:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The value of a parameter that leads to a wanted number of searches a question.
+    """The value of a parameter that leads to a wanted number of searches per question.
 
     Attributes:
         method: The repr of the method with all its parameters, and with the calibrated value if there is one.
@@ -118,7 +118,7 @@ async def calibrate(
         parameter: The parameter's name; the method's own (see `askance.core.parameters.search_parameter`)
             unless given.
         max_trials: The greatest number of values tried; each trial answers all questions.
-        tolerance: The difference, in searches a question, at which a value is close enough.
+        tolerance: The difference, in searches per question, at which a value is close enough.
         in_flight: The number of questions answered concurrently; it changes the time alone.
         on_progress: Called when a trial starts, while questions finish, and when it ends.
 
@@ -199,7 +199,7 @@ def _scale_remark(method: object, parameter: SearchParameter) -> str:
 def _calibration_target(
     cls: type[Any], parameter: SearchParameter, wanted: float, tolerance: float
 ) -> CalibrationTarget:
-    for what, number in (("searches a question", wanted), ("tolerance", tolerance)):
+    for what, number in (("searches per question", wanted), ("tolerance", tolerance)):
         if not isfinite(number) or number < 0:
             raise InputError(f"{what}: {number:g} is out of range; give a number of 0 or more.")
     low, high = parameter_range(parameter_field(cls, parameter.name))
@@ -326,4 +326,6 @@ def _out_of_reach_remark(
         why = "it does not search more often"
     low, high = (f"{measured.searches:.2f} ({parameter}={measured.value:g})" for measured in (least, most))
     reached = f"{low} to {high}"
-    return f"{target.wanted:g} searches a question are out of reach: the values tried give {reached}; {why}."
+    return (
+        f"{target.wanted:g} searches per question are out of reach: the values tried give {reached}; {why}."
+    )
