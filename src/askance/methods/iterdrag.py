@@ -134,7 +134,7 @@ class Iterdrag(TokenLimited):
     )
     max_iters: int = parameter(5, "maximum number of lines before the final one; 0: no follow-up", at_least=0)
     examples: int = parameter(0, "number of worked examples in the prompt", at_least=0, at_most=len(EXAMPLES))
-    line_tokens: int = parameter(64, "maximum number of new tokens of another line", at_least=1)
+    line_tokens: int = parameter(64, "maximum number of new tokens of a line before the last", at_least=1)
     answer_tokens: int = parameter(64, "maximum number of new tokens of the final line", at_least=1)
     layout: Layout = parameter("auto", "raw text, or the model's chat format; auto prefers raw text")
 
@@ -169,7 +169,7 @@ class Iterdrag(TokenLimited):
                 state.follow_ups.append(content)
                 await self._search(state, content, "the model asks a follow-up")
                 state.keep_line(*await self._write_line(state, INTERMEDIATE, ("intermediate", step)))
-        return f"there were {self.max_iters} lines of the model's own"
+        return f"the model chose {self.max_iters} lines, the most that max_iters allows"
 
     async def _search(self, state: IterdragState, query: str, why: str) -> None:
         """Search for a query and add the passages found to the prompt, the best one last."""

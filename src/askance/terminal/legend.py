@@ -52,4 +52,4 @@ def _decision_terms(event: Decided) -> Iterator[tuple[str, str]]:
     if event.name == "budget":
         yield from ((name, meaning) for name, meaning in _SPENT.items() if name in event.numbers)
     if event.name == "choose" and event.numbers:
-        yield "choose", "(number) after a candidate: its score, by which the verifier compares it"
+        yield "choose", "(number) after a candidate: its score among the candidates"

@@ -12,7 +12,13 @@ from askance.methods.airrag.mcts import MctsTree, Node
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
 from askance.methods.airrag.state import RA, PathState
 from askance.methods.airrag.tree_search import TreeSearch
-from askance.methods.airrag.verifiers import ChosenAnswer, FinishedPath, Verifier, valid_paths
+from askance.methods.airrag.verifiers import (
+    ChosenAnswer,
+    FinishedPath,
+    Verifier,
+    cluster_answers,
+    valid_paths,
+)
 from askance.methods.common.answer_text import Evidence, cite_whole_answer
 from askance.methods.common.named_methods import check_models_of, combined_needs
 from askance.text.answers import short_answer
@@ -81,7 +87,7 @@ class AirragLite(Airrag):
 
 
 _VERIFIERS = {
-    "sa": "by summary-answer, a call that sees all",
+    "sa": "by summary-answer, a call that reads them all",
     "jcd": "by the most words in common with the others",
     "emb": "by the vector nearest to the others'",
     "rm": "by the greatest reward",
@@ -127,8 +133,12 @@ def _record_choice(
     for path, score in zip(paths, chosen.scores, strict=True):
         numbers[path.answer] = max(score, numbers.get(path.answer, score))
     num_answers = sum(path.copies for path in paths)
-    several = f"{_VERIFIERS[verifier]} of {num_answers} answers"
-    why = several if num_answers > 1 else "it is the only answer"
+    if num_answers == 1:
+        why = "it is the only answer"
+    elif len(cluster_answers(paths)) == 1:
+        why = f"all {num_answers} answers agree"
+    else:
+        why = f"of {num_answers} answers, {_VERIFIERS[verifier]}"
     run.trace.decide("choose", chosen.answer, why, numbers=numbers)
 
 

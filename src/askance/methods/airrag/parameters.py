@@ -140,9 +140,9 @@ class AirragParameters(Parameters):
     examples: int | None = parameter(
         None, "worked examples in the prompts of SAY, QT and SA; none: as the template says", at_least=0
     )
-    query_tokens: int = parameter(256, "most new tokens of SAY and QT", at_least=1)
-    answer_tokens: int = parameter(256, "most new tokens of RA", at_least=1)
-    summary_tokens: int = parameter(128, "most new tokens of SA and DA", at_least=1)
+    query_tokens: int = parameter(256, "maximum number of new tokens of SAY and QT", at_least=1)
+    answer_tokens: int = parameter(256, "maximum number of new tokens of RA", at_least=1)
+    summary_tokens: int = parameter(128, "maximum number of new tokens of SA and DA", at_least=1)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)

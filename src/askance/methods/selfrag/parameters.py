@@ -28,7 +28,7 @@ class SelfragParameters(TokenLimited):
     )
     passages: int = parameter(5, "passages per search, each with its own answer or segment", at_least=1)
     max_tokens: int = parameter(
-        100, "most new tokens of an answer or, in the long form, a segment", at_least=1
+        100, "maximum number of new tokens of an answer or, in the long form, a segment", at_least=1
     )
     w_rel: float = parameter(1.0, "weight of the share of [Relevant]", at_least=0)
     w_sup: float = parameter(1.0, "weight of support, from 0 to 1", at_least=0)
@@ -40,7 +40,7 @@ class SelfragParameters(TokenLimited):
         False, "hard constraint: reject segments that their passage does not support"
     )
     beam_width: int = parameter(2, "beam width: answers that are continued, in the long form", at_least=1)
-    max_segments: int = parameter(6, "most segments of an answer, in the long form", at_least=1)
+    max_segments: int = parameter(6, "maximum number of segments of an answer, in the long form", at_least=1)
     task: Task = parameter("auto", "task whose instruction precedes the question, with native tokens")
     instructions: Instructions = parameter(OWN_INSTRUCTIONS, "instructions of all tasks, with native tokens")
     separator: Separator = parameter("auto", "what separates these two; auto is that of the training data")
