@@ -2,13 +2,12 @@
 
     python -m benchmarks.efficiency [NAME ...] [--quick] [--model bundled] [--log FILE]
 
-Efficiency is the time that a question's calls need at the least over the time that it took: tokens of its
-prompts, each common beginning once, at the speed at which a plain loop over llama.cpp's functions reads; and
-passes that have to follow each other, at the speed at which it writes as many texts side by side, after as
-many tokens. Both speeds are measured just before and after the questions, by llama.cpp as it is by default.
-Beside it stands the efficiency against llama.cpp without flash attention, which is how askance runs it where
-attention can be read. Nothing else should run meanwhile: a value well above 1 means that something slowed the
-plain loop.
+Efficiency is the least time that a question's calls need, divided by the time that it took. The least time
+is that of a plain loop over llama.cpp's functions: it reads the prompt tokens, each common beginning once,
+then computes the passes that must follow each other, for as many texts side by side, after as many tokens.
+Both of its speeds are measured just before and after the questions, with llama.cpp's defaults. The efficiency
+against llama.cpp without flash attention, which is how askance runs it where attention can be read, is given
+too. Nothing else should run meanwhile: a value well above 1 means that something slowed the plain loop.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ _SERVER_TOKENS = 2048
 
 
 def decoding(setup: Setup) -> Iterator[Row]:
-    """Compare the tokens per second of one text, with every signal, with plain passes."""
+    """Compare the speed of writing one text with all signals to that of plain passes."""
     for flash, details in (
         (True, "llama.cpp as it is by default"),
         (False, "llama.cpp without flash attention"),
@@ -80,7 +79,7 @@ def native(setup: Setup) -> Iterator[Row]:
 
 
 def first_word(setup: Setup) -> Iterator[Row]:
-    """Compare the time until `single` commits its first word with a search and the server's first word."""
+    """Compare the time to `single`'s first committed word with that of a search and the server."""
     calls = Calls(setup.model)
     engine, ratios = setup.engine("single", calls, {"ask_short_answer": False}), list[float]()
     own, theirs = list[float](), list[float]()
@@ -99,9 +98,9 @@ def first_word(setup: Setup) -> Iterator[Row]:
 
 
 def throughput(setup: Setup) -> Iterator[Row]:
-    """Compare `closed_book` on eight questions at a time with the server with eight slots and equal prompts.
+    """Compare `closed_book` on eight questions at once to an eight-slot server with the same prompts.
 
-    Each round has other questions, since both keep what they have read.
+    Each round has new questions, since both cache what they have read.
     """
     calls, own, theirs = Calls(setup.model), list[float](), list[float]()
     engine = setup.engine("closed_book", calls, {"ask_short_answer": False})
@@ -127,10 +126,10 @@ MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
 
 
 def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: float, in_flight: int = 1) -> Row:
-    """Return the efficiency of all questions of a repeat; the questions before them only warm up.
+    """Return the efficiency over all questions in each repeat, after a first batch to warm up.
 
     Args:
-        in_flight: questions at a time; of eight, what their prompts have in common counts once.
+        in_flight: The questions asked at a time, whose common prompt prefixes count once.
     """
     calls = Calls(setup.model)
     engine = setup.engine(name, calls, settings)
@@ -175,7 +174,7 @@ def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
 
 
 def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
-    """Return the tokens per second after the first, at the same depth of a text as the plain passes."""
+    """Return the tokens per second after the first one, as deep into a text as plain passes."""
     times: list[float] = []
 
     def note(tokens: Sequence[Token]) -> Cut | None:

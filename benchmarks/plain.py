@@ -14,16 +14,16 @@ _LEAST_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """The prompt tokens per second, and the passes per second that give each of several texts a token."""
+    """The prompt tokens per second, and the passes (a token for every text) per second."""
 
     prompt: float
     passes: float
 
 
 class Plain:
-    """The weights of a model, computed by a plain loop, as llama.cpp is set by default: with flash attention.
+    """A plain loop of passes over a model's weights; like llama.cpp, it has flash attention by default.
 
-    It runs in the thread of the model: OpenMP keeps a team for each thread, and two would slow each other.
+    It runs in the model's thread: OpenMP keeps a team per thread, and two would slow each other down.
 
     Args:
         flash: Whether flash attention is used, which keeps no attention weights.
@@ -34,7 +34,7 @@ class Plain:
         self._contexts: dict[int, Context] = {}
 
     def speeds(self, num_texts: int = 1, depth: int = PROMPT_TOKENS) -> Speeds:
-        """Measure the speeds: read a prompt of `depth` tokens, and continue it in `num_texts` texts."""
+        """Measure reading a prompt of `depth` tokens, then continuing it as `num_texts` texts."""
         num_tokens = min(max(depth, _LEAST_TOKENS), 2 * PASS_TOKENS - PASSES - 1)
         return asyncio.run(self._model._engine.run_exclusively(lambda: self._measured(num_texts, num_tokens)))
 

@@ -1,8 +1,8 @@
 """Replay recorded cases of the Self-RAG authors' functions: python -m benchmarks.replay_selfrag FOLDER.
 
 FOLDER has `short_form.jsonl.gz`, `long_form.jsonl.gz` and `strings.jsonl.gz`, or some of them. Generations
-and passages come from the record; everything that is decided, scored or written from them is that of
-`selfrag_authors` and must be equal. Prints a table: class, cases, cases with a difference.
+and passages come from the record; what `selfrag_authors` decides, scores and writes from them must
+equal the record. Prints a table: class, cases, cases with a difference.
 """
 
 import argparse
@@ -55,9 +55,9 @@ def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
 
 
 def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
-    """Return descriptions of the differences, or None if nothing here corresponds.
+    """Return descriptions of the differences, or None if ours has no counterpart.
 
-    If theirs raised an error, ours answers, and only earlier results are compared.
+    Ours answers even if theirs fails; only results before a failure are compared.
     """
     if "script" not in case:
         return string_differences(case)
@@ -70,7 +70,7 @@ def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
 
 
 def _of_prompts(case: Case, engine: RecordedEngine) -> Iterator[str]:
-    """Compare the prompts, their order and lengths; if theirs failed, ours continues."""
+    """Compare the prompts, in order, and their lengths, up to a failure of theirs."""
     theirs = [(place, call["max_tokens"]) for call in case["calls"] for place in call["prompts"]]
     ours = engine.calls[: len(theirs)] if "raises" in case["expected"] else engine.calls
     if ours != theirs:
@@ -153,7 +153,7 @@ def _of_long_form(case: Case, result: Result) -> Iterator[str]:
 
 
 def _named(nodes: Sequence[Case]) -> dict[str, Case]:
-    """Return the nodes of their tree by our names: the parent's name and the number among its siblings."""
+    """Return their tree's nodes by our names: the parent's name and the number among its children."""
     names, siblings = dict[int, str](), Counter[int]()
     for node in nodes:
         parent = node["parent"]
@@ -261,7 +261,7 @@ def _close(ours: float, theirs: float) -> bool:
 
 
 def table(folder: Path) -> tuple[str, int]:
-    """Return the Markdown of all classes, and the number of cases that differ."""
+    """Return a Markdown table of classes, and the number of cases that differ."""
     cases, differing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     apart, told = set[tuple[str, str]](), list[str]()
     for name in FILES:

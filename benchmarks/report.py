@@ -22,7 +22,7 @@ _HEAD = ("what", "value", "unit", "ratio", "against", "goal")
 
 
 def report(measures: Mapping[str, Callable[[], Iterator[Row]]], description: str) -> None:
-    """Run the measures that the command line names, or all, and optionally add them to a log."""
+    """Run the measurements that the command line names, or all, and optionally log them."""
     options = parser(measures, description).parse_args()
     show({name: measures[name]() for name in options.name or measures}, options.log)
 
@@ -36,7 +36,7 @@ def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
 
 
 def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "") -> None:
-    """Run measures one after the other, then print and store the table.
+    """Take all measurements in turn, then print and store the table.
 
     Args:
         about: What the numbers depend on besides the machine.
@@ -64,7 +64,7 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
 
 
 def _machine() -> str:
-    """Return cores, processor and Python version; Linux gives the name of the processor."""
+    """Return cores, processor and Python version; only Linux names the processor model."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     processor = platform.processor() or platform.machine()
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The least work that the calls of questions need, on any runtime."""
+"""The least work that model calls need, on any runtime."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Call:
 
     @property
     def num_passes(self) -> int:
-        """The passes in sequence; the first token comes from the pass that reads the end of the prompt."""
+        """The sequential passes; the pass that reads the end of the prompt gives the first token."""
         return max((len(ids) - 1 for ids in self.written if ids), default=0)
 
 
@@ -53,9 +53,9 @@ class Work:
     """The work that calls need.
 
     Attributes:
-        prompt_tokens: The prompt tokens to compute. Common prefixes count once, and so do generated texts,
-            because their keys and values exist.
-        critical_passes: The passes that have to follow each other.
+        prompt_tokens: The prompt tokens to compute. Prefixes of earlier prompts or generated texts do
+            not count, because their keys and values exist.
+        critical_passes: The passes that must run one by one.
         passes: The passes of all texts, if none were computed together.
         depth: The mean number of tokens before a generated one.
     """
@@ -67,7 +67,7 @@ class Work:
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> "Work":
-        """Return the work of calls, in the order in which they ended, from an empty cache."""
+        """Return the work of calls, ordered by when they ended, from an empty cache."""
         tree, prompt_tokens, passes, before = TextTree(), 0, 0, 0.0
         for call in calls:
             prompt_tokens += sum(map(tree.add, call.prompts))
@@ -86,7 +86,7 @@ class Work:
 
 
 def _critical(calls: Sequence[Call]) -> int:
-    """Return the passes in the longest chain of one question's calls; each waits for earlier ones.
+    """Return the passes in the longest chain of one question's calls, none of which overlap.
 
     The real dependencies of calls are not known. Two calls that waited for something else may be in a chain
     by chance.

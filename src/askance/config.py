@@ -42,7 +42,7 @@ def setting(default: Any, *, kind: type = str, metavar: str = "", flag: str = ""
 
     Args:
         default: The default value.
-        kind: The type to which text from the command line or environment is converted; dict has entries.
+        kind: The type that text from the command line or environment becomes; dict for named entries.
         metavar: The placeholder for the value in help texts.
         flag: The command-line option, if its name differs from the setting's.
         variable: The end of the environment variable's name, if it differs from the setting's.
@@ -54,7 +54,7 @@ def setting(default: Any, *, kind: type = str, metavar: str = "", flag: str = ""
 
 
 def _named(what: str, port: type, value: Any) -> Any:
-    """Return a name, or an object that has all members of its port."""
+    """Accept a name, or an object with all members of its port."""
     if isinstance(value, bool | int | float | Mapping | list):
         raise ValueError(f"expected the name of a {what}")  # noqa: TRY004 - pydantic requires it
     if value is not None and not isinstance(value, str):

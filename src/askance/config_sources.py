@@ -124,7 +124,7 @@ class SourcedConfig:
 
     @contextmanager
     def naming_origins(self, names: Collection[str]) -> Iterator[None]:
-        """Add the file or variable that set a wrong value to the message of an error inside the block.
+        """Put the file or variable that set a wrong value before the message of an error in the block.
 
         Args:
             names: The names of the settings to consider.

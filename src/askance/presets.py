@@ -109,7 +109,7 @@ def open_preset(name: str | Path) -> Preset:
 
 
 def own_preset(model: str) -> Preset | None:
-    """Return the built-in preset of a model by its specification; a model with an adapter has none."""
+    """Return the built-in preset for a model's specification; one with an adapter has none."""
     name, _, query = model.partition("?")
     return None if name not in OF_MODELS or "adapter=" in query else shipped()[name]
 
@@ -179,7 +179,7 @@ def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str:
 
 
 def _applicable(cls: type[Any], parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that are not `given`, without a threshold whose other parameters differ."""
+    """Return the parameters not in `given`; drop the threshold if those it depends on differ."""
     own = search_parameter(cls)
     scale = {
         parameter: parameter_field(cls, parameter).default

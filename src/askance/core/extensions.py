@@ -21,7 +21,7 @@ _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_
 
 @cache
 def plugins(kind: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of a kind of plug-in, such as "methods", by name; two of a name conflict."""
+    """Return the entry points of a kind of plug-in, such as "methods", by name; duplicates conflict."""
     points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"askance.{kind}"):
         points[point.name] = (*points.get(point.name, ()), point)
@@ -43,7 +43,7 @@ def packages_of_plugins(kind: str, own: Collection[str]) -> dict[str, str]:
 
 
 def passed_over(kind: str, own: Collection[str]) -> list[str]:
-    """Return a message for each plug-in that is ignored because its name is a built-in one."""
+    """Return a message for each plug-in that is ignored because a built-in has its name."""
     return [
         f"the plug-in {name!r} of {_package(point)} in askance.{kind} is ignored, since the name is "
         f"built in: write {point.value} to use it."

@@ -1,9 +1,9 @@
 """Token budgets: how many tokens may be spent, how many have been, and how many are lent to parts.
 
-`middleware.session` keeps a ledger for the budget of a question, on which all input and output tokens count.
+`middleware.session` keeps a ledger for a question's budget, which covers all input and output tokens.
 Methods keep one for L_max (Feng et al. 2025, AirRAG, arXiv 2501.10053, after Yue et al. 2024, IterDRAG,
-arXiv 2410.04343), the most input tokens of all calls together. Output tokens, the retriever and encoders do
-not count on L_max.
+arXiv 2410.04343), the most input tokens of all calls together. It excludes output tokens, the retriever
+and encoders.
 """
 
 from bisect import bisect_left
@@ -26,8 +26,8 @@ class NoRoom(Exception):
 class TokenLedger:
     """A token budget, parts of which can be lent to other ledgers.
 
-    Tokens that a part spends are also spent from the whole. The last three attributes are counted in the
-    whole alone.
+    Tokens that a part spends are also spent from the whole. The last three attributes are counted only in
+    the whole.
 
     Attributes:
         most: The maximum number of tokens to spend; None means no limit.
@@ -64,7 +64,7 @@ class TokenLedger:
         return TokenLedger(most, self)
 
     def share(self, num_sharing: int) -> "TokenLedger":
-        """Lend an equal share of the tokens left to the next of `num_sharing` remaining parts."""
+        """Lend one of `num_sharing` equal shares of the tokens that are left."""
         return self.lend(None if self.left is None else max(0, self.left) // num_sharing)
 
     def part(self, num_tokens: int) -> "TokenLedger":

@@ -1,4 +1,4 @@
-"""Tokenization and incremental detokenization, without the traps of tokenizers.
+"""Tokenization and incremental detokenization, free of tokenizers' pitfalls.
 
 A text that continues another one gets no leading space that it does not have.
 """
@@ -18,7 +18,7 @@ _CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
 
 
 class Vocabulary:
-    """The tokenizer of a model, as `transformers` has it, with its control tokens.
+    """The `transformers` tokenizer of a model, with its control tokens.
 
     Attributes:
         tokenizer: The tokenizer of transformers, or an object with its interface.
@@ -143,7 +143,7 @@ def _control_strings(tokenizer: Any) -> dict[int, str]:
 
 
 class IncrementalDetokenizer:
-    """A detokenizer that takes ids one by one; the texts that it returns join to the whole text.
+    """A detokenizer that takes ids one by one; the texts that it returns make up the whole.
 
     The text of an id depends on the ids before it (SentencePiece drops the space of a first token; a
     character may be spread over several ids). So a small window is decoded with and without the new ids, and
@@ -173,15 +173,15 @@ class IncrementalDetokenizer:
         return text[start:num_whole_chars] + broken
 
     def peek(self, token_id: int) -> str:
-        """Return the text that `token_id` would have as the next id, an incomplete character as U+FFFD."""
+        """Return the text that `token_id` would add next, with U+FFFD for an incomplete character."""
         return self._decode_after_window([*self._pending, token_id])[self._num_returned_chars :]
 
     def flush(self) -> str:
-        """Return the text that is held back, an incomplete character as U+FFFD."""
+        """Return the text held back, with U+FFFD for an incomplete character."""
         return self._advance(len(self._pending))
 
     def _advance(self, count: int) -> str:
-        """Move the oldest `count` pending ids into the window; return the rest of their text."""
+        """Move the first `count` pending ids into the window; return their unreturned text."""
         ids, self._pending = self._pending[:count], self._pending[count:]
         text = self._decode_after_window(ids)
         rest = text[self._num_returned_chars :]
@@ -203,6 +203,6 @@ class IncrementalDetokenizer:
 
 
 def _left_context(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
-    """Return the last few ids, and if possible so many that they do not begin inside a character."""
+    """Return the last few ids, starting at the beginning of a character if possible."""
     tails = [list(ids[-length:]) for length in _CONTEXT_LENGTHS]
     return min(tails, key=lambda tail: vocabulary.decode(tail).count(REPLACEMENT))

@@ -1,6 +1,6 @@
 """The next-word distributions of a scripted model, from replies or from seeded random words.
 
-Replies may come from a file in the format JSON Lines.
+Replies may come from a JSON Lines file.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def read_replies(path: Path) -> tuple[Reply, ...]:
     """Read replies from JSON Lines such as ``{"text": "It is Bonn.", "doubts": {"Bonn": 0.3}}``.
 
     Raises:
-        ModelSpecError: The file can't be read or is empty, or a line is no reply; the message names the line.
+        ModelSpecError: The file is unreadable or empty, or a line is not a reply; the message names the line.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -75,7 +75,7 @@ def read_replies(path: Path) -> tuple[Reply, ...]:
 
 
 def piece_pattern(control: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern that splits a text into pieces, with `control` as further control tokens."""
+    """Return the pattern that splits a text into pieces, with each string in `control` whole."""
     if not control:
         return PIECE
     strings = "|".join(map(re.escape, sorted(control, key=len, reverse=True)))

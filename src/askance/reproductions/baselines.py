@@ -24,7 +24,7 @@ from askance.text.linguistics import OWN, Linguistics
 
 @dataclass(frozen=True, slots=True)
 class ClosedBookAuthors(AuthorsMethod):
-    """wo-RAG: generate `max_tokens` tokens once, without any passage; an end token is text."""
+    """wo-RAG: generate `max_tokens` tokens once, without passages; end tokens stay as text."""
 
     known_as: ClassVar[str] = "closed_book"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
@@ -38,7 +38,7 @@ class ClosedBookAuthors(AuthorsMethod):
 
 @dataclass(frozen=True, slots=True)
 class SingleAuthors(AuthorsSearch):
-    """SR-RAG: search once, with the question, and generate `max_tokens` tokens; an end token is text.
+    """SR-RAG: search once with the question, generate `max_tokens` tokens; end tokens stay as text.
 
     The prompt shows passages without their titles, followed by an instruction.
     """
@@ -60,12 +60,12 @@ class FixedLengthAuthors(AuthorsRounds):
 
     The quirks of the code are:
     - The first prompt ends in a space after "Answer:", which many tokenizers handle badly.
-    - Chunks are stripped and joined by a space, also inside a word.
+    - Chunks are stripped and joined by a space, even inside a word.
     - The query is the last chunk, of at most `query_tokens` tokens.
     - An empty chunk still adds a space to the text, so that another search, with an empty query, follows.
     - The answer ends on "the answer is", in this letter case, or once it exceeds `max_tokens`.
 
-    Paper and code give no n (D24); 25 is the n of the paper's query from the last n tokens.
+    Paper and code give no n (D24); 25 is the paper's n for a query of the last n tokens.
     """
 
     every_tokens: int = parameter(25, "number of tokens between searches", at_least=1)
@@ -247,7 +247,7 @@ def _texts(draft: Generation, model: Model) -> list[str]:
 
 
 def last_token(sentence: str, texts: Sequence[str], first: int) -> int:
-    """Return the first token from `first` that the code's faulty search does not find in its turn."""
+    """Return the first token from `first` on that the code's faulty in-order search misses."""
     position, index = 0, first
     while index < len(texts):
         offset = sentence[position:].find(texts[index])
@@ -270,5 +270,5 @@ def mask(sentence: str, texts: Sequence[str], scores: Sequence[float], threshold
 
 
 def aggregate(values: Sequence[float], how: str) -> float:
-    """Return the `how` of at least one value: avg, max, min, or the first."""
+    """Aggregate one or more values by `how`: avg, max, min or first."""
     return {"avg": sum(values) / len(values), "max": max(values), "min": min(values), "first": values[0]}[how]

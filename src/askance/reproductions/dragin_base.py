@@ -152,7 +152,7 @@ class AuthorsState:
         return self.run.model.tokenize(control_spans(text, self.control), at_start=True)
 
     def replace(self, text: str) -> None:
-        """Replace the text by one that begins with it, apart from white space around it."""
+        """Replace the text by a continuation of it; white space around it may differ."""
         self.run.trace.commit(text.strip()[len(self.text.strip()) :])
         self.text = text
 
@@ -167,10 +167,10 @@ class AuthorsState:
     async def _short_answer(self) -> str:
         """Return the short answer of the text up to an invented question or note.
 
-        As in the code, the model completes a text without "the answer is", in this letter case, without
-        passages; a space follows the words that start the answer. The code reads all text after these words,
-        by rules of each data set; here the short answer is read as for every method. The trace records when
-        the window has no room for this.
+        As in the code, if the text lacks "the answer is" (case-sensitive), the model completes it without
+        passages; a space follows the words that start the answer. The code reads all text after these words
+        by rules per data set; here the short answer is read as for every method. The trace records
+        when the window has no room for this.
         """
         text = before_invention(self.text.strip(), least_index=1)
         if self.short_answer_tokens and AUTHORS_MARKER not in text:
@@ -197,13 +197,13 @@ class AuthorsState:
         return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
 
     def _prompt(self, text: str, passages: Sequence[str] | None = None) -> Raw:
-        """Return examples, passages, question and answer so far, in the order and format of the authors.
+        """Return the examples, passages, question and answer so far, in the authors' order and format.
 
         Their layout has no place for the options and the history of a question, so both are left out. White
         space in `text` directly follows "Answer:".
 
         Args:
-            passages: None leaves the block of passages out.
+            passages: The passages; None omits their block.
         """
         template, question = self.template, self.question
         demos = template.demos if question.demos is None else question.demos
@@ -217,11 +217,11 @@ class AuthorsState:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """The part of a draft that is written again, and the search for it.
+    """The part of a draft to rewrite, and the search to make first.
 
     Attributes:
         kept: The text of the draft before that part.
-        words: The scored parts of the sentence that triggers: words, or FLARE's tokens or entities.
+        words: The scored parts of the triggering sentence: words, or FLARE's tokens or entities.
         query: The query of the search.
         signal: The meaning of the scores; empty for a trigger without scores.
         threshold: The threshold of the scores.

@@ -1,7 +1,7 @@
 """Self-RAG as its authors' code runs it.
 
-In the short form, a draft decides on the search, and the best answer wins. In the long form, segments form a
-tree and their scores are multiplied.
+In the short form, a draft decides whether to search, and the best answer wins. In the long form, segments
+form a tree, and scores are multiplied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,9 @@ _PROBE_TOKENS = 25
 class SelfragAuthors(SelfragParameters):
     """Self-RAG as its authors' code runs it (Asai et al. 2024), errors included.
 
-    In the short form, a draft decides on the search, and the method takes the best answer of all passages. In
-    the long form, segments form a tree, and their scores are multiplied. The model must have the reflection
-    tokens. Input that crashes the authors' code does not do so here; docs/methods/selfrag.md lists the
+    In the short form, a draft decides whether to search, and the best answer from any passage wins. In the
+    long form, segments form a tree, and their scores are multiplied. The model must have the reflection
+    tokens. Input that crashes the authors' code does not crash this; docs/methods/selfrag.md lists the
     differences.
     """
 
@@ -119,12 +119,12 @@ def _candidate(context: QueryContext, number: int, hit: Hit, written: Generation
 
 
 def _final_text(text: str) -> str:
-    """Return an answer without one leading sign, and then without control tokens."""
+    """Strip one leading sign from an answer, then all control tokens."""
     return outputs.without_control_tokens(outputs.without_leading_sign(text))
 
 
 def _greatest_sum(context: QueryContext, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """Return the answers with the exact text whose scores have the greatest sum."""
+    """Return the answers whose exact text has the greatest sum of scores."""
     sums = dict[str, float]()
     for score, text, _ in candidates:
         sums[text] = sums.get(text, 0.0) + score
@@ -181,7 +181,7 @@ async def grow_tree(context: QueryContext, hits: Sequence[Hit]) -> list[list[Bea
     """Return the best nodes of each level that is not empty, starting with the root.
 
     A level consists of the best children of the level above. Nodes without children are dropped if another
-    node of their level has some. A node that is only the end token ends the tree with the next level.
+    node of their level has some. If a node is only the end token, the next level is the last.
     """
     levels = [[BeamNode()]]
     for _ in range(context.parameters.max_segments):
@@ -220,8 +220,8 @@ async def _search_by_probe(context: QueryContext) -> tuple[Hit, ...]:
 async def expand_node(context: QueryContext, parent: BeamNode, hits: Sequence[Hit]) -> list[BeamNode]:
     """Return the children of a node: a segment for each passage.
 
-    The text before a child of the first segment is that of its parent and its own. For any other, the text of
-    the previous sibling replaces that of the parent, because the code stores both in one variable.
+    The prompts below the first child contain its parent's text and its own. Below any other, the text of the
+    previous sibling replaces the parent's, because the code stores both in one variable.
     """
     behind = (*parent.before, *parent.read.behind)
     written = await gather_or_cancel(

@@ -22,15 +22,15 @@ async def best_hits(
     num_all: int,
     steps_each: int,
 ) -> tuple[Hit, ...]:
-    """Return the `k` best hits by scores of six digits; ties are broken by passage id.
+    """Return the `k` best hits, by scores rounded to six digits, then by passage id.
 
     Up to 1,000 passages that tie with the last hit are considered.
 
     Args:
-        find: Returns the scores and addresses of the given number of best passages, best first.
+        find: Given n, returns the scores and addresses of the n best passages, best first.
         passage_at: Returns the passage at an address.
-        num_all: The number of passages that can be found.
-        steps_each: The work, in steps, to compare the query with one passage.
+        num_all: The number of searchable passages.
+        steps_each: The steps of work to compare the query with one passage.
     """
 
     def search() -> tuple[Hit, ...]:
@@ -58,7 +58,7 @@ def check_k(k: int) -> None:
 def rank_hits(
     scored: Iterable[tuple[float, Passage]], k: int, exclude: frozenset[str] = frozenset()
 ) -> tuple[Hit, ...]:
-    """Return at most `k` hits, best first, ties by passage id, without the passages in `exclude`."""
+    """Return at most `k` hits outside `exclude`, best first; ties are broken by passage id."""
     allowed = [(score, passage) for score, passage in scored if passage.id not in exclude]
     best = sorted(allowed, key=lambda scored: (-scored[0], scored[1].id))[:k]
     return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(best, start=1))

@@ -6,8 +6,8 @@ checksum of the rest of the line:
 
     {"checksum": "1f0c93ab5d7e2a44", "number": 1, "id": "q1", …}
 
-Every reader detects a flipped bit. Lines from before checksums were introduced are recognised by their
-beginning, which no single flipped bit can give to a line with a checksum.
+Every reader detects a flipped bit. Lines older than checksums are recognised by their beginning, which no
+single flipped bit can produce in a line with a checksum.
 """
 
 import hashlib
@@ -161,7 +161,7 @@ def unsealed(text: bytes, *, old: bytes | tuple[bytes, ...]) -> bytes:
 
     Args:
         text: The sealed object.
-        old: The possible beginnings of objects from before checksums, which are returned unchanged.
+        old: How objects without a checksum, which are returned unchanged, may begin.
 
     Raises:
         ValueError: The text is damaged; the message names the problem.

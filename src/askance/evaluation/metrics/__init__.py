@@ -57,7 +57,7 @@ class Metric:
 
     @property
     def spec(self) -> str:
-        """The name with the parameters that the metric accepts."""
+        """The name and its parameter, such as ``NAME[@K]``."""
         others = self.normalisations[1:]
         return self.name + (f"[:{'|'.join(others)}]" if others else "[@K]" if self.counts_passages else "")
 
@@ -124,7 +124,7 @@ class Scoring:
     def judge(
         self, example: Example, answer: Answer | None, events: Sequence[AnyEvent]
     ) -> tuple[Answer, dict[str, float | None]]:
-        """Return the answer with its short form in this reading, or an empty one, and its scores."""
+        """Return the answer (empty if None), with its short form from `reading`, and its scores."""
         read = None if answer is None else self.reading.read(answer, events)
         return read or Answer(""), self.scores(example, read, events)
 

@@ -20,7 +20,7 @@ class Prices(Parameters):
     Attributes:
         prompt: The price of a million prompt tokens.
         generated: The price of a million generated tokens, kept or not.
-        reused: The price of a million prompt tokens that came from a cache; None means the price of others.
+        reused: The price of a million prompt tokens that came from a cache; None means that of `prompt`.
         search: The price of one search.
 
     Raises:
@@ -58,11 +58,11 @@ def cost(usage: Usage, prices: Prices) -> float:
 
 
 def read_prices(settings: Iterable[str]) -> Prices:
-    """Return the prices of ``NAME=PRICE``: prompt and generated; optionally reused, search and currency.
+    """Read prices from ``NAME=PRICE``: prompt and generated; optionally reused, search and currency.
 
     Raises:
         UnknownName: There is no such price.
-        InputError: A text has no "=", or a price is repeated, missing, no number, below 0 or not finite.
+        InputError: A text has no "=", or a price is repeated, missing, negative or not a finite number.
     """
     given: dict[str, str] = {}
     for setting in settings:

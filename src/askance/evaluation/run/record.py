@@ -108,7 +108,7 @@ def _question_fields(example: Example) -> dict[str, Any]:
 
 
 def _usage(trace: Trace) -> Usage:
-    """Return the usage; its seconds end when the question was answered or failed, before it was recorded."""
+    """Return the usage; its time ends with the answer or failure, before the question is recorded."""
     last = trace.events[-1] if trace.events else None
     if isinstance(last, Answered):
         return last.usage
@@ -117,7 +117,7 @@ def _usage(trace: Trace) -> Usage:
 
 
 def first_changed_field(record: Record, example: Example) -> str:
-    """Return the first field in which a recorded question differs from the dataset, or an empty text."""
+    """Return the first field where a recorded question differs from the dataset, or an empty string."""
     now = _question_fields(example)
     return next((name for name, value in now.items() if getattr(record, name) != value), "")
 
@@ -213,7 +213,7 @@ def differences(before: Settings, now: Settings) -> list[str]:
 
 
 def continued(before: Settings, now: Settings, *, is_finished: bool) -> Settings:
-    """Return the settings of a run that continues; machines and versions list all that it ran on.
+    """Return the settings of a continued run, with all the machines and versions that it ran on.
 
     Args:
         is_finished: Whether no question is left to ask, so nothing is computed on this machine.

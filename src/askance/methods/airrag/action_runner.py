@@ -35,7 +35,7 @@ ReplyCache = dict[tuple[str, ...], Replies]
 
 @dataclass(slots=True)
 class ActionRunner:
-    """Runs the actions of one rollout.
+    """A runner of a rollout's actions.
 
     Attributes:
         prompts: The prompt builder for the model of the run, which spends `budget`.
@@ -51,7 +51,7 @@ class ActionRunner:
     reply_cache: ReplyCache = field(default_factory=dict)
 
     async def expand(self, state: PathState, node: str, action: str) -> list[ActionOutcome[PathState]] | None:
-        """Return the distinct outcomes of an action: empty if it gives nothing, None without budget."""
+        """Return the distinct outcomes of an action: empty if it has none, None without budget."""
         handlers = {
             SAY: self._plan,
             DA: self._answer_directly,
@@ -89,7 +89,7 @@ class ActionRunner:
         return [ActionOutcome(state.with_queries(queries), votes) for queries, votes in replies]
 
     async def _answer_next(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:
-        """Answer the first sub-query in the queue from passages; without passages, don't call the model.
+        """Answer the first sub-query in the queue from passages; if there are none, call no model.
 
         Passages that don't fit here stay on the path, because the summary may have room for them.
         """
@@ -246,7 +246,7 @@ class ActionRunner:
         return self.reward_model.count(state, self.parameters.summary_tokens) * self.parameters.answer_samples
 
     def _summary_prompt(self, state: PathState) -> Prompt:
-        """Return the final prompt; to fit, drop the worst passages first, then the oldest answers.
+        """Return the final prompt; if too long, drop the worst passages, then the oldest answers.
 
         Raises:
             NoRoom: Not even the last sub-query with its answer fits.
@@ -274,7 +274,7 @@ class ActionRunner:
         return prompt
 
     def _has_room(self, action: str, state: PathState, prompt: Prompt) -> bool:
-        """Return whether a call fits, together with the calls that must follow it to finish the path."""
+        """Return whether a call fits, with room for those that must follow it to finish the path."""
         keep = self.tokens_for_reward_model(state) if action in (DA, SA) else self.tokens_to_finish(state)
         return has_room(self.prompts.model, prompt, self._sampling(action).max_tokens, keep=keep)
 

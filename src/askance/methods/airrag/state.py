@@ -27,7 +27,7 @@ class ActionStep:
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """A path up to now.
+    """A path so far.
 
     Attributes:
         pending: The sub-queries that are not answered yet, in order.
@@ -76,11 +76,11 @@ class PathState:
         return replace(self, steps=(*self.steps, ActionStep(action, output)))
 
     def with_plan(self, queries: tuple[str, ...], question: str) -> "PathState":
-        """Return the state after SAY: its queries are the queue, or the question itself if it gave none."""
+        """Return the state after SAY; its queries, or else the question itself, become the queue."""
         return replace(self._with_step(SAY, queries), pending=_unique_queries(queries) or (question,))
 
     def with_answer(self, query: str, answer: str, hits: tuple[Hit, ...], *, is_refused: bool) -> "PathState":
-        """Return the state after RA: the head of the queue is answered."""
+        """Return the state after RA has answered the head of the queue."""
         return replace(
             self._with_step(RA, (answer,)),
             pending=self.pending[1:],
@@ -90,10 +90,10 @@ class PathState:
         )
 
     def with_queries(self, queries: tuple[str, ...]) -> "PathState":
-        """Return the state after QT: its queries replace the head of the queue, if there are any.
+        """Return the state after QT; its queries, if any, replace the head of the queue.
 
-        A query that was asked before, or that shares nine words in ten with one, is left out; otherwise a
-        model that repeats itself would never finish. A query that is already in the queue moves to its head.
+        A query that shares nine words in ten with an answered one is left out; otherwise a model that
+        repeats itself would never finish. A query that is already in the queue moves to its head.
         """
         answered = [pair.question for pair in self.history]
         new = tuple(query for query in queries if not any(is_same_query(query, each) for each in answered))

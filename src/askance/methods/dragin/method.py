@@ -1,4 +1,4 @@
-"""DRAGIN: search if the model is uncertain about a word that matters, for what it attended to.
+"""DRAGIN: if the model doubts a word that matters, search for the words that it attended to.
 
 RIND decides *when* to search: uncertainty (entropy) times influence (the attention of later tokens). QFS
 decides *what* to search for: the words that the model attended to most. Any query works with any trigger.
@@ -79,7 +79,7 @@ class DraginParameters(WritesAnswer):
     def theta(self) -> float:
         """The threshold in force: `threshold`, or the trigger's default; infinite if it has none.
 
-        The default for token_probability is FLARE's: a token of less than 0.8 (Jiang et al. 2023).
+        The default for token_probability is FLARE's: a token below 0.8 (Jiang et al. 2023).
         """
         default = {"rind": 1.0, "token_probability": 0.2}.get(self.trigger, math.inf)
         return default if self.threshold is None else self.threshold
@@ -110,7 +110,7 @@ class DraginParameters(WritesAnswer):
     async def next_sentence(self, state: GenerationState, want: Want, step: int) -> Generation:
         """Generate the next sentence, or the next `every_tokens` tokens.
 
-        With attention it generates one more token, since a token has a row only after the model has read it.
+        With attention, it generates one more token: a token gets its row only when the model reads it.
         """
         until: StopCondition = SentenceFollowed() if want.attention else SentenceEnd()
         num_tokens = state.tokens_left

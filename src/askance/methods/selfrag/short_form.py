@@ -30,11 +30,11 @@ class Form:
     writer: SegmentWriter
 
     async def start_path(self) -> Path:
-        """Return the path before the first retrieve decision, with the probabilities that decide it."""
+        """Return the initial path, with the probabilities for the first retrieve decision."""
         return await self.writer.start_path() if self.parameters.mode == "adaptive" else Path()
 
     async def search(self, path: Path, action: Action, query: str) -> tuple[Hit, ...]:
-        """Record the retrieve decision of a path, and return the passages found, if it is to search."""
+        """Record a path's retrieve decision, and return the passages found if it is to search."""
         decision = self.record_decision(path.retrieve_probs, action, query)
         if action != "retrieve":
             return ()
@@ -75,7 +75,7 @@ class ShortForm(Form):
     """The short-form answer to one question, chosen among the answers for all passages."""
 
     async def answer(self) -> tuple[Path, str]:
-        """Return the path of the chosen answer, and its option if the question has any.
+        """Return the path of the chosen answer, and the option that it names, if any.
 
         Without passages, or if hard constraints reject every answer, the answer is written without retrieval.
         """

@@ -32,8 +32,8 @@ _BATCH_TEXTS = 32
 class SentenceEncoder:
     """An `Encoder` of sentence-transformers, in float32; `load_encoder` makes one.
 
-    A text longer than `max_tokens` is cut at its end. Its own thread computes, one call after another. The
-    other texts of a batch change a vector by rounding only, 1e-6 at most.
+    A text longer than `max_tokens` is cut at its end. Calls run one by one in a thread of its own. The other
+    texts of a batch change a vector only by rounding, at most 1e-6.
 
     Attributes:
         max_tokens: The length of the context window in tokens; None where the model does not state it.
@@ -85,7 +85,7 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
         display_name: The name of the encoder, instead of the specification.
 
     Raises:
-        ModelSpecError: The model is not found, not reachable, damaged or no encoder, or there is no such
+        ModelSpecError: The model is missing, unreachable, damaged or not an encoder, or there is no such
             device.
         MissingExtra: The package sentence-transformers is not installed.
     """
@@ -97,13 +97,13 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
 
 
 def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]:
-    """Load a model with a class of sentence-transformers in float32.
+    """Load a float32 model of a sentence-transformers class.
 
     The arguments and errors are those of `load_encoder`.
 
     Args:
         kind: The name of the class.
-        what: The name of the model's purpose, for messages.
+        what: The role and name of the model, for messages.
 
     Returns:
         The model, and its folder or its name on the hub.

@@ -69,7 +69,7 @@ class Context:
 
     Args:
         num_sequences: The number of sequences (also an attribute).
-        sequence_tokens: The room of each sequence in tokens.
+        sequence_tokens: The token capacity of each sequence.
         reads_attention: Whether attention can be read (also an attribute). Otherwise llama.cpp does not
             call back while it computes.
         flash_attention: Whether flash attention may be used, which keeps no attention weights.
@@ -232,7 +232,7 @@ def _free(pointer: Any, batch: Any, *kept: Any) -> None:
 
 
 def num_threads() -> int:
-    """Return the number of threads of a pass: OMP_NUM_THREADS, or the cores that this process may use."""
+    """Return how many threads compute a pass: OMP_NUM_THREADS, or the cores that this process may use."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdecimal() and int(setting):
         return min(int(setting), _MAX_THREADS)
@@ -246,12 +246,12 @@ _FLOAT32 = 0
 
 
 class TensorCallback(dict[int, bool]):
-    """The evaluation callback: llama.cpp asks it whether each of the thousand tensors of a pass is wanted.
+    """The evaluation callback, which llama.cpp asks whether it wants each of the thousand tensors of a pass.
 
-    The answer has to be cheap. So the call goes straight to the look-up of a dictionary, whose keys are the
-    addresses of unwanted tensors; no line of Python runs for them. Only the name of a tensor at an unknown
-    address is read. When llama.cpp rebuilds its graph, the wanted tensor may get an address that is known as
-    unwanted: then the pass has to be repeated after `clear`.
+    The answer must be cheap, so the call is a mere dictionary look-up. The keys are the addresses of unwanted
+    tensors, for which no Python code runs; only at an unknown address is the name of the tensor read. When
+    llama.cpp rebuilds its graph, the wanted tensor may get an address that is known as unwanted: then the
+    pass has to be repeated after `clear`.
 
     Args:
         name: The name of the wanted tensor.
@@ -274,15 +274,15 @@ class TensorCallback(dict[int, bool]):
         self.address = ctypes.cast(self._function, ctypes.c_void_p).value
 
     def start(self) -> None:
-        """Want the tensor from now on."""
+        """Start reading the tensor."""
         self.tensor, self._is_on, self._is_computed = None, True, False
 
     def stop(self) -> None:
-        """Do not want the tensor any more."""
+        """Stop reading the tensor."""
         self._is_on = False
 
     def __missing__(self, address: int) -> bool:
-        """Return whether the tensor is wanted and, once it is computed, whether to continue."""
+        """Return whether the tensor is wanted or, once it is computed, whether to continue."""
         if llama.ggml_get_name(address) != self._name:
             if self._remembers:
                 self[address] = False

@@ -1,4 +1,4 @@
-"""Convert a LoRA adapter of peft to a GGUF file, which llama.cpp applies during computation."""
+"""Convert a peft LoRA adapter to a GGUF file, which llama.cpp applies during computation."""
 
 import json
 import math
@@ -54,10 +54,10 @@ class Lora:
 
 
 def read_lora(folder: Path, base: GgufFile) -> Lora:
-    """Read an adapter of peft for a base model of llama.cpp.
+    """Read a peft adapter for a llama.cpp base model.
 
     Raises:
-        ModelSpecError: The adapter is no plain LoRA, does not fit, or can't be read.
+        ModelSpecError: The adapter is not plain LoRA, does not fit, or can't be read.
     """
     parts: dict[str, Halves] = {}
     try:
@@ -135,7 +135,7 @@ def _alpha(folder: Path) -> float:
 def _renamed(
     halves: Iterator[tuple[str, NDArray[Any]]], base: GgufFile, folder: Path
 ) -> Iterator[tuple[str, str, NDArray[Any]]]:
-    """Yield the matrices with llama.cpp's names of their tensors."""
+    """Yield the matrices under llama.cpp's tensor names."""
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     architecture = architectures.get(base.architecture)
     num_layers = int(base.entry("block_count"))
@@ -153,7 +153,7 @@ def _renamed(
 
 
 def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
-    """Reorder the rows of query and key projections for the architecture llama.
+    """Reorder the rows of query and key projections for the llama architecture.
 
     Rotary embeddings rotate pairs of rows of a head: llama.cpp pairs neighbours, transformers the two halves.
     """

@@ -88,12 +88,12 @@ class Encoding:
         return ids
 
     def with_bos(self, ids: TokenIds) -> TokenIds:
-        """Return `ids` with the tokenizer's BOS before them, once."""
+        """Return `ids`, with BOS put first if it is missing."""
         bos = self.vocabulary.bos
         return ids if ids[: len(bos)] == bos else bos + ids
 
     def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
-        """Return the ids of parts without BOS: adjacent spans are tokenized as one text, ids are kept.
+        """Return the ids of parts, without BOS; adjacent spans are one text, and ids stay as they are.
 
         Args:
             at_start: Whether the parts start a prompt.
@@ -139,7 +139,7 @@ class Encoding:
         return [id for id in ids if id in self.vocabulary.unambiguous_ids]
 
     def _span_by_span(self, spans: Sequence[Span], *, at_start: bool) -> Iterator[int]:
-        """Tokenize each span alone, untrusted ones in ever smaller pieces until no control token is left."""
+        """Tokenize spans one by one, splitting untrusted ones until they yield no control token."""
         for span in spans:
             ids = self.vocabulary.encode(span.text, at_start=at_start)
             is_literal = any(string in span.text for string in self.vocabulary.control.values())
@@ -207,7 +207,7 @@ class Encoding:
 
 
 def _folded(turns: Sequence[Turn]) -> Sequence[Turn]:
-    """Return the turns with a leading system turn as the first paragraph of the user turn after it."""
+    """Return the turns, making a leading system turn the first paragraph of the next user turn."""
     match turns:
         case [Turn("system", instructions), Turn("user", question), *others]:
             return [Turn("user", (*instructions, Span("\n\n"), *question)), *others]
@@ -238,6 +238,6 @@ def _count(text: str, string: str) -> int:
 
 
 def chat_template_digest(tokenizer: Any) -> str:
-    """Return a digest of a tokenizer's chat template, or of having none: 32 hexadecimal digits."""
+    """Return a digest of a tokenizer's chat template, or of its absence: 32 hexadecimal digits."""
     template = json.dumps(getattr(tokenizer, "chat_template", None), sort_keys=True)
     return blake2b(template.encode(), digest_size=16).hexdigest()

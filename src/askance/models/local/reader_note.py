@@ -1,10 +1,10 @@
-"""The note of a trained reader, `reader.json`: its base model, and the prompts that it was trained with.
+"""The note `reader.json` that accompanies a trained reader: its base model and training prompts.
 
     {"format": 1, "base": "bundled:base", "base_fingerprint": "0f…", "chat_template_digest": "d2…",
      "method": "lora", "prompts": "plain"}
 
 A reader is either an adapter ("lora") or a whole model ("full"). An adapter on another base, or with another
-chat template, would silently answer worse. The note makes it possible to detect that.
+chat template, would silently answer worse. The note makes this detectable.
 """
 
 from pathlib import Path

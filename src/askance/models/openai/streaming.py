@@ -2,7 +2,7 @@
 
 The text is authoritative. The bytes of a token must match it, except for known errors of servers. One is a
 space before a token, which SentencePiece vocabularies make ambiguous. Another is a part of a character, for
-which many servers write U+FFFD or nothing. A run of such parts gets the text up to the next known token.
+which many servers write U+FFFD or nothing. Such parts are given the text up to the next known token.
 """
 
 import codecs
@@ -65,7 +65,7 @@ class TokenAligner:
         return list(self._emit(len(self._entries), len(self._pending), may_lose=is_partial)), end
 
     def _match_next(self) -> tuple[int, int] | None:
-        """Return how many entries match next and their number of bytes, or None if more text is needed."""
+        """Return the numbers of entries and bytes that match next, or None if more text is needed."""
         first = self._entries[0]
         bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_started else []
         spellings = [first.raw, b" " + first.raw, *bare] if first.raw else []
@@ -79,7 +79,7 @@ class TokenAligner:
         raise self._mismatch(first)
 
     def _match_unknown_run(self) -> tuple[int, int] | None:
-        """Match a run of entries with unknown bytes, which has the text up to the next known entry."""
+        """Match a run of entries with unknown bytes to the text before the next known entry."""
         num_unknown = next((i for i, entry in enumerate(self._entries) if not entry.has_unknown_bytes), None)
         if num_unknown is None:
             return None
@@ -125,7 +125,7 @@ _SLACK = 0.01
 def entropy_bounds(
     logprobs: Sequence[float], num_requested: int, vocabulary_size: int = VOCABULARY_SIZE
 ) -> tuple[float, float]:
-    """Return the least and the greatest entropy (nats) that agree with some log-probabilities.
+    """Return the least and the greatest entropy (nats) that the log-probabilities allow.
 
     Let p_1 ≥ … ≥ p_k be known, and let m = 1 - Σ p_i be the mass of all other tokens. The entropy is the
     known -Σ p_i ln p_i plus the contribution of the rest. The contribution is least if the rest is as
@@ -171,14 +171,14 @@ class StreamReader:
     Without log-probabilities the token boundaries are unknown: the text of each event counts as one token.
 
     Args:
-        want: The signals that the tokens shall have.
+        want: The signals to return for each token.
         num_top: The number of alternatives requested.
         tracker: The tracker of the generation, which receives the tokens.
 
     Attributes:
         usage: The last token counts that the server reported.
         finish: The reason why the server ended the text; empty until it does.
-        has_choice: Whether any event belonged to a choice.
+        has_choice: Whether any event contained a choice.
     """
 
     def __init__(self, want: Want, num_top: int, tracker: StopTracker) -> None:
@@ -193,7 +193,7 @@ class StreamReader:
         """Add the tokens that this event completes.
 
         Returns:
-            Whether another event may matter: after a text of full length only usage may follow.
+            Whether to read on; after a text of full length, the usage may still follow.
 
         Raises:
             InvalidResponse: Text and log-probabilities do not match, or log-probabilities are missing.

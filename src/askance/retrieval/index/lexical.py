@@ -35,7 +35,7 @@ SCHEMA = _FIELDS.build()
 
 @contextmanager
 def _write_errors() -> Iterator[None]:
-    """Raise OSError for a full disk and the like, for which tantivy raises ValueError."""
+    """Turn the ValueErrors of tantivy about a full disk and the like into OSErrors."""
     try:
         with panics_as(ValueError):
             yield
@@ -44,7 +44,7 @@ def _write_errors() -> Iterator[None]:
 
 
 class LexicalWriter:
-    """Adds passages to the index in `folder`, which is created if it does not exist.
+    """A writer of passages to the index in `folder`, which is created if missing.
 
     It removes what an earlier writer did not commit.
 
@@ -79,7 +79,7 @@ class LexicalWriter:
 
     @_write_errors()
     def remove(self, document_id: str) -> None:
-        """Remove the passages of a document that were added before."""
+        """Remove the previously added passages of a document."""
         self._has_changes = True
         self._writer.delete_documents_by_term(_DOCUMENT, document_id)
 
@@ -140,8 +140,8 @@ def open_lexical(folder: Path) -> LexicalIndex:
     """Open the index in the folder of a finished generation, which never changes.
 
     tantivy locks an index while it opens it. If the folder can't be written (on a read-only disk, or owned by
-    another user), tantivy gets a temporary folder of links. It may still lock that folder while it is
-    removed, so an empty folder may stay.
+    another user), tantivy gets a temporary folder of links. tantivy may still lock it during its
+    removal, so an empty folder may stay.
 
     Raises:
         ValueError: The index can't be opened.
@@ -159,8 +159,7 @@ def open_lexical(folder: Path) -> LexicalIndex:
 
 
 def any_term_query(terms: Iterable[str]) -> tantivy.Query:
-    """Return a query for passages with any of `terms`; a term weighs as often as it is repeated, as in
-    Lucene.
+    """Return a query for passages with any of `terms`, each weighted by its count, as in Lucene.
 
     The query is built from terms and never parsed, so no term can be read as query syntax.
     """

@@ -5,7 +5,7 @@
 Rows are only ever appended to a segment. A later generation links to the same file and appends to it, too; it
 appends after all existing rows, because an earlier generation may use rows that the later one does not. The
 document table records which rows are in use, so rows after the last commit, which a killed build leaves, are
-dead. A generation has one segment; those of earlier versions have several.
+dead. A generation has one segment; earlier versions wrote several.
 """
 
 import os
@@ -29,7 +29,7 @@ RowAddress = tuple[int, int]
 
 
 class VectorWriter:
-    """Appends rows to the segment of a build transaction in the folder `vectors`, which it creates if needed.
+    """A writer of rows to the segment of a build transaction in the folder `vectors`, created if needed.
 
     Attributes:
         dimensions: The number of dimensions of each row.
@@ -49,7 +49,7 @@ class VectorWriter:
         self._append_to(segments[-1].number if segments else 1)
 
     def add(self, vectors: NDArray[np.float32], document: DocumentEntry | None) -> None:
-        """Append rows. If `document` is given, the last row belongs to its last passage."""
+        """Append rows; if `document` is given, they complete its rows."""
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self._num_rows += len(vectors)
         if document is not None:
@@ -96,7 +96,7 @@ class VectorWriter:
 
 
 class FlatIndex:
-    """The vectors of one generation as of when it was opened, even after its files are removed.
+    """A snapshot of one generation's vectors, which stays usable after its files are removed.
 
     Search is exact: a query is compared with every vector. The files are memory-mapped; opening reads them
     once to check them, and keeps nothing in memory.
@@ -120,8 +120,7 @@ class FlatIndex:
         self.num_vectors = sum(segment.live for segment in segments)
 
     def search(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, RowAddress]]:
-        """Return the inner products with the query, and the addresses, of the `limit` best vectors, best
-        first.
+        """Return the inner products and addresses of the `limit` vectors nearest to the query, best first.
 
         Args:
             query: A vector of shape [dimensions].
@@ -179,7 +178,7 @@ def map_rows(path: Path, num_rows: int, dimensions: int) -> NDArray[np.float32]:
 
 
 def check_rows(rows: NDArray[np.float32], name: str, is_dead: NDArray[np.bool_] | None = None) -> None:
-    """Raise DamagedIndex unless all rows that are not dead are vectors of length 1."""
+    """Raise DamagedIndex unless every live row is a vector of length 1."""
     for start in range(0, len(rows), _BLOCK_ROWS):
         block = rows[start : start + _BLOCK_ROWS]
         # Infinite and NaN values are what this check looks for.
