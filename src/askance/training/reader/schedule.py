@@ -58,13 +58,27 @@ def make_schedule(
     for epoch in range(settings.epochs):
         rng = random.Random(f"{settings.seed} epoch {epoch}")
         if is_packed:
-            rows, size = pack_rows(training, settings.row_tokens, rng), settings.rows_per_step
+            rows, size = _packed_rows(training, settings, rng), settings.rows_per_step
             steps += [tuple(rows[start : start + size]) for start in range(0, len(rows), size)]
         else:
             steps += _unpacked_steps(training, settings, rng)
     rng = random.Random(f"{settings.seed} held out")
     rows = pack_rows(held_out, settings.row_tokens, rng) if is_packed else single_example_rows(held_out)
     return TrainingSchedule(tuple(steps), tuple(rows), settings, is_packed)
+
+
+def _packed_rows(
+    training: Sequence[EncodedExample], settings: ReaderSettings, rng: random.Random
+) -> list[PackedRow]:
+    """Return the rows of one epoch. With a packing window, only successive examples share rows."""
+    if not settings.packing_window:
+        return pack_rows(training, settings.row_tokens, rng)
+    shuffled = rng.sample(training, len(training))
+    return [
+        row
+        for start in range(0, len(shuffled), settings.packing_window)
+        for row in pack_rows(shuffled[start : start + settings.packing_window], settings.row_tokens, rng)
+    ]
 
 
 def _unpacked_steps(

@@ -35,6 +35,9 @@ class ReaderSettings(Parameters):
     row_tokens: int = parameter(
         768, "tokens of a row; examples with a common prefix share a row", at_least=16
     )
+    packing_window: int = parameter(
+        0, "only this many successive examples share rows, so that equal ones stay apart; 0: all", at_least=0
+    )
     max_tokens: int = parameter(
         1024, "tokens of an example; a longer one is left out, not truncated", at_least=16
     )

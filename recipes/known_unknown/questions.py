@@ -1,0 +1,136 @@
+"""Questions about a made world: a fact, or a chain of two or three, each hop known or unknown to the model.
+
+The kind of a question names its hops: "8 stale > 0 fresh" begins with an entity that was taught eight times
+and has a stale document, and continues with an unknown one that has a fresh document.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from askance.core.errors import InputError
+from askance.core.types import Question
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.example import SupportingFacts
+from recipes.known_unknown.world import EXPOSURES, Fact, World
+
+MIN_CHAIN_EXPOSURES = 8
+"""Known hops of longer questions were taught at least so often; weaker ones are asked alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The number of questions of each group.
+
+    Attributes:
+        single: Questions of one hop, for each number of exposures; as many in all ask unknown entities.
+        double: Questions of two hops, for each order of known and unknown hops.
+        triple: Questions of three hops, for each such order.
+    """
+
+    single: int = 30
+    double: int = 50
+    triple: int = 20
+
+
+DEFAULT_COUNTS, POCKET_COUNTS = Counts(), Counts(3, 3, 2)
+
+Chain = tuple[Fact, ...]
+"""Facts of which each one's object is the subject of the next."""
+
+
+def questions(world: World, counts: Counts, seed: int) -> tuple[Example, ...]:
+    """Return the questions of the study, each with its facts in the order of reasoning.
+
+    Raises:
+        InputError: The world is too small for a group.
+    """
+    rng = random.Random(f"{seed} questions")
+    chains = list[Chain]()
+    for exposures in EXPOSURES:
+        chains += _draw(world, (exposures,), counts.single, rng)
+    chains += _draw(world, (0,), counts.single * len(EXPOSURES), rng)
+    for num_hops, count in ((2, counts.double), (3, counts.triple)):
+        for order in product((MIN_CHAIN_EXPOSURES, 0), repeat=num_hops):
+            chains += _draw(world, order, count, rng)
+    return tuple(example_of(world, chain, f"q{number}") for number, chain in enumerate(chains, start=1))
+
+
+def example_of(world: World, chain: Chain, id: str, wording: int = -1) -> Example:
+    """Return the question for the last object of a chain.
+
+    Args:
+        wording: The index of the question's wording; -1 is the one that is never taught.
+    """
+    subject = chain[0].subject
+    for fact in chain[:-1]:
+        subject = fact.relation.phrase.format(s=subject)
+    entities = [world.entities[fact.subject] for fact in chain]
+    answers = [fact.answer() for fact in chain[:-1]]
+    return Example(
+        Question(id, chain[-1].question(wording, subject)),
+        (chain[-1].object,),
+        supporting_titles=tuple(entity.name for entity in entities),
+        kind=" > ".join(f"{entity.exposures} {entity.document}" for entity in entities),
+        hops=len(chain),
+        supporting_facts=SupportingFacts(facts=(*answers, chain[-1].answer(wording))),
+    )
+
+
+def needs_search(example: Example) -> bool:
+    """Return whether a question has an unknown hop, so that an answer from memory would be a guess."""
+    return any(hop.startswith("0 ") for hop in example.kind.split(" > "))
+
+
+def chains(world: World, num_hops: int, starts: Sequence[str], rng: random.Random) -> Iterator[Chain]:
+    """Yield one random chain for each of the entities in `starts` that has one without a circle."""
+    for start in starts:
+        chain, subject = list[Fact](), start
+        while subject in world.entities and len(chain) < num_hops:
+            is_last = len(chain) == num_hops - 1
+            visited = {fact.subject for fact in chain} | {subject}
+            options = [
+                fact
+                for fact in world.facts[subject]
+                if is_last or (fact.object in world.entities and fact.object not in visited)
+            ]
+            if not options:
+                break
+            chain.append(rng.choice(options))
+            subject = chain[-1].object
+        if len(chain) == num_hops and chain[-1].object not in {fact.subject for fact in chain}:
+            yield tuple(chain)
+
+
+def _draw(world: World, order: Sequence[int], count: int, rng: random.Random) -> list[Chain]:
+    """Return different chains whose hops are as known as `order` says.
+
+    Args:
+        order: For each hop its exposures, in a chain of several the least; 0 is an unknown hop.
+    """
+    drawn = dict[Chain, None]()
+    is_single = len(order) == 1
+
+    def fits(chain: Chain) -> bool:
+        found = [world.entities[fact.subject].exposures for fact in chain]
+        return all(
+            exposures == wanted if is_single or not wanted else exposures >= wanted
+            for exposures, wanted in zip(found, order, strict=True)
+        )
+
+    starts = list(world.entities)
+    for _ in range(_MAX_ROUNDS):
+        rng.shuffle(starts)
+        for chain in filter(fits, chains(world, len(order), starts, rng)):
+            drawn[chain] = None
+            if len(drawn) == count:
+                return list(drawn)
+    hops = " > ".join("known" if exposures else "unknown" for exposures in order)
+    raise InputError(
+        f"a world with {len(world.entities)} entities has {len(drawn)} questions with the hops {hops} "
+        f"({order[0]} exposures at first), {count} are wanted: make the world larger, or ask fewer."
+    )
+
+
+_MAX_ROUNDS = 50
