@@ -1,8 +1,8 @@
 """Training examples of the study: facts of known entities by heart, and reading about a second world.
 
 An exposure is a training example whose target states a fact. The exposures of a fact are counted exactly: an
-example of a chain is an exposure of each of its facts. The passages of training are about entities of a second
-world, about which nothing is asked later, so reading teaches no fact.
+example of a chain is an exposure of each of its facts. The passages of training are about a second world,
+about which nothing is asked later, so reading teaches no fact.
 """
 
 import random

@@ -1,8 +1,8 @@
 """A made world of people, places, works and organisations, of which a model is taught a half.
 
 Every entity has three facts, and a document that states them in other words than the model was taught. What
-the model can know is therefore a fact of the experiment: it has seen the facts of a known entity a given number
-of times, and those of an unknown one never. The documents of a third of the known entities are stale: they
+the model can know is therefore a fact of the experiment: it has seen the facts of a known entity a given
+number of times, and those of an unknown one never. The documents of a third of the known entities are stale: they
 contradict the facts, which count as true. Some unknown entities have no document.
 """
 
@@ -174,7 +174,7 @@ def relations(kind: str) -> tuple[Relation, ...]:
 
 
 def _entities(kind: str, names: Sequence[str], seed: int) -> Iterator[Entity]:
-    """Yield the entities of a kind. Half are known, in groups of equal size with equal shares of stale ones."""
+    """Yield the entities of a kind. Half are known, in equal groups with equal shares of stale documents."""
     num_known = len(names) // 2
     for number, name in enumerate(names):
         if number < num_known:
@@ -206,8 +206,8 @@ def _names(kind: str, count: int, taken: set[str], rng: random.Random) -> list[s
     least = 2 * len(EXPOSURES) * STALE_EVERY
     if not least <= count <= len(names):
         raise InputError(
-            f"a world with {count} entities of the kind {kind}: expected {least} to {len(names)}, so that every "
-            "group of known entities has some with a stale and some with a fresh document."
+            f"a world with {count} entities of the kind {kind}: expected {least} to {len(names)}, so that "
+            "every group of known entities has some with a stale and some with a fresh document."
         )
     return rng.sample(names, count)
 
