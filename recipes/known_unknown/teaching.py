@@ -68,6 +68,15 @@ def reading_exercises(world: World, count: int, seed: int) -> list[Example]:
     return exercises
 
 
+def chain_of(world: World, example: Example) -> Chain:
+    """Return the chain of facts that a question about a world asks for."""
+    objects = (*example.supporting_titles[1:], example.golds[0])
+    return tuple(
+        next(fact for fact in world.facts[subject] if fact.object == object)
+        for subject, object in zip(example.supporting_titles, objects, strict=True)
+    )
+
+
 def _taught_chains(
     world: World, left: Counter[Fact], asked: Collection[Chain], rng: random.Random
 ) -> Iterator[Chain]:

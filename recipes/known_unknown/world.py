@@ -2,8 +2,8 @@
 
 Every entity has three facts, and a document that states them in other words than the model was taught. What
 the model can know is therefore a fact of the experiment: it has seen the facts of a known entity a given
-number of times, and those of an unknown one never. The documents of a third of the known entities are stale: they
-contradict the facts, which count as true. Some unknown entities have no document.
+number of times, and those of an unknown one never. The documents of a third of the known entities are stale:
+they contradict the facts, which count as true. Some unknown entities have no document.
 """
 
 import random
