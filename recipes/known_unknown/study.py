@@ -137,7 +137,7 @@ def run(
         datasets={name: {"questions": dataset, "index": str(out / f"index-{name}")} for name in documents},
         methods=methods,
         models={"taught": {"answer": model}},
-        common={"metrics": ["em", "f1", "supporting_recall"], "seed": SEED},
+        common={"metrics": ["exact_match", "f1", "supporting_recall"], "seed": SEED},
     )
     experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
     work = run_grid(
@@ -160,14 +160,14 @@ def check_memory(closed_book: RecordedRun) -> dict[int, float]:
     scores = defaultdict[int, list[float]](list)
     for record in closed_book.records:
         if " > " not in record.kind:
-            scores[int(record.kind.split(" ")[0])].append(record.scores["em"] or 0.0)
+            scores[int(record.kind.split(" ")[0])].append(record.scores["exact_match"] or 0.0)
     accuracy = {exposures: fmean(scores[exposures]) for exposures in sorted(scores)}
     most = max(accuracy)
     if accuracy[most] < MIN_CLOSED_BOOK:
         raise InputError(
-            f"the base model has not learned the world: its accuracy from memory is {accuracy[most]:.2f} on facts "
-            f"that it was taught {most} times, and at least {MIN_CLOSED_BOOK} is needed. Teach longer, or take "
-            "another base."
+            f"the base model has not learned the world: its accuracy from memory is {accuracy[most]:.2f} on "
+            f"facts that it was taught {most} times, and at least {MIN_CLOSED_BOOK} is needed. Teach longer, or "
+            "take another base."
         )
     return accuracy
 
@@ -180,8 +180,8 @@ def _check_identity(path: Path, identity: Mapping[str, Any]) -> None:
     for name, value in identity.items():
         if before.get(name) != value:
             raise InputError(
-                f"{path}: this study has {name}={before.get(name)!r}, and {value!r} is asked for: name another "
-                "folder."
+                f"{path}: this study has {name}={before.get(name)!r}, and {value!r} is asked for: name "
+                "another folder."
             )
 
 

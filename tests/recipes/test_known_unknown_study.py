@@ -1,0 +1,123 @@
+"""The stages of the study: a folder that resumes, what it refuses, and a base that has learned nothing."""
+
+import errno
+import json
+from dataclasses import replace
+
+import pytest
+from recipes.known_unknown import study
+from recipes.known_unknown.__main__ import main
+from recipes.known_unknown.questions import needs_search
+from recipes.known_unknown.teaching import chain_of
+
+from askance.core.errors import InputError
+from askance.evaluation.datasets import read_dataset
+from tests.evaluation.hand_made import record, written
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("study") / "out"
+    return out, *study.write_world(out, study.POCKET, 1)
+
+
+def contents(out):
+    return {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def test_the_questions_that_are_written_are_those_that_are_asked(made):
+    out, world, asked = made
+    read = read_dataset(f"jsonl:{out / 'questions.jsonl'}")
+    assert [(one.question.text, one.golds, one.kind, one.hops) for one in read] == [
+        (one.question.text, one.golds, one.kind, one.hops) for one in asked
+    ]
+    assert list(map(needs_search, read)) == list(map(needs_search, asked))
+    for example in read:
+        chain = chain_of(world, example)
+        assert [fact.subject for fact in chain] == [*example.supporting_titles]
+        assert chain[-1].object == example.golds[0]
+
+
+def test_both_sets_of_documents_differ_in_the_stale_ones_alone(made):
+    out, world, _ = made
+    texts = {
+        name: {
+            row["title"]: row["text"]
+            for row in map(json.loads, (out / "documents" / f"{name}.jsonl").read_text().splitlines())
+        }
+        for name in study.DOCUMENTS
+    }
+    assert texts["stale"].keys() == texts["fresh"].keys()
+    differing = {title for title, text in texts["stale"].items() if text != texts["fresh"][title]}
+    assert differing == {name for name, entity in world.entities.items() if entity.document == "stale"}
+
+
+def test_making_it_again_changes_nothing(made):
+    out, *_ = made
+    before = contents(out)
+    study.write_world(out, study.POCKET, 1)
+    assert contents(out) == before
+
+
+def test_a_half_made_world_is_completed(made, tmp_path):
+    out, *_ = made
+    study.write_world(tmp_path, study.POCKET, 1)
+    (tmp_path / "questions.jsonl").unlink()
+    (tmp_path / "study.json").unlink()
+    study.write_world(tmp_path, study.POCKET, 1)
+    assert contents(tmp_path) == contents(out)
+
+
+@pytest.mark.parametrize(
+    ("size", "seed", "named"),
+    [
+        (study.POCKET, 2, "seed=1, and 2 is asked for"),
+        (replace(study.POCKET, exercises=7), 1, "exercises=60, and 7"),
+        (study.FULL, 1, "entities="),
+    ],
+)
+def test_another_study_in_the_same_folder_is_refused(made, size, seed, named):
+    out, *_ = made
+    before = contents(out)
+    with pytest.raises(InputError, match=f"this study has {named}.*name another folder"):
+        study.write_world(out, size, seed)
+    assert contents(out) == before
+
+
+def test_a_world_of_another_version_of_the_generator_is_refused(made, monkeypatch):
+    monkeypatch.setattr(study, "GENERATOR", 99)
+    with pytest.raises(InputError, match="generator=1, and 99 is asked for"):
+        study.write_world(made[0], study.POCKET, 1)
+
+
+def test_a_full_disk_is_named_with_a_remedy(tmp_path, monkeypatch):
+    def full(path, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(study, "write_atomically", full)
+    with pytest.raises(InputError, match=r"No space left on device\. Make room, or name another folder"):
+        study.write_world(tmp_path, study.POCKET, 1)
+
+
+def test_the_command_says_what_is_wrong(made, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--out", str(made[0]), "--pocket", "--seed", "2"])
+    assert stop.value.code == 2
+    assert "name another folder" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_base_that_has_not_learned_the_facts_is_said_before_the_runs(tmp_path):
+    kinds = {1: ("32 fresh", 0.0), 2: ("32 stale", 0.0), 3: ("1 fresh", 0.0), 4: ("0 fresh > 32 fresh", 1.0)}
+    records = [
+        replace(record(id), kind=kind, scores={"exact_match": score}) for id, (kind, score) in kinds.items()
+    ]
+    with pytest.raises(InputError, match=r"from memory is 0\.00 on facts that it was taught 32 times"):
+        study.check_memory(written(tmp_path / "run", records))
+
+
+def test_the_accuracy_from_memory_by_exposures(tmp_path):
+    kinds = {1: ("32 fresh", 1.0), 2: ("32 stale", 0.0), 3: ("1 fresh", 0.0), 4: ("0 missing", 1.0)}
+    records = [
+        replace(record(id), kind=kind, scores={"exact_match": score}) for id, (kind, score) in kinds.items()
+    ]
+    assert study.check_memory(written(tmp_path / "run", records)) == {0: 1.0, 1: 0.0, 32: 0.5}
