@@ -166,8 +166,8 @@ def check_memory(closed_book: RecordedRun) -> dict[int, float]:
     if accuracy[most] < MIN_CLOSED_BOOK:
         raise InputError(
             f"the base model has not learned the world: its accuracy from memory is {accuracy[most]:.2f} on "
-            f"facts that it was taught {most} times, and at least {MIN_CLOSED_BOOK} is needed. Teach longer, or "
-            "take another base."
+            f"facts that it was taught {most} times, and at least {MIN_CLOSED_BOOK} is needed. Teach longer "
+            "or take another base."
         )
     return accuracy
 
