@@ -1,1 +1,1 @@
-"""Measurements. `make bench` runs them all; each is a function that returns rows."""
+"""Benchmarks and measurements; `make bench` runs the measurements of speed."""

@@ -1,4 +1,4 @@
-"""The runtime against the reference loop, on the same questions in one process: time, tokens, decisions."""
+"""Compare the time, tokens and decisions of the runtime with those of the reference loop, in one process."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from benchmarks.row import Row
 NUM_QUESTIONS = 8
 REPEATS = 3
 CODE = {"profile": "code", "threshold": 4.0, "max_tokens": 64}
-"""About three searches a question; at lower thresholds the reference loop alone takes most of an hour."""
+"""About three searches a question; with a lower threshold, the reference loop alone takes most of an hour."""
 SHORT = {"query_tokens": 64, "answer_tokens": 64, "summary_tokens": 32}
 PROFILES: dict[str, dict[str, Any]] = {
     **{name: {} for name in METHODS},
@@ -42,7 +42,7 @@ PROFILES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """All questions asked once."""
+    """The result of asking all questions once."""
 
     seconds: float
     events: tuple[tuple[AnyEvent, ...], ...]
@@ -57,7 +57,7 @@ class Asked:
 
 
 def against_the_reference() -> Iterator[Row]:
-    """Compare DRAGIN with its authors' loop: the same decisions, one at a time and eight in flight."""
+    """Compare DRAGIN's decisions and time with those of its authors' loop, with one and eight in flight."""
     with tempfile.TemporaryDirectory() as folder:
         retriever = _sample_index(Path(folder))
         folder_of_model, questions = str(torch_folder()), _questions()
@@ -97,13 +97,13 @@ def against_the_reference() -> Iterator[Row]:
 
 
 def _needed(reference: ReferenceModel) -> float:
-    """Return the tokens needed per repeat: texts count once, and separate passes each time."""
+    """Return the tokens needed per repeat: those of all texts, and those of one repeat's separate passes."""
     needed = reference.needed
     return needed.num_unique + needed.num_attended / REPEATS
 
 
 def computed_and_needed() -> Iterator[Row]:
-    """Compare tokens computed and needed for every method and profile, with and without wrong drafts."""
+    """Compare tokens computed and needed by all methods, with and without rejected draft tokens."""
     with tempfile.TemporaryDirectory() as folder:
         retriever, questions = _sample_index(Path(folder)), _questions()
         model = load_hf(str(torch_folder()), display_name=BUNDLED_BASE)

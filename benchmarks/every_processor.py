@@ -1,11 +1,11 @@
-"""Run the tests under the settings of other processors, thread counts and environments.
+"""Run the tests as on other processors, with other thread counts and in other environments.
 
     python -m benchmarks.every_processor --out FILE.json [--settings NAME …] [-- ARGUMENTS OF PYTEST …]
 
-A processor can compute like an older one: ATEN_CPU_CAPABILITY sets torch's own loops, and ONEDNN_MAX_CPU_ISA
-sets oneDNN's products. It can't compute like a newer one: torch would abort, so that setting is not run, and
-oneDNN uses what the processor has. The table gives the result of each setting. One factor changes at a time,
-except for the oldest and the newest of all together. The exit code is 1 if a test failed anywhere.
+A processor can compute like an older one: ATEN_CPU_CAPABILITY selects torch's own loops, and
+ONEDNN_MAX_CPU_ISA selects oneDNN's kernels. It can't compute like a newer one: torch would abort, so that
+setting is not run, and oneDNN uses what the processor has. The table gives the result of each setting. Each
+setting changes one factor, except "oldest" and "newest". The exit code is 1 if a test failed anywhere.
 """
 
 import argparse
@@ -47,8 +47,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     "no language, no home": {"LC_ALL": "C", "LANG": "", "HOME": EMPTY_HOME},
 }  # fmt: skip
-"""The variables that each setting adds to the environment; the others are removed. By default MKL uses at
-most as many threads as there are cores."""
+"""The environment variables of each setting; those of other settings are removed. By default MKL uses at most
+as many threads as there are cores; MKL_DYNAMIC=FALSE lifts this limit."""
 _LOOPS = ("default", "avx2", "avx512")
 """The instruction sets of torch's loops; a processor with a later one also has the earlier ones."""
 _PROBE = """
@@ -65,9 +65,9 @@ class Outcome:
     """The result of the tests under one setting.
 
     Attributes:
-        taken: what torch's loops, oneDNN and the number of threads really were.
-        exit_code: of pytest; 0 if all passed.
-        failures: names of the tests that failed or could not be set up.
+        taken: The instruction sets of torch and oneDNN and the number of threads that were really used.
+        exit_code: The exit code of pytest; 0 if all tests passed.
+        failures: The names of the tests that failed or could not be set up.
     """
 
     setting: str
@@ -97,10 +97,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_settings(names: Sequence[str], arguments: Sequence[str], out: Path) -> list[Outcome]:
-    """Run the tests under each setting; the file is written after each of them.
+    """Run the tests under each setting, and write the file after each setting.
 
     Raises:
-        UnknownName: no such setting.
+        UnknownName: A setting does not exist.
     """
     for name in names:
         if name not in SETTINGS:

@@ -1,4 +1,4 @@
-"""The first minutes with askance: the installation, the demo's question, and the same beside other work."""
+"""The first minutes with askance: the installation, and the demo's question on an idle and a busy machine."""
 
 import asyncio
 import os
@@ -76,17 +76,17 @@ def _python(*words: str) -> None:
 
 @contextmanager
 def _apart() -> Iterator[Callable[..., float]]:
-    """Yield a function that calls others in a separate process."""
+    """Yield a function that calls other functions in a separate process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         yield lambda work, *given: pool.submit(work, *given).result()
 
 
 _engines: list[Engine] = []
-"""The engine that asks the demo's question; a process keeps one."""
+"""The engine that answers the demo's question; each process keeps one."""
 
 
 def _ask_demo(spec: str, index: Path) -> float:
-    """Return the seconds for the question; another one precedes it, so that the examples are in the cache."""
+    """Return the seconds for the demo's question, after another one has put the examples into the cache."""
     if not _engines:
         method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
         _engines.append(Engine(method, {"answer": loaded(spec)}, open_retriever(index)))

@@ -1,9 +1,9 @@
-"""The overhead of the evaluation: time per question, memory, and reopening a finished run.
+"""Measure the overhead of the evaluation: time per question, memory, and reopening a finished run.
 
     python -m benchmarks.harness
 
-It uses made-up questions and the scripted model, so little else is measured. Each figure comes from separate
-processes. It takes some minutes, which is too long for `make bench`; goals are beside the figures.
+It uses made-up questions and the scripted model, so that little else is measured. Each figure comes from
+separate processes and is shown beside its goal. It takes some minutes, which is too long for `make bench`.
 """
 
 import argparse
@@ -45,7 +45,7 @@ ANSWER = """ The river rises in the north and passes seven towns before it reach
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table; it should be below `goal`, if there is one."""
+    """A line of the table, whose value should be below `goal` if there is one."""
 
     what: str
     value: float
@@ -100,7 +100,7 @@ def write_questions(path: Path, number: int) -> None:
 
 
 def fsync_seconds(path: Path, times: int = 50) -> float:
-    """Return the median time to write a few bytes to the disk, a lower bound for every durable run."""
+    """Return the median seconds of a small durable write, a lower bound for every recorded question."""
     seconds = []
     with path.open("wb", buffering=0) as file:
         for _ in range(times):
@@ -150,7 +150,7 @@ def _experiment(place: Path, method: str) -> Experiment:
 
 
 def ask_bare(place: Path, method: str) -> Spent:
-    """Ask the same questions, as many at a time, and store nothing."""
+    """Ask the same questions, with as many in flight, and store nothing."""
     ready = prepare_experiment(_experiment(place, method))
     engine = Engine(ready.method, {"answer": Forgetful()}, ready.retriever)
     asked = [example.question for example in ready.questions.values()]

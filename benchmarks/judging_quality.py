@@ -4,14 +4,14 @@ r"""The quality of a model's judgements: do passages hold an answer, and which o
         --unanswerable 'squad2:FILE?unanswerable=keep' --articles Normans 'Steam engine' \
         --relevance hotpotqa:FILE
 
-Unanswerable: each question of the named articles (all of them if none is named) is put to AirRAG's
-retrieval-answer prompt over its own paragraph; a reply that says that the passages hold no answer counts as
-"unanswerable". Balanced accuracy is the mean of the shares that are right among the answerable and among the
-others. Name articles that the model was not trained on.
+Unanswerable: each question of the named articles (of all articles if none is named) is asked over its own
+paragraph, with AirRAG's retrieval-answer prompt; a reply that says that the passages hold no answer counts as
+"unanswerable". Balanced accuracy is the mean of the accuracies on answerable and on unanswerable questions.
+Name articles that the model was not trained on.
 
-Relevance: every paragraph of a question is put to the prompt of Self-RAG's relevance; its score is how much
-likelier the label "relevant" is than "irrelevant" (nats). The table has the area under the ROC curve over all
-pairs of a supporting paragraph and a distractor of one question, averaged over questions.
+Relevance: every paragraph of a question is judged with Self-RAG's relevance prompt; its score is the
+log-probability of the label "relevant" minus that of "irrelevant" (nats). The table has the area under the
+ROC curve of a question's supporting paragraphs against its distractors, averaged over questions.
 
 FOLDER/MODEL keeps each finished question, and a stopped run continues. FOLDER/judging.json has the table.
 """
@@ -88,7 +88,7 @@ def of_articles(examples: Sequence[Example], titles: Sequence[str]) -> Sequence[
 
 
 async def ask(model: Model, example: Example) -> Row:
-    """Ask a question over its own paragraph."""
+    """Ask a question over its own paragraph, and return whether the model refused to answer it."""
     (paragraph,) = example.supporting_facts.paragraphs
     hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
     prompt = PromptBuilder(model, example.question).ra(hits, example.question.text)

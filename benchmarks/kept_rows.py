@@ -46,7 +46,7 @@ def kept_rows(folder: Path, settings: Row) -> Iterator[KeptRows]:
             stack.enter_context(locked_folder(folder, "lock"))
             whole = whole_lines(path.read_bytes()) if path.exists() else b""
             rows = _read(path, whole, settings)
-            # Without a question, other settings may be tried.
+            # Other settings may be tried until the first question is finished.
             file = stack.enter_context(closing(AppendOnlyFile(path, len(whole) if rows else 0)))
             if not rows:
                 file.append([_line(settings)])

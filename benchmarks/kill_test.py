@@ -1,16 +1,16 @@
-r"""A test that kills an evaluation run repeatedly, and compares it with the same run undisturbed.
+r"""A test that kills an evaluation run repeatedly, and compares it with an undisturbed run.
 
     python -m benchmarks.kill_test --dataset sample --index DIR --method dragin --model scripted \
         --kills 5 --out FOLDER
 
 `askance eval` first runs undisturbed, into FOLDER/undisturbed. Then it runs into FOLDER/killed, where it is
-ended by SIGKILL and started again, and finishes after the last kill. A kill comes when a random number of
-further questions is finished, and a random part of the time that a question takes has passed.
+repeatedly ended by SIGKILL and started again, and finishes after the last kill. Each kill waits until a
+random number of further questions is finished, and then for a random part of the time that a question takes.
 
 No finished question may be lost, changed or recorded again, and in the end both runs must have the same
 questions, each once, with the same answers, scores, decisions, searches, tokens and traces. Times may differ,
-and so may the tokens that a cache had: it depends on what the process was asked before. All that was found is
-in FOLDER/kill_test.json; the exit code is 1 if anything is not as it must be.
+and so may the numbers of cached tokens, which depend on what the process was asked before. The results are in
+FOLDER/kill_test.json; the exit code is 1 if a requirement is not met.
 """
 
 import argparse
@@ -43,14 +43,15 @@ _POLL_SECONDS = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The state that one process left when it was killed or finished.
+    """The state that one process left when it was killed or had finished.
 
     Attributes:
-        wanted: number of finished questions to kill at, `delay_seconds` later; None for the end.
-        num_before, num_finished: finished questions when the process was started, and when it had stopped.
+        wanted: The number of finished questions to wait for; the kill follows `delay_seconds` later. None if
+            the process finished.
+        num_before, num_finished: The numbers of finished questions when the process started and stopped.
         half_written_bytes: The bytes after the last finished question, which the next start has to cut off.
-        lost: ids finished before, and not there, or not the same, afterwards.
-        twice: ids recorded more than once.
+        lost: The ids of questions that were finished before, but missing or changed afterwards.
+        twice: The ids that are recorded more than once.
     """
 
     wanted: int | None
@@ -111,7 +112,7 @@ def stop_often(
     """Start the command and kill it repeatedly, then let it finish.
 
     Raises:
-        InputError: it failed, or finished before it could be killed.
+        InputError: The command failed, or it finished before it could be killed.
     """
     moments, before = random.Random(seed), list[Record]()
     question_seconds = costs_of(undisturbed.records).median_seconds

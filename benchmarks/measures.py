@@ -28,7 +28,7 @@ BATCHES = (1, 8, 32)
 
 
 def starting() -> Iterator[Row]:
-    """Time the import of the package, and a warm process until its first committed words."""
+    """Time the import of the package, and a new process until its first committed words."""
     yield Row("import askance", 1000 * _timed(lambda: _python("import askance")), "ms with the interpreter")
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
@@ -39,7 +39,7 @@ def starting() -> Iterator[Row]:
 
 
 def indexing() -> Iterator[Row]:
-    """Measure a synthetic corpus of 100-word passages: build, memory, size, query."""
+    """Measure the index of a synthetic corpus of 100-word passages: build time, memory, size, query time."""
     with tempfile.TemporaryDirectory() as folder:
         docs, index = Path(folder) / "docs.jsonl", Path(folder) / "index"
         queries = _synthetic(docs)
@@ -59,9 +59,9 @@ def indexing() -> Iterator[Row]:
 
 
 def decoding() -> Iterator[Row]:
-    """Measure tokens per second of the plain bundled model, with and without signals, against `generate`.
+    """Measure the plain bundled model's tokens per second, with and without signals, against `generate`.
 
-    Each token has its own pass, as in `generate`; the last rows have draft tokens.
+    Each token has its own pass, as in `generate`; only the last row of each batch uses draft tokens.
     """
     folder = str(torch_folder())
     model = as_model(*load_parts(folder, dtype="float32"), name="bundled:base", speculative=False)
@@ -84,7 +84,7 @@ def decoding() -> Iterator[Row]:
 
 
 def answering() -> Iterator[Row]:
-    """Measure seconds, searches and tokens per sample question for each method, plain bundled model."""
+    """Measure each method's seconds, searches and tokens per sample question, on the plain bundled model."""
     model = load_model("bundled:base")
     questions = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()][:5]
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +110,7 @@ def _timed(work: Callable[[], object], repeats: int = REPEATS) -> float:
 
 
 def _timed_in_turn(ways: Mapping[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
-    """Return the median seconds of each; every round runs all of them, so that none has a quieter machine."""
+    """Return the median seconds of each way; a round runs all ways, so that none has a quieter machine."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, work in ways.items():
@@ -186,5 +186,5 @@ def _transformers_generate(model: Any, batch: int) -> None:
                 do_sample=False,
             )
 
-    # In the thread of the other one: with a team of threads for each, both would be slower than alone.
+    # Both run in one thread: with a team of threads for each, both would be slower than alone.
     asyncio.run(model._engine.run_exclusively(work))

@@ -16,9 +16,9 @@ from benchmarks.work import TextTree
 
 
 class Needed:
-    """A tree of all texts of the calls: a token counts once after the same prefix.
+    """A counter of the tokens that calls need; texts with the same prefix share its tokens.
 
-    A generation ends with the token at which its stop rule ends it, which is not fed to the model. A separate
+    The last token of a generation does not count, because it is not fed to the model. A separate attention
     pass needs all of its tokens.
     """
 
@@ -43,7 +43,7 @@ class Needed:
             self._add((*prompt_ids, *option[:-1]))
 
     def attend(self, ids: Sequence[int]) -> None:
-        """Add a separate pass."""
+        """Add a separate attention pass."""
         self.num_attended += len(ids)
 
     def _add(self, ids: Sequence[int]) -> None:

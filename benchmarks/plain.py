@@ -1,4 +1,4 @@
-"""Plain passes of llama.cpp without askance, to measure the speed of the engine itself."""
+"""Plain passes of llama.cpp without askance, to measure the speed of llama.cpp itself."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ _LEAST_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """The prompt tokens per second, and the passes (a token for every text) per second."""
+    """The prompt tokens per second, and the passes per second (one token for every text)."""
 
     prompt: float
     passes: float
@@ -23,7 +23,8 @@ class Speeds:
 class Plain:
     """A plain loop of passes over a model's weights; like llama.cpp, it has flash attention by default.
 
-    It runs in the model's thread: OpenMP keeps a team per thread, and two would slow each other down.
+    It runs in the model's thread: OpenMP keeps a team of threads for each caller, and two teams would slow
+    each other down.
 
     Args:
         flash: Whether flash attention is used, which keeps no attention weights.
@@ -34,7 +35,7 @@ class Plain:
         self._contexts: dict[int, Context] = {}
 
     def speeds(self, num_texts: int = 1, depth: int = PROMPT_TOKENS) -> Speeds:
-        """Measure reading a prompt of `depth` tokens, then continuing it as `num_texts` texts."""
+        """Measure reading a prompt of `depth` tokens, then passes that continue it as `num_texts` texts."""
         num_tokens = min(max(depth, _LEAST_TOKENS), 2 * PASS_TOKENS - PASSES - 1)
         return asyncio.run(self._model._engine.run_exclusively(lambda: self._measured(num_texts, num_tokens)))
 
@@ -48,7 +49,7 @@ class Plain:
                 reads_attention=False,
                 flash_attention=self._flash,
             )
-            self._measured(num_texts, num_tokens)  # the first pass makes room
+            self._measured(num_texts, num_tokens)  # the first pass allocates memory
         texts = range(num_texts)
         for text in texts:
             context.truncate(text, 0)
@@ -64,7 +65,7 @@ class Plain:
         for at in range(num_tokens, num_tokens + 1 + PASSES):
             rows = context.forward(texts, [at] * num_texts, [(id,) for id in last], [1] * num_texts)
             last = [int(row[0].argmax()) for row in rows]
-            wrote = wrote or time.perf_counter()  # behind the first pass, which makes room
+            wrote = wrote or time.perf_counter()  # after the first pass, which allocates memory
         return Speeds(num_tokens / (read - began), PASSES / (time.perf_counter() - wrote))
 
 

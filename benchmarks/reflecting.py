@@ -11,7 +11,7 @@ _TOKENS, _KINDS, _USER_DEFINED = "tokenizer.ggml.tokens", "tokenizer.ggml.token_
 
 
 def with_reflection_tokens(source: Path, target: Path) -> Path:
-    """Write the same weights with rare tokens renamed; the choice does not affect the time of a pass."""
+    """Write the same weights with rare tokens renamed; the choice of tokens does not affect a pass's time."""
     file = GgufFile(source)
     writer = GGUFWriter(target, file.architecture)
     entries = list(file.entries())

@@ -1,7 +1,7 @@
-"""Replay of a recording of the DRAGIN authors' code whose models are available: it asks the questions again.
+"""Replay a recording of the DRAGIN authors' code, with its models, by asking the questions again.
 
 The folder has `models/NAME` (a model that `hf:` loads), `traces_NAME.json.gz` and `corpus.json`. Everything
-is computed live, in float32 on the CPU; only search results are played back, because passages of equal
+is computed live, in float32 on the CPU. Only search results are played back, because passages with equal
 scores may come in any order.
 """
 
@@ -34,7 +34,7 @@ from askance.text.linguistics import Linguistics
 from benchmarks.recorded import Record, passage_block, split_demo
 
 VALUES_WITHIN = 1e-4
-"""Recorded values have six digits and come from float32 sums; a decision that is closer was not recorded."""
+"""The tolerance of values with six digits from float32 sums; no recorded decision has a smaller margin."""
 
 MakeMethod = Callable[[Record, PromptTemplate, Linguistics], Method]
 
@@ -44,7 +44,7 @@ class Recording:
     """The recorded questions and answers of one model.
 
     Attributes:
-        passages: of the corpus, by their ids.
+        passages: The passages of the corpus, by id.
     """
 
     name: str
@@ -67,7 +67,7 @@ def read_recordings(folder: Path) -> Iterator[Recording]:
 
 @dataclass(slots=True)
 class Differences:
-    """The differences of one question, by the kind of comparison: ours and theirs."""
+    """The differences of one question: our result and the recorded one, by the kind of comparison."""
 
     found: dict[str, tuple[object, object]] = field(default_factory=dict)
 
@@ -167,7 +167,7 @@ class Watched(WrappedModel):
 
 
 class PlayedSearches:
-    """A `Retriever` that returns the results of the same search in the recording for any query."""
+    """A `Retriever` that plays back the recorded searches in order, for any query."""
 
     name, fingerprint = "recorded", ""
 
@@ -191,7 +191,7 @@ class PlayedSearches:
 
 
 def replay_folder(folder: Path, linguistics: Linguistics, make_method: MakeMethod, most_shown: int) -> int:
-    """Ask all questions of a folder again and print a table; return the number with a difference."""
+    """Ask all questions of a folder again, print a table, and return the number of questions that differ."""
     from askance.models.hf import load_hf
 
     lines, total, num_shown = [], Counter[str](), 0

@@ -1,8 +1,8 @@
 """Replay recorded cases of the Self-RAG authors' functions: python -m benchmarks.replay_selfrag FOLDER.
 
 FOLDER has `short_form.jsonl.gz`, `long_form.jsonl.gz` and `strings.jsonl.gz`, or some of them. Generations
-and passages come from the record; what `selfrag_authors` decides, scores and writes from them must
-equal the record. Prints a table: class, cases, cases with a difference.
+and passages come from the record. The decisions, scores and texts that `selfrag_authors` makes from them must
+equal the recorded ones. The script prints a table of classes, with their cases and the cases that differ.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from benchmarks.selfrag_recorded import (
 from benchmarks.selfrag_strings import string_differences
 
 RELATIVE = 1e-12
-"""The tolerance of scores: the record has log-probabilities, askance reads probabilities."""
+"""The tolerance of scores, since the record has log-probabilities and askance reads probabilities."""
 
 FILES = ("short_form", "long_form", "strings")
 
@@ -55,9 +55,9 @@ def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
 
 
 def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
-    """Return descriptions of the differences, or None if ours has no counterpart.
+    """Return descriptions of the differences, or None if askance has no counterpart.
 
-    Ours answers even if theirs fails; only results before a failure are compared.
+    Askance answers even if the authors' code fails; only results from before the failure are compared.
     """
     if "script" not in case:
         return string_differences(case)
@@ -70,7 +70,7 @@ def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
 
 
 def _of_prompts(case: Case, engine: RecordedEngine) -> Iterator[str]:
-    """Compare the prompts, in order, and their lengths, up to a failure of theirs."""
+    """Compare the prompts in order, with their token limits, up to a failure of the authors' code."""
     theirs = [(place, call["max_tokens"]) for call in case["calls"] for place in call["prompts"]]
     ours = engine.calls[: len(theirs)] if "raises" in case["expected"] else engine.calls
     if ours != theirs:
@@ -95,7 +95,7 @@ def _of_short_form(case: Case, result: Result) -> Iterator[str]:
     if "best_passage" in expected and [c.passage.id for c in answer.citations] != _cited(expected):
         yield f"best passage: ours {answer.citations}"
     if "returned" in expected:
-        # Ours: control tokens, which theirs leaves in open answers, are removed.
+        # Askance removes control tokens, which the authors' code leaves in open answers.
         text = without_control_tokens(without_leading_sign(expected["returned"]))
         if answer.text != text:
             yield f"answer: ours {answer.text!r}, theirs {text!r}"
@@ -153,7 +153,7 @@ def _of_long_form(case: Case, result: Result) -> Iterator[str]:
 
 
 def _named(nodes: Sequence[Case]) -> dict[str, Case]:
-    """Return their tree's nodes by our names: the parent's name and the number among its children."""
+    """Return the recorded nodes by askance's names: the parent's name and the number among its children."""
     names, siblings = dict[int, str](), Counter[int]()
     for node in nodes:
         parent = node["parent"]
@@ -186,7 +186,7 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     if whole != [path["final_prediction"] for path in expected["paths"]]:
         found.append(f"paths: ours {whole}")
     if case.get("task") in ("asqa", "eli5") and not whole_text(told[0]):
-        told[0:1] = told[1:2]  # Theirs overwrites the record of the first path.
+        told[0:1] = told[1:2]  # The authors' code overwrites the record of the first path.
     for ours_told, path in zip(told, expected["paths"], strict=False):
         texts, ids = [text for text, _ in ours_told], [passage.id for _, passage in ours_told]
         if ["", *texts] != path["splitted_sentences"] or [None, *ids] != path["passages"]:

@@ -28,7 +28,7 @@ def report(measures: Mapping[str, Callable[[], Iterator[Row]]], description: str
 
 
 def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
-    """Return the parser of the options that all tables share."""
+    """Return a parser with the options that all tables share."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("name", nargs="*", choices=[[], *names], help="what to measure; all if not given")
     made.add_argument("--log", type=Path, help="enter the table in this Markdown file, newest first")
@@ -39,13 +39,13 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
     """Take all measurements in turn, then print and store the table.
 
     Args:
-        about: What the numbers depend on besides the machine.
+        about: A note on what the numbers depend on besides the machine.
     """
     rows = list[Row]()
     for each in measured.values():
         for row in each:
             rows.append(row)
-            # At once: all of them take most of an hour, and what has been measured should not be lost.
+            # Each row is printed at once: all take most of an hour, and no result should be lost.
             print(" · ".join(filter(None, _cells(row))), file=sys.stderr, flush=True)
     table = Table(*_HEAD, box=None, header_style="bold")
     for row in rows:

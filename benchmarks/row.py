@@ -11,7 +11,7 @@ class Row:
     """A measurement.
 
     Attributes:
-        ratio: The median divided by that of `against`, measured in the same run.
+        ratio: The median divided by the median of `against`, measured in the same run.
         goal: The goal, and whether it is met; empty if there is no goal.
     """
 

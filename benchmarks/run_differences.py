@@ -1,7 +1,7 @@
 """The differences of two runs of the same questions, except for times and cached tokens.
 
-Both depend on what else the process did, and was asked before. If a cache held another part of a prompt, a
-network computes the same numbers in another order, so they differ in their last digits.
+Times and cached tokens depend on what the process did before and at the same time. If a cache holds a
+different part of a prompt, a network adds numbers in a different order, so the last digits differ.
 """
 
 import math
@@ -32,7 +32,7 @@ class RunDifferences:
     """The differences of two runs.
 
     Attributes:
-        num_questions: The number of questions that both have.
+        num_questions: The number of questions that are in both runs.
         ids: The ids of questions that are not in both runs exactly once.
         differing: The ids of the questions that differ, by the field that was compared.
         largest_gap: The largest difference of corresponding numbers in two traces; infinite if they differ in
@@ -54,7 +54,7 @@ def run_differences(first: RecordedRun, second: RecordedRun) -> RunDifferences:
     """Compare two runs question by question.
 
     Raises:
-        RunFolderError, TraceFileError: a trace can't be read.
+        RunFolderError, TraceFileError: A trace can't be read.
     """
     of_first, of_second = ({record.id: record for record in run.records} for run in (first, second))
     both = {id: (record, of_second[id]) for id, record in of_first.items() if id in of_second}
@@ -76,7 +76,7 @@ def repeated(records: Iterable[Record]) -> list[str]:
 def gap(first: Any, second: Any) -> float:
     """Return the largest difference of corresponding numbers in two JSON values, except in `MAY_DIFFER`.
 
-    It is infinite if anything else differs.
+    The result is infinite if anything else differs.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         same = first.keys() == second.keys()

@@ -35,13 +35,13 @@ _DONE = "data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A response in place of an answer.
+    """A response that the server sends in place of an answer.
 
     Attributes:
         body: The body of an unstreamed answer: a JSON value, or literal text.
         events: The events of a streamed answer: JSON values, or literal texts.
         ends: How the answer ends: with [DONE], without it, or by a cut connection.
-        seconds: The seconds to wait before.
+        seconds: The seconds to wait before the response.
     """
 
     status: int = 200
@@ -72,9 +72,9 @@ class ScriptedServer:
     Attributes:
         faults: The next responses, in order; after them the server answers again.
         answers: A function that returns the answer to a request, in place of the scripted model's.
-        withholds: The abilities that the server lacks: log-probabilities, completions.
+        withholds: The features that the server lacks: log-probabilities, completions.
         requests: All requests so far.
-        num_sent: The number of tokens of each streamed answer that were sent before the client left.
+        num_sent: For each streamed answer, the number of tokens sent before the client left.
         num_connections: The number of connections so far.
     """
 
@@ -93,7 +93,7 @@ class ScriptedServer:
         self.requests: list[Request] = []
         self.num_sent: list[int] = []
         self.num_connections = 0
-        # Texts are split into the words that it writes, so that it continues its own texts.
+        # Texts are split into the words that the model writes, so that it can continue its own texts.
         self._model = model or ScriptedModel(control=VOCABULARY[:-1])
         self._latency_seconds, self._token_seconds = latency_seconds, token_seconds
         self._key, self._port = key, port
@@ -135,7 +135,7 @@ class ScriptedServer:
                 if not await self._answer(request, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has left, as it may
+            pass  # the client may leave at any time
         finally:
             writer.close()
 
@@ -181,7 +181,7 @@ class ScriptedServer:
         self.num_sent.append(0)
         began = self._loop.time()
         for number, event in enumerate(events):
-            if self._token_seconds:  # by the clock: waits that are too long do not add up
+            if self._token_seconds:  # due by the clock, so that delays do not add up
                 due = began + (number + 1) * self._token_seconds
                 await asyncio.sleep(max(0.0, due - self._loop.time()))
             _chunk(writer, f"data: {json.dumps(event)}\n\n")

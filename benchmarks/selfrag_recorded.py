@@ -1,6 +1,6 @@
-"""A scripted run of the Self-RAG authors' functions: a model that plays it back, and the question.
+"""A recorded case of the Self-RAG authors' functions: the question, and a model that plays the case back.
 
-A case gives, for each prompt, the generated pieces, their log-probabilities, and those of the control tokens.
+For each prompt, a case has the generated pieces, their log-probabilities, and those of the control tokens.
 A prompt is identified by the text after the question's own prompt, and by a passage.
 """
 
@@ -47,9 +47,9 @@ _EMPTY: Case = {"pieces": [END], "logprobs": [0.0], "top": {}, "finish": "stop"}
 
 
 class RecordedEngine:
-    """A `Model` that plays the generations of a case; for other prompts, it generates nothing.
+    """A `Model` that plays back the generations of a case; for other prompts, it generates nothing.
 
-    Like the recorded engine, it shows control tokens and the end token in its texts or not (`text_mode`).
+    Its texts show control tokens and the end token only if the recorded engine showed them (`text_mode`).
 
     Attributes:
         calls: The prompts and `max_tokens` in order; a prompt is its number in the script, or its text if it
@@ -129,7 +129,7 @@ class RecordedEngine:
 
 
 def base_prompt(case: Case) -> str:
-    """Return the first prompt of a case, with the project's instruction; empty if theirs failed before."""
+    """Return the first prompt of a case with askance's instruction; empty if the authors' code wrote none."""
     instruction = getattr(OWN_INSTRUCTIONS, TASKS.get(case.get("task"), "question"))
     return str(case.get("base_prompt", "")).replace("{{INSTRUCTION}}", instruction)
 
@@ -143,7 +143,7 @@ def passages_of(case: Case) -> list[Passage]:
 
 
 def question_of(case: Case) -> Question:
-    """Return the question as the project's datasets would ask it."""
+    """Return the question in the form that askance's datasets give it."""
     row, task = case["row"], case.get("task")
     if task == "arc_c":
         return Question("q", row["question"], task="choice", options=lettered_options(row["choices"]))
@@ -153,7 +153,7 @@ def question_of(case: Case) -> Question:
 
 
 def lettered_options(choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return choices of ARC as `evaluation.datasets.choices.arc` gives them: "A: iron"."""
+    """Return the choices of ARC in the form that `evaluation.datasets.choices.arc` gives them: "A: iron"."""
     told = zip(choices["label"], choices["text"], strict=True)
     return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in told)
 
@@ -167,7 +167,7 @@ def with_numbers(answer: Answer) -> str:
 
 
 def method_of(case: Case) -> SelfragAuthors:
-    """Return the authors' reading with the case's settings."""
+    """Return the authors' form of the method, with the settings of the case."""
     args, driver = case["args"], case.get("driver")
     modes = {"always_retrieve": "always", "no_retrieval": "never"}
     parameters = {
@@ -187,7 +187,7 @@ def method_of(case: Case) -> SelfragAuthors:
     }
     parameters |= {name: args[name] for name in ("w_rel", "w_sup", "w_use") if name in args}
     if driver == "call_model_beam_batch":
-        parameters["use_seqscore"] = False  # It is not passed on.
+        parameters["use_seqscore"] = False  # This driver does not pass it on.
     return SelfragAuthors(**parameters)
 
 

@@ -3,18 +3,18 @@ r"""Self-RAG at each threshold θ: how often it searches, and how well it answer
     python -m benchmarks.selfrag_thresholds --dataset hotpotqa:FILE strategyqa:FILE --index DIR \
         --sample 50 --out FOLDER
 
-Two runs give the whole curve of the short form, for any θ. Its only decision is one number, the share of
-[Retrieval], which is read before anything is searched or written, and depends on the question, not on θ.
-What follows depends on the outcome alone: the same prompts, keys and seed, decoded greedily. So with any θ
-the answer is that of `mode=always` where the share is above θ, and that of `mode=never` elsewhere. The second
-run is the adaptive one with θ = 1, above which no share lies: it never searches, and its traces have the
-shares. (In the long form later decisions depend on earlier ones, and a native model that may write some words
-before it decides, `scan_tokens`, continues after them: there two runs would not suffice.)
+Two runs give the whole curve of the short form, for any θ. Its only decision compares one number with θ: the
+share of [Retrieval], which is read before any search or text and depends on the question alone. Everything
+after the decision depends only on its outcome, since prompts, keys and seed are the same and decoding is
+greedy. With any θ, the answer is thus that of `mode=always` if the share is above θ, and that of `mode=never`
+otherwise. The second run is adaptive with θ = 1, which no share exceeds: it never searches, and its traces
+have the shares. (Two runs do not suffice for the long form, whose later decisions depend on earlier ones, or
+for a native model that may write some words before it decides, `scan_tokens`, and continues after them.)
 
-θ "none" is the hard constraint: search where [Retrieval] is the likeliest of the three tokens. Runs are kept
-in FOLDER/runs, and a stopped run continues. Tables are printed as Markdown, FOLDER/thresholds.json has the
-same numbers, and FOLDER/DATASET.svg shows the curve. A question that failed counts as wrong, and, if it
-failed before the decision, as not searched for.
+θ "none" is the hard constraint: search if [Retrieval] is the likeliest of the three tokens. Runs are kept in
+FOLDER/runs, and a stopped run continues. Tables are printed as Markdown, FOLDER/thresholds.json has the same
+numbers, and FOLDER/DATASET.svg shows the curve. A failed question counts as wrong and, if it failed before
+the decision, as not searched for.
 """
 
 import argparse
@@ -102,10 +102,10 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def methods_of(settings: Sequence[str]) -> dict[str, Table]:
-    """Return the methods of the two runs, with further parameters that neither sets itself.
+    """Return the methods of the two runs, with the further settings added to both.
 
     Raises:
-        InputError: a parameter that makes the two outcomes what they are.
+        InputError: A setting names a parameter that the two runs set themselves.
     """
     further = parameters_by_name(settings)
     for parameter in OUTCOMES["never"]:
@@ -132,14 +132,14 @@ def questions_of(always: RecordedRun, never: RecordedRun, metric: str) -> list[A
 
 
 def decision_of(events: Sequence[object]) -> Distribution:
-    """Return the probabilities behind the decision to search; none if it was not reached."""
+    """Return the probabilities that the decision to search compared; empty if there was no decision."""
     decisions = (each for each in events if isinstance(each, Decided) and each.name == "retrieve")
     numbers = next((each.numbers for each in decisions), {})
     return {token: numbers[token] for token in GROUPS["retrieve"] if token in numbers}
 
 
 def curve(asked: Sequence[Asked], thresholds: Sequence[float | None]) -> list[Point]:
-    """Return the points of these thresholds."""
+    """Return a point for each threshold."""
     points = []
     for threshold in thresholds:
         does_search = [should_retrieve(each.decision, threshold) for each in asked]

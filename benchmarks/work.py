@@ -1,4 +1,4 @@
-"""The least work that model calls need, on any runtime."""
+"""The least work that model calls need on any runtime."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Call:
 
     @property
     def num_passes(self) -> int:
-        """The sequential passes; the pass that reads the end of the prompt gives the first token."""
+        """The number of sequential passes; the first token comes from the prompt's last pass."""
         return max((len(ids) - 1 for ids in self.written if ids), default=0)
 
 
@@ -56,7 +56,7 @@ class Work:
         prompt_tokens: The prompt tokens to compute. Prefixes of earlier prompts or generated texts do
             not count, because their keys and values exist.
         critical_passes: The passes that must run one by one.
-        passes: The passes of all texts, if none were computed together.
+        passes: The passes of all texts, if each text had its own passes.
         depth: The mean number of tokens before a generated one.
     """
 
@@ -67,12 +67,12 @@ class Work:
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> "Work":
-        """Return the work of calls, ordered by when they ended, from an empty cache."""
+        """Return the work of calls, in the order in which they ended, starting from an empty cache."""
         tree, prompt_tokens, passes, before = TextTree(), 0, 0, 0.0
         for call in calls:
             prompt_tokens += sum(map(tree.add, call.prompts))
             for ids in filter(None, call.written):
-                tree.add((*call.prompts[0], *ids[:-1]))  # the last one is not fed
+                tree.add((*call.prompts[0], *ids[:-1]))  # the last token is not fed to the model
                 passes += len(ids) - 1
                 before += (len(ids) - 1) * (len(call.prompts[0]) + len(ids) / 2)
         questions = {call.question for call in calls}
@@ -86,10 +86,9 @@ class Work:
 
 
 def _critical(calls: Sequence[Call]) -> int:
-    """Return the passes in the longest chain of one question's calls, none of which overlap.
+    """Return the number of passes in the longest chain of one question's calls, none of which overlap.
 
-    The real dependencies of calls are not known. Two calls that waited for something else may be in a chain
-    by chance.
+    The real dependencies of calls are not known, so independent calls may be in one chain by chance.
     """
     until: list[tuple[float, int]] = []
     for call in calls:

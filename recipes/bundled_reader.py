@@ -3,7 +3,7 @@ r"""Make the adapter that ships with askance: its data, its settings and its see
     python -m recipes.bundled_reader --two-wiki train.json --strategyqa strategyqa_train.json \
         --squad dev-v2.0.json --out FOLDER
 
-The same command resumes a training that was killed. The adapter that ships was made from 500 questions of
+The same command resumes a training run that was killed. The adapter that ships was made from 500 questions of
 2WikiMultihopQA's train split, 1,600 of StrategyQA's, and half of SQuAD 2.0's dev split without two articles,
 on which refusals are measured (`benchmarks/judging_quality.py`). SQuAD's dev split is training data here: no
 other score on it is meaningful. Copy FOLDER to src/askance/models/reader.

@@ -2,7 +2,7 @@
 
     python scripts/count_lines.py [FOLDER …]
 
-A line counts if a token of it is neither a comment nor part of a string that stands alone as a statement.
+A line counts if it has a token that is neither a comment nor part of a string that is a whole statement.
 """
 
 import ast
@@ -38,7 +38,7 @@ def lines_of_code(path: Path) -> int:
 
 
 def count(folders: list[Path]) -> tuple[Counter[str], Counter[str]]:
-    """Return lines and files by package: the first folder below the given one, or its top level."""
+    """Return the numbers of lines and of files by package, which is a folder just below a given folder."""
     lines, files = Counter[str](), Counter[str]()
     for folder in folders:
         root = folder / "askance" if (folder / "askance").is_dir() else folder

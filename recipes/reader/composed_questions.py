@@ -2,8 +2,8 @@
 
 A few hundred records hold far more questions than the dataset asks. Every fact of a chain makes a single-hop
 question, every two consecutive facts a two-hop question, and any two records that end in dates or in
-countries can be compared. Templates in `relations` phrase them, so their shares are kept low enough for the
-dataset's own questions to prevail.
+countries can be compared. These questions are phrased by the templates in `relations`, so their shares are
+kept low enough for the dataset's own questions to prevail.
 """
 
 import random
@@ -37,7 +37,7 @@ from recipes.reader.relations import (
 
 PARTS_REFUSAL_PROMPT_SHARE = 0.1
 """The share of multi-hop questions whose parts use the prompt that allows a refusal. It is small because that
-prompt shares no prefix with the others: it costs as much as all other questions on the same passages."""
+prompt shares no prefix with others, and so costs as much as all other questions on these passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ ChainSource = tuple[Example, Chain]
 
 
 def with_sentences(example: Example) -> Example:
-    """Return the example with its knowledge-base facts as sentences, and with the conclusions from them."""
+    """Return the example with its knowledge-base facts as sentences, followed by their conclusions."""
     triples = in_chain_order(example.supporting_facts.triples)
     if not triples:
         return example
@@ -67,12 +67,12 @@ def with_sentences(example: Example) -> Example:
 
 
 def chain_parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, ...]]]:
-    """Yield questions of one and two hops within the chain: the text, the reasoning and its paragraphs."""
+    """Yield the one-hop and two-hop questions within the chain, each with its reasoning and paragraphs."""
     triples = in_chain_order(example.supporting_facts.triples)
     for chain in _chains(example):
         last = chain.facts[-1]
         if len(chain.facts) == len(triples):
-            continue  # the question of the example itself, in other words
+            continue  # this would ask the example's own question again
         phrasings = questions(last, object_description(chain.facts[0]) if len(chain.facts) == 2 else "")
         facts = tuple(as_sentence(fact) for fact in chain.facts)
         yield phrasings[0], Reasoning(facts, last.object), chain.paragraphs
@@ -81,7 +81,7 @@ def chain_parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragr
 def part_examples(
     example: Example, hits: Sequence[Hit], model: Model, layout: Layout, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield examples of the parts of a question over its passages, with a refusal if a fact is missing."""
+    """Yield examples that answer the parts of a question from its passages, or refuse if they lack a fact."""
     may_refuse = rng.random() < PARTS_REFUSAL_PROMPT_SHARE
     texts = {hit.passage.title: hit.passage.text for hit in hits}
     for text, reasoning, paragraphs in chain_parts(example):
@@ -98,8 +98,9 @@ def part_examples(
 def comparisons(examples: Sequence[Example], max_number: int, rng: random.Random) -> tuple[Example, ...]:
     """Return questions that compare the dates or countries at the ends of two records' chains.
 
-    Each question has the distractors of both records. Half of the countries are the same. A kind of chain is
-    drawn with a probability proportional to the square root of its count, which favours rare kinds.
+    Each question has the distractors of both records. In half of the comparisons of countries, the two are
+    the same. A kind of chain is drawn with a probability proportional to the square root of its count, which
+    favours rare kinds.
     """
     groups: dict[tuple[str, ...], list[ChainSource]] = defaultdict(list)
     for example in examples:
@@ -122,7 +123,7 @@ def comparisons(examples: Sequence[Example], max_number: int, rng: random.Random
 def _pair(
     kind: tuple[str, ...], members: Sequence[ChainSource], rng: random.Random
 ) -> tuple[ChainSource, ChainSource] | None:
-    """Draw two chains about different subjects; half of the time, their countries are the same."""
+    """Draw two chains about different subjects; if they end in countries, half of the pairs agree."""
     one = rng.choice(members)
     others = [
         other

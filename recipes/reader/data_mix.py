@@ -1,7 +1,7 @@
 """The recipe's data mix.
 
-It has the training examples of `askance train reader`, those of AirRAG's and Self-RAG's prompts, and examples
-on questions composed from the datasets' own.
+It adds two kinds of examples to those of `askance train reader`: examples of AirRAG's and Self-RAG's prompts,
+and examples on questions that are composed from the datasets' own questions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from recipes.reader.lead_paragraphs import lead_records
 
 @dataclass(frozen=True, slots=True)
 class RecipeSettings(ReaderSettings):
-    """The settings of a training run with the recipe; shares are training examples for each question."""
+    """The settings of a training run with the recipe; a share is a number of examples per question."""
 
     owner: ClassVar[str] = "python -m recipes.reader"
 

@@ -19,7 +19,7 @@ from askance.training.reader.training_example import TrainingExample, reply_exam
 from recipes.reader.relations import in_chain_order, is_same_name, object_description, questions
 
 NO_QUESTION = "None"
-"""The reply that the prompts ask for if a question needs no splitting, or no further question."""
+"""The reply that the prompts ask for if no splitting, or no further sub-question, is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def sub_questions(example: Example) -> tuple[SubQuestion, ...]:
 
 
 def splitting_examples(example: Example, model: Model) -> Iterator[TrainingExample]:
-    """Yield an example of SAY: the sub-questions that can be asked at once, or `None` if single-hop."""
+    """Yield an example of SAY, whose target is the sub-questions, or `None` for a single-hop question."""
     steps = sub_questions(example)
     if not steps and example.hops != 1:
         return
@@ -83,7 +83,7 @@ def following_up_examples(example: Example, model: Model, rng: random.Random) ->
 def summing_up_examples(
     example: Example, model: Model, limits: PassageLimits, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield an example of SA: the short answer from answered sub-questions, with or without the passages."""
+    """Yield an example of SA: the short answer from answered sub-questions, half of them with passages."""
     steps = _answered_steps(example)
     if len(steps) < 2:
         return

@@ -2,12 +2,11 @@
 
 - relevance: "relevant" for a supporting paragraph, "irrelevant" for a distractor;
 - support: "fully" for the paragraph that states the fact, "partially" for one that states the first of two
-  facts, "not" for another paragraph, or for a fact with a wrong object;
+  facts, "not" for a distractor, or for a fact with a wrong object;
 - usefulness: 5 for the whole reasoning to the answer, 3 for its first fact, 1 for the answer to another
   question;
-- retrieval: a search if no passage shown states the next fact, no search if one does, and neither if all
-facts
-  are written.
+- retrieval: a search if no passage shown states the next fact, further use of the evidence if one does, and
+  no retrieval if all facts are written.
 """
 
 import random
@@ -43,7 +42,7 @@ def support(
     """Yield a judgement of whether a paragraph supports a sentence.
 
     Args:
-        other_facts: Facts of other questions, whose objects make wrong facts.
+        other_facts: The facts of other questions, whose objects are used to make wrong facts.
     """
     stated = [
         (fact, paragraph) for fact, paragraph in _facts_with_paragraphs(example) if paragraph is not None
@@ -79,7 +78,7 @@ def support(
 def usefulness(
     example: Example, other: Example, model: Model, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield a judgement of the right answer, of half of it, or of the answer to another question."""
+    """Yield a judgement of the whole reasoning, of its first fact, or of the answer to another question."""
     reasoning, case = gold_reasoning(example), rng.randrange(3)
     if case == 0:
         answer, label = reasoning.text, "[Utility:5]"
@@ -121,15 +120,15 @@ def _facts_with_paragraphs(example: Example) -> list[tuple[Triple, Paragraph | N
 
 
 def _states(paragraph: Paragraph, fact: Triple) -> bool:
-    """Return whether a paragraph titled with the fact's subject contains its object.
+    """Return whether a paragraph has the fact's subject as its title and contains the fact's object.
 
-    The title matters: that a film is American does not state its director's nationality.
+    The title matters: a paragraph that calls a film American does not state its director's nationality.
     """
     return is_same_name(paragraph.title, fact.subject) and fact.object in paragraph.text
 
 
 def _may_state(passage: Passage, fact: Triple) -> bool:
-    """Return whether a distractor may state a fact, as an article on a brother may name the father."""
+    """Return whether a distractor may state a fact, as an article on a brother may name his father."""
     subject = without_parentheses(fact.subject)
     return fact.object in passage.text and subject in f"{passage.title} {passage.text}"
 
@@ -152,6 +151,6 @@ def _draw_passage(
 
 
 def _as_passage(paragraph: Paragraph, limits: PassageLimits) -> Passage | None:
-    """Return the passage that a method would be shown, or None if the evidence does not fit."""
+    """Return the passage as a method would show it, or None if the evidence does not fit."""
     short = shortened(paragraph, limits.max_words)
     return Passage("", short.title, short.text) if short else None

@@ -1,8 +1,8 @@
 """Knowledge-base facts in words: statements, questions for their objects, and conclusions from two facts.
 
 A small model that has copied two facts correctly still has to decide which date is earlier or whether two
-countries are the same, and there it fails. The conclusion therefore writes the step out: the comparison
-first, then the subject that the question asks for.
+countries are the same, and that is where it fails. The conclusion therefore spells this step out: first the
+comparison, then the subject that the question asks for.
 """
 
 import re
@@ -32,7 +32,7 @@ class Relation:
 
 _TEMPLATES = tomllib.loads(Path(__file__).with_name("relations.toml").read_text(encoding="utf-8"))
 RELATIONS = {name: Relation(**fields) for name, fields in _TEMPLATES.items()}
-"""The relations of 2WikiMultihopQA. Other relations are phrased by their name."""
+"""The relations of 2WikiMultihopQA. Default templates phrase all others by their name."""
 
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)?")
 _MONTHS = "january february march april may june july august september october november december".split()
@@ -70,7 +70,7 @@ def object_description(fact: Triple) -> str:
 
 
 def without_parentheses(name: str) -> str:
-    """Return a name without a disambiguation in parentheses, closed or not."""
+    """Return a name without its disambiguation in parentheses, even if these are not closed."""
     return _IN_PARENTHESES.sub("", name).strip() or name
 
 
@@ -103,7 +103,8 @@ def conclusions(triples: Sequence[Triple], answer: str) -> list[str]:
 
     Args:
         triples: The facts, chain by chain.
-        answer: The start of one of the chains, "yes" or "no"; for any other answer, dates are only compared.
+        answer: The first subject of a chain, "yes" or "no". With any other answer, dates are compared without
+            a conclusion.
     """
     sentences: list[str] = []
     dated = [
@@ -125,7 +126,7 @@ def conclusions(triples: Sequence[Triple], answer: str) -> list[str]:
 
 
 def compare_dates(one: str, other: str, so: str = "") -> list[str]:
-    """Return one sentence that says which of two dates is earlier; empty if they can't be compared.
+    """Return one sentence that says which of two dates is earlier, or none if they can't be compared.
 
     Args:
         so: The conclusion, as in "Ada was born earlier".
@@ -150,14 +151,14 @@ def date(text: str) -> tuple[int, ...]:
 
 
 def _event(chosen: Triple, one: Triple, other: Triple) -> str:
-    """Return how the chosen fact compares with the other one: "Ada was born earlier"."""
+    """Return how the chosen fact compares with the other one, such as "Ada was born earlier"."""
     rest = other if chosen is one else one
     when = "earlier" if date(chosen.object) < date(rest.object) else "later"
     return f"{without_parentheses(chosen.subject)} {relation_of(chosen).happened} {when}"
 
 
 def _chain_start(triples: Sequence[Triple], index: int) -> str:
-    """Return the subject that the chain of a fact starts with."""
+    """Return the first subject of the chain that contains the fact at `index`."""
     while index and is_same_name(triples[index - 1].object, triples[index].subject):
         index -= 1
     return triples[index].subject

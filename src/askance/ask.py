@@ -1,6 +1,6 @@
 """The main path: one question, one method, one coroutine, one trace.
 
-The command line, servers, evaluation and notebooks all answer their questions here.
+The command line, servers, evaluation and notebooks all answer questions through this module.
 """
 
 import asyncio
@@ -73,8 +73,8 @@ class Engine:
         Args:
             question: The question, or its text.
             listener: A callback that receives every event of the trace as it happens.
-            trace: A trace to record into, which is complete even if this method raises. The `listener` is
-                ignored then.
+            trace: The trace to record into, by default a new one. It is complete even if this method raises.
+                If it is given, `listener` is ignored.
             retriever: A retriever to use instead of the engine's own.
 
         Returns:
@@ -83,8 +83,8 @@ class Engine:
         Raises:
             QuestionError: The question is empty or not valid Unicode.
             ModelFailure, RetrieverFailure: A call failed; the trace says which one.
-            BudgetTooSmall: The method's `l_max` is used up before any text was generated.
-            LimitReached: The question reached its budget; the trace holds what was done until then.
+            BudgetTooSmall: The method's `l_max` was used up before any text was generated.
+            LimitReached: The question reached its budget; the trace holds the calls made until then.
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
         check_question(question.text)
@@ -104,7 +104,7 @@ class Engine:
         return Result(answer, usage, trace)
 
     def _start(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
-        """Record the question with its configuration, and return the run that the method works with."""
+        """Record the question with its configuration, and return the run for the method to use."""
         trace.add(
             Asked,
             question_id=question.id,
@@ -171,7 +171,7 @@ async def ask(
     trace: Trace | None = None,
     **options: Any,
 ) -> Result:
-    """Answer one question with an engine made for it; `options` are the other fields of `Engine`."""
+    """Make an engine, and answer one question with it; `options` are the other fields of `Engine`."""
     return await Engine(method, models, retriever, **options).answer(question, trace=trace)
 
 
@@ -184,7 +184,7 @@ def check_needs(
     """Check that models, retriever and encoder meet a method's needs.
 
     Raises:
-        MissingAbility: One of them is missing or lacks something; the message says what would work.
+        MissingAbility: One of them is missing or lacks an ability; the message says what would work.
     """
     needs, model, name = method.needs, models.get("answer"), name_of(type(method))
     if model is None:
@@ -204,10 +204,10 @@ def check_needs(
 
 
 def check_can_search(method: Method, retriever: Retriever | None, encoder: Encoder | None) -> None:
-    """Check that a method that searches has a retriever, and one that compares vectors an encoder.
+    """Check that a method has the retriever and the encoder that it needs.
 
     Raises:
-        MissingAbility: The method needs a retriever or an encoder that is not given.
+        MissingAbility: The method needs a retriever or an encoder, and none is given.
     """
     needs, name = method.needs, name_of(type(method))
     if needs.retriever and retriever is None:
@@ -225,7 +225,7 @@ def check_can_search(method: Method, retriever: Retriever | None, encoder: Encod
 
 
 def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:
-    """Return the floating-point format of each model by role, without models that do not report it."""
+    """Return the floating-point format of each model that reports one, by role."""
     return {role: model.precision for role, model in models.items() if model.precision}
 
 

@@ -1,11 +1,11 @@
-"""The sources of a configuration: files, the environment and flags. Every value keeps its origin.
+"""The sources of a configuration: files, the environment and flags; every value keeps its origin.
 
     user's configuration folder / askance.toml  <  ./askance.toml  <  ASKANCE_…  <  flags
 
 Sources to the right win, value by value. Each entry of `parameters`, `models` and `budget` is a value.
-A preset wins over the parameters of sources to its left, and fills the parameters that its own source and
-those to its right do not set. A file given with --config replaces both files and the environment. It is TOML
-as well, or a trace or a run folder, whose configuration is repeated.
+A preset overrides parameters from sources to the left of its own source, but not those from its own source or
+from sources to the right. A file given with --config replaces both files and the environment. It is a TOML
+file, or a trace or a run folder whose configuration is used again.
 """
 
 import json
@@ -48,7 +48,7 @@ DEFAULT = "default"
 PREFIX = "ASKANCE_"
 OPTION = "--"
 OTHER_VARIABLES = ("ASKANCE_CACHE",)
-"""Environment variables that are not settings: the folder for files that askance can regenerate."""
+"""Variables that are not settings: ASKANCE_CACHE is the folder for files that askance can regenerate."""
 _TABLES = {name for name, field in SETTINGS.items() if field.metadata["kind"] is dict}
 """The settings whose entries are separate values."""
 _HEAD = {"schema", "askance"}
@@ -106,15 +106,15 @@ class SourcedConfig:
                 yield key, value, self.origins.get(key, DEFAULT)
 
     def for_method(self) -> EngineConfig:
-        """Return the configuration without settings that its method does not use; see `without_unused`."""
+        """Return the configuration without the settings that its method ignores; see `without_unused`."""
         method = replace(self.config, prompts=None).make()
         return self.without_unused(method.needs, takes_prompts=prompts_class(type(method)) is not None)
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
-        """Return the configuration without an encoder, models and prompts that nothing uses.
+        """Return the configuration without unused models and without an unused encoder or prompts.
 
         Files and the environment apply to every command and method, so some of their settings may be unused.
-        An unused setting from a flag stays and becomes an error later.
+        An unused setting from a flag is kept, and becomes an error later.
         """
         config = self.config
         uses = {"encoder": needs.encoder or encodes(config.retriever), "prompts": takes_prompts}
@@ -124,7 +124,7 @@ class SourcedConfig:
 
     @contextmanager
     def naming_origins(self, names: Collection[str]) -> Iterator[None]:
-        """Put the file or variable that set a wrong value before the message of an error in the block.
+        """Prefix the message of an error in the block with the file or variable that set the wrong value.
 
         Args:
             names: The names of the settings to consider.
@@ -147,9 +147,9 @@ def read_config(
     """Read the configuration from all its sources.
 
     Args:
-        flags: The settings by name that win over all other sources.
+        flags: The settings by name, which override all other sources.
         file: A file to read in place of the default files and the environment.
-        origin: The origin of the flags; `OPTION` means command-line options, each with its own name.
+        origin: The origin of the flags; with `OPTION`, each flag's origin is its command-line option.
 
     Returns:
         The configuration with the origins of its values.
@@ -163,7 +163,7 @@ def read_config(
 
 
 def sources(file: Path | None = None) -> Iterator[Iterable[SourcedValue]]:
-    """Yield the values of a file or, without one, of both files and the environment; later ones win."""
+    """Yield the values of each source, weakest first: `file`, or the default files and the environment."""
     if file is not None:
         yield _in_file(file)
         return
@@ -188,10 +188,10 @@ def option_of(name: str) -> str:
 
 
 def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
-    """Merge layers of values, of which later ones win.
+    """Merge layers of values; later layers win.
 
-    If a later layer names another method, parameters of the earlier one are dropped, and likewise an index if
-    a later layer searches something else. A preset replaces the parameters of earlier layers that it sets.
+    If a later layer names another method, the parameters of the earlier method are dropped. If it searches
+    something else, the earlier index is dropped. A preset overrides the same parameters of earlier layers.
     """
     kept: dict[str, SourcedValue] = {}
     before_preset: set[str] = set()
@@ -220,7 +220,7 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
 
 
 def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue]) -> Iterator[str]:
-    """Yield the settings that belong to an earlier method, index or retriever than the one given now."""
+    """Yield the names of earlier settings that a new method, index or retriever makes obsolete."""
     before, now = ({key: given.value for key, given in layer.items()} for layer in (kept, new))
     if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
         yield "parameters"
@@ -231,10 +231,10 @@ def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue
 
 
 def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
-    """Return the keys of parameters among the `weaker` values that the preset overrides."""
+    """Return the keys in `weaker` of the parameters that the preset overrides."""
     parameters = {given.entry: given.value for given in kept.values() if given.name == "parameters"}
     method, preset = (kept[name].value if name in kept else None for name in ("method", "preset"))
-    with suppress(InputError):  # reported where it is used: not every command uses a method
+    with suppress(InputError):  # reported later, by commands that use the method
         if preset is not None and any(kept[key].name == "parameters" for key in weaker):
             decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, parameters)
             return {key for key in weaker if kept[key].name == "parameters" and kept[key].entry in decided}
@@ -260,7 +260,7 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
 
 
 def _config_of_run(path: Path) -> Mapping[str, Any]:
-    """Return the configuration in the settings of a run."""
+    """Return the configuration from the settings file of a run."""
     try:
         settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
     except (OSError, ValueError) as error:
@@ -276,7 +276,7 @@ def _in_toml(path: Path) -> Iterator[SourcedValue]:
 
 
 def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iterator[SourcedValue]:
-    """Yield the values of a file, each with its location."""
+    """Yield the values of a parsed file, each with its location."""
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
@@ -290,7 +290,7 @@ def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iter
 
 
 def _line_of(text: str, *keys: str) -> int:
-    """Return the number of the line on which a key's value ends: the shortest prefix that contains it."""
+    """Return the number of the line on which a key's value ends, found by parsing ever more lines."""
     lines = text.splitlines()
     for number in range(1, len(lines)):
         with suppress(tomllib.TOMLDecodeError, KeyError):
@@ -341,7 +341,7 @@ def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[SourcedValue]:
 
 
 def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of a setting, nested ones separately, with the names that lead to them."""
+    """Yield each value of a setting, however deeply nested, with the names that lead to it."""
     if name not in _TABLES or not isinstance(value, Mapping) or _is_object(value):
         yield (), value
         return

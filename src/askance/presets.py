@@ -1,7 +1,7 @@
 """Presets: parameters that were tuned for a model and a data set, by name or from a file.
 
 The file `presets.toml` next to this module contains the built-in presets: those of the DRAGIN paper, those of
-the AirRAG paper (``paper`` and others), and ``bundled`` and ``bundled:base`` for the models that ship with
+the AirRAG paper (such as ``paper``), and ``bundled`` and ``bundled:base`` for the models that ship with
 askance. A user's file (`askance calibrate --out`) contains one preset. Both are TOML:
 
     about = "a description, with the source of the values"
@@ -11,9 +11,9 @@ askance. A user's file (`askance calibrate --out`) contains one preset. Both are
     [flare]                 # a method that has no profiles
     search_below = 0.35
 
-A preset fills the parameters that neither its own source nor a stronger one sets (see `config_sources`). Its
-threshold only applies together with the text and boolean parameters beside it, and with the default trigger
-if it names none. If the user sets one of these to another value, the threshold is left out.
+A preset sets the parameters that neither its own source nor a stronger one sets (see `config_sources`). Its
+threshold is valid only with the preset's own text and boolean parameters, and with the default trigger if the
+preset names none. If the user changes one of these parameters, the threshold is left out.
 """
 
 import dataclasses
@@ -109,7 +109,7 @@ def open_preset(name: str | Path) -> Preset:
 
 
 def own_preset(model: str) -> Preset | None:
-    """Return the built-in preset for a model's specification; one with an adapter has none."""
+    """Return the built-in preset of a model, or None if it has none; a model with an adapter has none."""
     name, _, query = model.partition("?")
     return None if name not in OF_MODELS or "adapter=" in query else shipped()[name]
 
@@ -179,7 +179,7 @@ def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str:
 
 
 def _applicable(cls: type[Any], parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters not in `given`; drop the threshold if those it depends on differ."""
+    """Return the parameters that are not in `given`; omit a threshold that is not valid with `given`."""
     own = search_parameter(cls)
     scale = {
         parameter: parameter_field(cls, parameter).default

@@ -1,4 +1,4 @@
-"""The registry of methods, which are imported on use, and their construction with parameters and presets."""
+"""The registry of methods, which imports them on use and makes them with parameters and presets."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -61,10 +61,10 @@ READINGS = {
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }
-"""Profiles of methods that are implemented as methods of their own."""
+"""The profiles of methods that are implemented as separate methods."""
 
 PROFILES = {"paper": "paper", "code": "authors"}
-"""The suffixes of the names in `READINGS` by profile."""
+"""The suffix that each profile has in the names of `READINGS`."""
 
 RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
@@ -76,7 +76,7 @@ RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
 """The functions that make a record from a text, by the name of the parameter that holds the record."""
 
 Fill = Callable[[Any, dict[str, Any], bool], dict[str, Any]]
-"""A function that completes a method's typed settings. The last argument is true for a member of a method."""
+"""A function that completes a method's typed settings; the last argument is true for a method's member."""
 
 
 def method_class(name: str) -> type[Any]:
@@ -106,7 +106,7 @@ def plain_method(method: str | Method) -> Method:
     """Return a method with its default parameters; an object is returned unchanged.
 
     Raises:
-        InputError: The method is unknown, or its class lacks members of a method; the message names them.
+        InputError: The method is unknown, or its class lacks members of `Method`; the message names them.
     """
     if not isinstance(method, str):
         return method
@@ -125,7 +125,7 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
     Raises:
         UnknownName: The method, a parameter or a record is unknown.
         ParameterError: A value has the wrong type or is out of range.
-        InputError: A record can't be made, because of a missing package or a faulty prompt file for example.
+        InputError: A record can't be made, for example because of a missing package or a faulty prompt file.
     """
     plain = in_profile(plain_method(name), settings or {})
     return method_with_settings(plain, read_settings(name, settings or {}), in_profile)
@@ -139,7 +139,7 @@ def profiles_of(name: str) -> dict[str, type[Any]]:
 
 
 def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
-    """Return a method converted to the class of the profile that `settings` names, if it has one.
+    """Return a method, converted to the class that implements the profile in `settings`, if there is one.
 
     Raises:
         ParameterError: The method does not have this profile.
@@ -167,7 +167,7 @@ def _parameters(cls: type[Any]) -> set[str]:
 def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the settings of a method to the types of its parameters; see `make_method`.
 
-    Settings of a member of `blender`, or of a method that is an action of `airrag`, are prefixed by its name:
+    Settings of a member of `blender`, or of a method that is an action of `airrag`, begin with its name:
     ``{"single.passages": 5}``.
     """
     return _settings(plain_method(name), settings, lambda method, typed, is_member: typed)
@@ -195,7 +195,7 @@ def _settings(
 
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a method itself to the types of its parameters."""
+    """Convert a method's own settings, without those of members, to the types of its parameters."""
     name, known = name_of(type(method)), _parameters(type(method))
     of_profiles = {profile: _parameters(cls) for profile, cls in profiles_of(name).items()}
     settings = with_current_names(f"method {name}", known.union(*of_profiles.values()), settings)
@@ -214,7 +214,7 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _open_record(cls: type[Any], parameter: str, text: str | Path) -> Any:
-    """Make the record that a parameter of a method's class holds from a text."""
+    """Make the record that `text` describes, for a parameter of a method's class."""
     if parameter == "prompts" and prompts_class(cls) is AirragPromptTemplate:
         return open_airrag_prompts(text)
     return RECORD_PARAMETERS[parameter](text)
@@ -232,8 +232,8 @@ def with_preset(
         name: The method, by name or as an object.
         settings: The settings by name, which win over the preset.
         answer_model: The specification of the answering model; may be empty. ``bundled`` and ``bundled:base``
-            have presets that apply by default if they know the method in its profile. A trained reader gets
-            the prompts that it was trained on.
+            have presets, which apply by default if they have values for the method in its profile. A trained
+            reader gets the prompts that it was trained on.
         preset: The preset, by name or as a file.
 
     Returns:
@@ -241,7 +241,7 @@ def with_preset(
 
     Raises:
         UnknownName: The method, a parameter or the preset is unknown.
-        PresetError: The given preset can't be read, or has nothing for the method in its profile or a member.
+        PresetError: The given preset can't be read, or has no values for the method's profile or members.
     """
     with about("preset"):
         chosen = own_preset(answer_model) if preset is None else open_preset(preset)
@@ -249,7 +249,7 @@ def with_preset(
 
     def fill(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
         cls = type(method)
-        # The method limits the input tokens of its members.
+        # A method limits the input tokens of its members.
         limit = {"l_max": method.l_max} if is_member and hasattr(method, "l_max") else {}
         filled = {**own_prompts(method, answer_model), **changed_parameters(method), **limit, **typed}
         if chosen is None or not chosen.knows(cls, filled):
@@ -261,7 +261,7 @@ def with_preset(
     filled = _settings(plain, settings, fill)
     if preset is not None and chosen is not None and not known:
         own, _ = split_by_member(filled)
-        chosen.parameters(type(in_profile(plain, own)), own)  # raises, and says what it knows
+        chosen.parameters(type(in_profile(plain, own)), own)  # the error lists the preset's methods
     return filled
 
 
@@ -269,7 +269,7 @@ def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[
     """Return the settings of a method and its members that a preset sets or that its threshold depends on.
 
     Raises:
-        UnknownName, ParameterError: The method can't have these settings.
+        UnknownName, ParameterError: A setting is unknown or has an invalid value.
     """
 
     def marked(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
@@ -357,11 +357,11 @@ def choose_method(
         encoder: The encoder, if there is one.
 
     Returns:
-        The method, and the reason why it is not the default one, which is empty if it is.
+        The method, and the reason for choosing a fallback; the reason is empty if none was needed.
 
     Raises:
-        MissingAbility: The named method needs more than is given. If the model is the reason, the message
-            names methods that work.
+        MissingAbility: The method lacks something that it needs. If that is an ability of the model, the
+            message names a method that works.
     """
     preferred = make(named or DEFAULT_METHOD)
     try:

@@ -39,7 +39,7 @@ NEEDS = {
 
 
 def _list(kind: str, headings: Sequence[str], rows: Iterable[Row], own: Collection[str]) -> None:
-    """Print a table of everything of a kind, such as "metrics", including what plug-ins add.
+    """Print a table of all entries of a kind, such as "metrics", including those of plug-ins.
 
     Args:
         own: The names that askance itself defines.
@@ -118,7 +118,7 @@ def _show_method(name: str) -> None:
 
 
 def method_attribute(method: object, name: str) -> str:
-    """Return a text that a method declares, such as its paper; empty if a user's method does not."""
+    """Return a text that a method declares, such as its paper; empty if it declares none."""
     return str(getattr(method, name, ""))
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share; those for an engine's settings come from their declaration."""
+"""Options that several commands share; options for engine settings come from their declarations."""
 
 import inspect
 import re
@@ -31,7 +31,7 @@ OutOption = Annotated[Path, typer.Option("--out")]
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each of these settings of an engine, or for all, and ``--config``.
+    """Give a command ``--config``, and an option for each named engine setting, or for all settings.
 
     The command receives `sourced`, the configuration with its origins, instead of these options.
     """
@@ -63,7 +63,7 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 
 def _option(name: str) -> Any:
-    """Return the annotation by which typer makes the option of a setting."""
+    """Return the annotation from which typer makes the option of a setting."""
     setting = SETTINGS[name]
     kind = setting.metadata["kind"]
     default = f" Default: {setting.default}." if isinstance(setting.default, str | int) else ""

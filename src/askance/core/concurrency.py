@@ -1,4 +1,4 @@
-"""Concurrent coroutines: gather all results or cancel, and map over items with one result or error each."""
+"""Concurrent coroutines: gather all results or cancel the rest, and map a function over items."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
@@ -12,13 +12,13 @@ from askance.core.panics import INTERRUPTIONS
 T = TypeVar("T")
 R = TypeVar("R")
 Together = Callable[[Iterable[Awaitable[Any]]], Awaitable[list[Any]]]
-"""`gather_or_cancel` or `in_turn`."""
+"""The type of `gather_or_cancel` and `in_turn`."""
 
 
 async def gather_or_cancel(work: Iterable[Awaitable[T]]) -> list[T]:
     """Run awaitables concurrently, and return their results in the order of `work`.
 
-    The first failure cancels the others. It is raised unchanged once all of them have ended, so no call
+    The first failure cancels the other awaitables. It is raised unchanged once they have ended, so no call
     continues after its question has failed.
     """
     tasks = [asyncio.ensure_future(awaitable) for awaitable in work]
@@ -54,7 +54,7 @@ class ItemResult(Generic[T, R]):
 async def map_concurrent(
     items: Iterable[T], work: Callable[[T], Awaitable[R]], in_flight: int
 ) -> AsyncGenerator[list[ItemResult[T, R]]]:
-    """Run `work` on every item, and yield the results that have finished since the last batch.
+    """Run `work` on every item, and yield the results in batches as they finish.
 
     Results that finish faster than the caller handles them come in one batch, in the order of the items, so
     the caller can write them to disk together. Closing the iterator cancels the items in flight.

@@ -51,10 +51,10 @@ class AskanceError(Exception):
 
 
 class InputError(AskanceError):
-    """An input of the user that can't be used.
+    """User input that can't be used.
 
     Attributes:
-        setting: The key of the engine's setting that is at fault, such as ``parameters.passages``; empty if
+        setting: The key of the engine setting that is at fault, such as ``parameters.passages``; empty if
             it is unknown.
     """
 
@@ -81,7 +81,7 @@ class UnknownName(InputError):
         """Compose the message.
 
         Args:
-            kind: The kind of thing that the name should stand for, such as "method".
+            kind: The kind of thing that the name should refer to, such as "method".
             name: The unknown name.
             known: The valid names.
             place: The place where the name was found.
@@ -180,14 +180,14 @@ class BudgetTooSmall(InputError):
 
 
 class MissingAbility(InputError):
-    """A model, index or encoder that a method needs is missing, or lacks something."""
+    """A model, index or encoder that a method needs is missing, or lacks an ability."""
 
 
 class ModelLacks(MissingAbility):
     """The answering model lacks a signal or capability that a method needs.
 
     Attributes:
-        what: The method, what it needs and the model that lacks it, as a sentence without a full stop.
+        what: A sentence without a full stop that names the method, its needs and the model.
         remedy: The advice to the user.
     """
 
@@ -197,7 +197,7 @@ class ModelLacks(MissingAbility):
 
 
 class MissingExtra(InputError):
-    """An optional package is not installed; the message names the command that installs its extra here."""
+    """An optional package is not installed; the message gives the command that installs it."""
 
     def __init__(self, package: str, extra: str, what: str) -> None:
         super().__init__(
@@ -210,7 +210,7 @@ class MachineFailure(AskanceError):
 
 
 LASTING = (ModelSpecError, MissingAbility)
-"""Errors of a model that every further question would run into as well, such as a refused API key."""
+"""Errors of a model that every further question would raise as well, such as a refused API key."""
 
 
 class TooManyFailures(AskanceError):
@@ -237,7 +237,7 @@ class ModelUnavailable(ModelFailure):
     """A model's server is busy or unreachable.
 
     Attributes:
-        after_seconds: The time after which the server asks for a retry, if it names one.
+        after_seconds: The wait that the server asks for before a retry, if any.
         status: The HTTP status of the server's response; 0 if there was none.
     """
 
@@ -273,7 +273,7 @@ _ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def machine_failure(error: BaseException | None) -> MachineFailure | None:
-    """Return the failure of the machine that caused an error, or None if the cause is something else."""
+    """Return the machine failure that caused an error, or None if something else caused it."""
     first = error
     while error is not None:
         if isinstance(error, MachineFailure):
@@ -295,8 +295,8 @@ def machine_failure(error: BaseException | None) -> MachineFailure | None:
 def is_memory(error: BaseException) -> bool:
     """Return whether an error means that memory ran out.
 
-    An error that says so only in its text must be of a type that libraries raise for it. File names and the
-    messages of validators (subclasses of ValueError) may contain the same words.
+    If only the message says so, the error must be of a type that libraries raise for lack of memory: the
+    same words may occur in file names and in messages of validators (subclasses of ValueError).
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM

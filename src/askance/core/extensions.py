@@ -1,6 +1,6 @@
 """Extensions: plug-ins and ``module:Class`` names, resolved to objects and imported on use.
 
-A package offers plug-ins by entry points, in groups such as ``askance.methods``. Built-in names take
+A package offers plug-ins through entry points, in groups such as ``askance.methods``. Built-in names take
 precedence over plug-ins.
 """
 
@@ -21,7 +21,7 @@ _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_
 
 @cache
 def plugins(kind: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of a kind of plug-in, such as "methods", by name; duplicates conflict."""
+    """Return the entry points of a kind of plug-in, such as "methods", by name; a name may have several."""
     points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"askance.{kind}"):
         points[point.name] = (*points.get(point.name, ()), point)
@@ -34,7 +34,7 @@ def known_names(kind: str, own: Iterable[str]) -> list[str]:
 
 
 def packages_of_plugins(kind: str, own: Collection[str]) -> dict[str, str]:
-    """Return the plug-ins of a kind by name, each with the package that offers it, without importing any."""
+    """Return the text "a plug-in of PACKAGE" for each plug-in of a kind, by name; nothing is imported."""
     return {
         name: f"a plug-in of {' and '.join(map(_package, points))}"
         for name, points in plugins(kind).items()
@@ -133,7 +133,7 @@ def _last_line(error: BaseException) -> str:
 
 
 def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) -> Any:
-    """Call the class or function of an extension, and return its result; return any other object unchanged.
+    """Return the result of calling an extension's class or function; any other object is returned unchanged.
 
     Args:
         factory: The class, function or object.
@@ -153,7 +153,7 @@ def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) 
 
 
 def check_port(given: object, port: type, what: str) -> None:
-    """Raise `InputError`, naming the missing members, unless an object has all members of its port."""
+    """Raise `InputError`, which names the missing members, if an object lacks members of its port."""
     members = (name for name in vars(port) if not name.startswith("_"))
     missing = [name for name in members if not hasattr(given, name)]
     if missing:

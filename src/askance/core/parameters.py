@@ -21,7 +21,7 @@ _WORDS: dict[Any, dict[str, Any]] = {
     bool: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)},
 }
 FORMER_NAMES = {"elicit": "ask_short_answer", "elicit_tokens": "short_answer_tokens", "wording": "prompts"}
-"""Parameters of methods under their names in earlier versions, which settings and files may still use."""
+"""The current names of methods' parameters by their former names, which settings may still use."""
 
 
 def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
@@ -30,8 +30,8 @@ def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: fl
     Args:
         default: The default value.
         help: The meaning of the parameter, as `askance methods` shows it.
-        at_least: The least value allowed.
-        at_most: The greatest value allowed.
+        at_least: The minimum value.
+        at_most: The maximum value.
     """
     metadata = {"help": help, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(default=default, metadata=metadata)
@@ -44,9 +44,9 @@ class SearchParameter:
     Attributes:
         name: The name of the parameter.
         rises: True if a greater value means more searches.
-        belongs_to: The parameters that a value of this one depends on; a preset sets them beside it.
-        scale: Those of `belongs_to` that determine which quantity the value is compared with. A preset that
-            does not set them means their defaults.
+        belongs_to: The parameters on which the right value depends; a preset file sets them as well.
+        scale: The part of `belongs_to` that determines which quantity the value is compared with. A preset
+            that does not set these parameters assumes their defaults.
         in_force: The attribute that holds the effective value, if the parameter itself may be None.
     """
 
@@ -57,7 +57,7 @@ class SearchParameter:
     in_force: str = ""
 
     def value_of(self, method: object) -> float | None:
-        """Return the value that a method compares with."""
+        """Return the parameter's effective value in a method."""
         return cast("float | None", getattr(method, self.in_force or self.name))
 
 
@@ -97,7 +97,7 @@ def short_repr(method: object) -> str:
 
 
 def changed_parameters(method: object) -> dict[str, Any]:
-    """Return the parameters that differ from their defaults, and the profile unless it is the main one."""
+    """Return the parameters with values other than their defaults, and a profile that has its own class."""
     parameters = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
     always = {"profile"} if getattr(method, "known_as", "") else set[str]()
     values = {field.name: (getattr(method, field.name), field.default) for field in parameters}
@@ -142,7 +142,7 @@ def with_current_names(owner: str, known: Container[str], settings: Mapping[str,
 
     Args:
         owner: The owner of the parameters, for messages, such as "method single".
-        known: The parameters of the owner. A former name is replaced only by one of them.
+        known: The parameters of the owner. A former name is replaced only if `known` has the current one.
         settings: The settings by name.
 
     Raises:
@@ -161,7 +161,7 @@ def with_current_names(owner: str, known: Container[str], settings: Mapping[str,
 
 
 def name_of(cls: type[Any]) -> str:
-    """Return the name of a method's class in snake case: ``ClosedBook`` is ``closed_book``."""
+    """Return the name of a method's class in snake case: ``ClosedBook`` becomes ``closed_book``."""
     return getattr(cls, "known_as", "") or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
@@ -184,7 +184,7 @@ def parameter_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
 
 
 def parameter_range(field: dataclasses.Field[Any]) -> tuple[float, float]:
-    """Return the least and the greatest value allowed for a parameter."""
+    """Return the minimum and maximum value of a parameter."""
     return field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
 
 

@@ -34,7 +34,7 @@ from askance.core.types import (
 class Model(Protocol):
     """A language model.
 
-    It declares its `signals` and `capabilities`, which are checked before a run starts.
+    Its declared `signals` and `capabilities` are checked before a run starts.
     """
 
     @property
@@ -43,7 +43,7 @@ class Model(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """An identifier that no model with different answers shares; empty if there is none."""
+        """An identifier that is equal only for models with the same outputs; empty if there is none."""
 
     @property
     def precision(self) -> str:
@@ -106,10 +106,10 @@ class Model(Protocol):
 
 @runtime_checkable
 class ShowsPieces(Protocol):
-    """A model that exposes its vocabulary, whose raw strings the ports of the authors' code compare."""
+    """A model that exposes the raw strings of its vocabulary, for reproductions of authors' code."""
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        """Return the vocabulary's strings of token ids, with space markers and byte codes."""
+        """Return the vocabulary entry of each token id, with space markers and byte codes."""
 
 
 class Retriever(Protocol):
@@ -121,13 +121,13 @@ class Retriever(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """An identifier that no retriever with different hits shares; empty if there is none."""
+        """An identifier that is equal only for retrievers with the same hits; empty if there is none."""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return the best passages for a query, best first.
 
         Args:
-            query: The query; one without a searchable word finds nothing.
+            query: The query; without a searchable word it finds nothing.
             k: The maximum number of passages.
             exclude: The ids of passages to ignore, as if the collection did not contain them.
         """
@@ -142,7 +142,7 @@ class Reranker(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """An identifier that no reranker with different scores shares; empty if there is none."""
+        """An identifier that is equal only for rerankers with the same scores; empty if there is none."""
 
     async def score(self, query: str, passages: Sequence[Passage]) -> Sequence[float]:
         """Return a relevance score for each passage, in the order of `passages`; higher is more relevant."""
@@ -157,7 +157,7 @@ class Encoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """An identifier that no encoder with different vectors shares."""
+        """An identifier that is equal only for encoders with the same vectors."""
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
         """Return the vectors of texts, of shape [len(texts), dimensions].
@@ -187,7 +187,7 @@ class Needs:
     Attributes:
         signals: The signals that the answering model must return.
         capabilities: The capabilities that the answering model must have.
-        one_of: Sets of capabilities, of which the answering model must have at least one completely.
+        one_of: Sets of capabilities; the answering model must have all capabilities of at least one set.
         attention: True if the method needs the last layer's attention, from the answering model or from one
             in the role "attend".
         retriever: True if the method searches.

@@ -16,7 +16,7 @@ from askance.core.errors import DatasetError, InputError
 T = TypeVar("T")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Convert = Callable[["Field", int], Iterable[T]]
-"""Converts a record, given its number in the file from 1, to any number of values; may raise `Flaw`."""
+"""A function that converts a record and its number in the file, from 1, to values; it may raise `Flaw`."""
 Rows = Iterator[tuple[str, Any]]
 """The rows of a file, each with its location there, such as "line 3"."""
 RowsOf = Callable[[Path], Rows]
@@ -42,14 +42,14 @@ class Field:
 
     Attributes:
         value: The value.
-        path: The path from the record to the value, such as ``questions.0.answer``; empty for the record.
+        path: The path from the record to the value, such as ``questions.0.answer``; empty for a record.
     """
 
     value: Any
     path: str = ""
 
     def __getitem__(self, key: str | int) -> "Field":
-        """Return a field of an object, or an element of a list, which may be absent until it is read."""
+        """Return a field of an object or an element of a list; a missing one raises `Flaw` when read."""
         path = f"{self.path}.{key}" if self.path else str(key)
         if isinstance(key, str):
             return Field(self.object().get(key, _ABSENT), path)
@@ -62,7 +62,7 @@ class Field:
         return field if field.is_given else Field(default, field.path)
 
     def first(self, *keys: str) -> "Field":
-        """Return the first of these fields that is given."""
+        """Return the first given field among `keys`, or the first of `keys` if none is given."""
         return next((self[key] for key in keys if self[key].is_given), self[keys[0]])
 
     @property
@@ -79,13 +79,13 @@ class Field:
         return [self[index] for index in range(len(self._as(list, "a list")))]
 
     def filled(self) -> list["Field"]:
-        """Return the elements of a list that is not empty."""
+        """Return the elements of a list, which must not be empty."""
         if elements := self.each():
             return elements
         raise self.flaw("is empty", found=True)
 
     def maybe_blank(self) -> str:
-        """Return a string that UTF-8 can encode; it may be blank."""
+        """Return the value as a string, which may be blank but must be encodable in UTF-8."""
         text = self._as(str, "a string")
         try:
             text.encode()
@@ -95,14 +95,14 @@ class Field:
         return text
 
     def text(self) -> str:
-        """Return a string that is not blank."""
+        """Return the value as a string, which must not be blank."""
         text = self.maybe_blank()
         if not text.strip():
             raise self.flaw("is empty", found=True)
         return text
 
     def id(self) -> str:
-        """Return a string that is not blank, or a whole number as a string."""
+        """Return the value as a string; it must be a whole number or a string that is not blank."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return str(self.value)
         if self.is_given and not isinstance(self.value, str):
@@ -110,30 +110,30 @@ class Field:
         return self.text()
 
     def texts(self) -> list[str]:
-        """Return a list of strings that are not blank."""
+        """Return the elements of a list of strings, none of which may be blank."""
         return [element.text() for element in self.each()]
 
     def maybe_blanks(self) -> list[str]:
-        """Return a list of strings."""
+        """Return the elements of a list of strings, which may be blank."""
         return [element.maybe_blank() for element in self.each()]
 
     def integer(self) -> int:
-        """Return an integer."""
+        """Return the value as an integer."""
         return self._as(int, "an integer")
 
     def truth(self) -> bool:
-        """Return a boolean."""
+        """Return the value as a boolean."""
         return self._as(bool, "a boolean")
 
     def one_of(self, *choices: T) -> T:
-        """Return a string that is one of these choices."""
+        """Return the value as a string, which must be one of `choices`."""
         text = self.maybe_blank()
         if text not in choices:
             raise self.flaw(f"none of {', '.join(map(repr, choices))}", found=True)
         return choices[choices.index(text)]
 
     def parsed(self, problem: str = "is no JSON") -> "Field":
-        """Return the content of a string that holds JSON."""
+        """Return the parsed content of a string, which must be JSON."""
         try:
             return Field(json.loads(self.maybe_blank()), self.path)
         except (ValueError, RecursionError) as error:
@@ -187,7 +187,7 @@ def rows(path: Path, inside: str | None = None) -> Rows:
 
     Args:
         path: The file.
-        inside: The field that holds the array, if the file may also be one object around it.
+        inside: The field that holds the array, if the file may also be an object that contains it.
 
     Raises:
         DatasetError: The file can't be read, or is not JSON.
@@ -282,7 +282,7 @@ def opened(
 
 
 def _opens_object(first: str, inside: str) -> bool:
-    """Return whether a file's first line starts one object around all records, rather than a record."""
+    """Return whether a file's first line starts an object that contains all records, not one record."""
     try:
         row = json.loads(first)
     except (ValueError, RecursionError):

@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 _COMMANDS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Characters that JSON allows unescaped, but that a terminal takes for a command, a line break or a change of
-direction."""
+"""Characters that JSON allows unescaped, but that a terminal interprets as a command, a line break or a
+change of direction."""
 
 
 def json_line(record: Any) -> str:

@@ -1,9 +1,9 @@
-"""Token budgets: how many tokens may be spent, how many have been, and how many are lent to parts.
+"""Token ledgers: how many tokens a budget allows, how many are spent, and how many are lent to its parts.
 
 `middleware.session` keeps a ledger for a question's budget, which covers all input and output tokens.
 Methods keep one for L_max (Feng et al. 2025, AirRAG, arXiv 2501.10053, after Yue et al. 2024, IterDRAG,
-arXiv 2410.04343), the most input tokens of all calls together. It excludes output tokens, the retriever
-and encoders.
+arXiv 2410.04343), the maximum number of input tokens of all calls together. It does not cover output tokens,
+retrievers and encoders.
 """
 
 from bisect import bisect_left
@@ -18,7 +18,7 @@ from askance.core.types import Attention, GenerateRequest, Generation, Key, Prom
 class NoRoom(Exception):
     """A call does not fit the budget or the context window and was not made; the message says why.
 
-    The caller looks for a shorter prompt.
+    The caller then tries a shorter prompt.
     """
 
 
@@ -26,18 +26,18 @@ class NoRoom(Exception):
 class TokenLedger:
     """A token budget, parts of which can be lent to other ledgers.
 
-    Tokens that a part spends are also spent from the whole. The last three attributes are counted only in
-    the whole.
+    Tokens that a ledger spends are also spent from its lender. The last three attributes are recorded only in
+    the root ledger.
 
     Attributes:
         most: The maximum number of tokens to spend; None means no limit.
-        lender: The ledger that this one is a part of.
-        num_spent: The number of tokens spent so far, by parts too.
+        lender: The ledger that lent this one its tokens; None for the root.
+        num_spent: The number of tokens spent so far, those spent by borrowing ledgers included.
         set_aside: The number of tokens that are lent but not yet spent, or reserved for later.
         was_short: True if some call did not fit.
         num_calls: The number of calls so far.
-        num_output: The number of output tokens so far, where these do not count as spent.
-        is_upper_bound: True if some model could only give an upper bound of a prompt's length.
+        num_output: The number of output tokens so far, if they do not count as spent.
+        is_upper_bound: True if the length of some prompt is only known as an upper bound.
     """
 
     most: int | None = None
@@ -72,18 +72,18 @@ class TokenLedger:
         return self.lend(None if self.left is None else num_tokens if 4 * num_tokens <= self.left else 0)
 
     def close(self) -> None:
-        """Return the unspent tokens of this part to its lender."""
+        """Return the unspent tokens of this ledger to its lender."""
         if self.left is not None and self.lender is not None:
             self.lender.set_aside -= self.left
             self.most = self.num_spent
 
     @property
     def root(self) -> "TokenLedger":
-        """The ledger at the top, from which all parts borrow."""
+        """The last ledger in the chain of lenders."""
         return self.lender.root if self.lender else self
 
     def spend(self, num_tokens: int) -> None:
-        """Record tokens as spent, here and in every ledger above."""
+        """Record tokens as spent, in this ledger and in all its lenders."""
         self.num_spent += num_tokens
         if self.lender is not None:
             self.lender.set_aside -= 0 if self.most is None else num_tokens
@@ -119,7 +119,7 @@ class TokenLedger:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The counts for the trace: input tokens, which L_max limits, and all tokens, the paper's L_total."""
+        """The counts for the trace: input tokens (limited by L_max), all tokens (L_total) and calls."""
         spent = {
             "input tokens": float(self.num_spent),
             "tokens": float(self.num_spent + self.num_output),
@@ -139,7 +139,7 @@ class BudgetedModel(WrappedModel):
 
     Args:
         model: The model to call.
-        ledger: The ledger; calls that do not fit raise its `NoRoom`.
+        ledger: The ledger to spend from; a call that does not fit raises `NoRoom`.
         scope: A prefix of all keys, so that two methods never share the randomness of a call.
     """
 
@@ -169,7 +169,7 @@ class BudgetedModel(WrappedModel):
 
 
 def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) -> bool:
-    """Return whether a call fits the model's context window and leaves `keep` tokens of its budget."""
+    """Return whether a call fits the model's context window and leaves `keep` tokens in its budget."""
     num_tokens = model.count(prompt)
     return num_tokens + max_tokens <= model.context_tokens and _allows(model, num_tokens + keep)
 

@@ -25,7 +25,7 @@ class Event:
 
     Attributes:
         id: The event's position in the trace, from 0.
-        parent: The id of the event that caused it, such as the decision to search.
+        parent: The id of the event that caused this one, such as the decision to search.
         at_seconds: The time from the question to the end of the event.
         seconds: The duration of the event.
     """
@@ -44,7 +44,7 @@ class Asked(Event):
     Attributes:
         question_id: The id of the question.
         text: The question itself.
-        method: The repr of the method, which holds all its parameters.
+        method: The repr of the method, which shows all its parameters.
         title: The method's name with its profile and the parameters that differ from their defaults.
         models: The names of the models by role.
         retriever: The name of the retriever; empty if there is none.
@@ -160,7 +160,7 @@ class Decided(Event):
         why: The reason, in one sentence.
         signal: The quantity in `words`, with its unit, such as "token probability".
         threshold: The threshold that the values are compared with.
-        words: The text under decision, word by word.
+        words: The words of the text that the decision is about.
         query: The query, if the outcome is a search.
         numbers: Further values by name.
     """
@@ -207,7 +207,7 @@ class Noted(Event):
     Attributes:
         name: "retry" if a server was called again, "top_k" if a server may have ignored top-k sampling,
             "refused" if it refuses a parameter, "window" if it may have truncated a prompt, "method" if
-            another method than the default one answers.
+            a method other than the default one answers.
         text: The problem, in a sentence.
         place: The call that ran into it.
     """
@@ -236,7 +236,7 @@ class Drafted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncited(Event):
-    """A sentence of the answer that cites no passage, or not the one the model named, with the reason."""
+    """A sentence of the answer, and why it cites no passage or not the one that the model named."""
 
     type: ClassVar[str] = "uncited"
     text: str
@@ -290,10 +290,10 @@ _cause: ContextVar["tuple[list[AnyEvent], int] | None"] = ContextVar("askance_tr
 
 
 class Trace:
-    """The events of one question, each of which also goes to a listener as it happens.
+    """A record of one question's events, which also sends each event to a listener as it happens.
 
-    A trace belongs to one event loop. The parent set by `because` follows tasks, so concurrent branches do
-    not mix theirs up.
+    A trace belongs to one event loop. Each task has its own current parent (see `because`), so concurrent
+    branches do not affect each other.
 
     Args:
         listener: A callback that receives every event.
@@ -317,7 +317,7 @@ class Trace:
         return event
 
     def expand(self, node: str, action: str, text: str, **fields: Any) -> Expanded:
-        """Record a node of a tree search and return its event; `fields` are the others of `Expanded`."""
+        """Record a node of a tree search and return its event; `fields` are further fields of `Expanded`."""
         event: Expanded = self.add(Expanded, node=node, action=action, text=text, **fields)
         return event
 
@@ -382,7 +382,7 @@ class Trace:
     def _make(self, kind: type[Any], **fields: Any) -> Any:
         at_seconds = time.perf_counter() - self._started
         events, cause = _cause.get() or (self.events, None)
-        # A method may ask one question while it answers another: a cause belongs to its own trace.
+        # A method may answer one question while it answers another: a cause applies only to its own trace.
         parent = cause if events is self.events else None
         return kind(id=len(self.events), parent=parent, at_seconds=at_seconds, **fields)
 

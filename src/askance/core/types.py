@@ -15,7 +15,7 @@ TokenIds = tuple[int, ...]
 """Token ids of one model's vocabulary."""
 Key = tuple[str | int, ...]
 """The name of one call inside a question, such as ``("draft", 2)``. Randomness and caching depend on the
-key, never on the order in which calls happen to run."""
+key, never on the order of the calls."""
 
 Role = Literal["answer", "attend", "critic", "reward", "judge"]
 """The job a model does: it writes the answer, provides attention, grades passages and segments (Self-RAG),
@@ -28,9 +28,9 @@ Capability = Literal["raw", "chat", "continuation", "score", "attend"]
 Task = Literal["open", "yes_no", "choice"]
 """The form of a short answer: free text, yes or no, or one of the question's options."""
 TextKind = Literal["text", "query", "passage"]
-"""What a vector is for: comparing texts with each other, or searching passages by query."""
+"""The use of a vector: to compare texts with each other, or to search passages by query."""
 OnText = Callable[[str], None]
-"""A callback that receives generated text as it appears, up to where no stop string can remove it."""
+"""A callback that receives generated text as soon as no stop string can remove it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +183,12 @@ class Cut:
 class StopCondition(Protocol):
     """A pure predicate over the tokens generated so far, which is evaluated after each token.
 
-    It is a frozen dataclass, because its repr is part of the cache key. Adapters that can't stop a generation
-    in flight apply it afterwards, token by token, with the same result.
+    It must be a frozen dataclass, because its repr is part of the cache key. Adapters that can't stop a
+    running generation apply it afterwards, token by token, with the same result.
     """
 
     def __call__(self, tokens: Sequence[Token]) -> Cut | None:
-        """Return where to cut, or None to continue."""
+        """Return where to cut the generation, or None to continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class Generation:
 
     @property
     def generated_tokens(self) -> int:
-        """The number of tokens computed, kept or not, which is what the generation cost."""
+        """The cost of the generation: the number of tokens computed, kept or not."""
         return len(self.tokens) + len(self.dropped)
 
 
@@ -364,7 +364,7 @@ class Answer:
     """The answer to a question.
 
     Attributes:
-        text: Everything that the method committed to.
+        text: All text that the method committed.
         short: The short answer extracted from the text; empty if there is none.
         citations: The passages that support parts of the text.
     """

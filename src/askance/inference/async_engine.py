@@ -1,8 +1,8 @@
-"""One thread computes: coroutines submit their requests to it, and wait for the results.
+"""The thread that computes for all models: coroutines submit requests to it and await the results.
 
-All models of a process share this thread. On a CPU each model would take the cores that another one needs,
-and OpenMP keeps a team of threads for every thread that computes: with two teams all passes take twice as
-long. Models on several GPUs take turns in it, too.
+With a thread each, models on a CPU would compete for its cores. OpenMP would keep a team of worker threads
+for each of these threads, and with two teams every pass takes twice as long. Models on several GPUs take
+turns in this thread, too.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ T = TypeVar("T")
 
 
 _Futures = dict[Request, asyncio.Future[None]]
-"""The requests of an engine, each with the future of the coroutine that waits for it."""
+"""The requests of an engine, each with the future that its coroutine awaits."""
 
 
 class _EngineThread:
-    """The thread that computes, with the queue of tasks for it."""
+    """The thread that computes, with its queue of tasks."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Drop the thread and all tasks: the child of a fork has neither thread nor waiting coroutines."""
+        """Drop the thread and all tasks: a forked process has no such thread and no waiting coroutines."""
         self._tasks = SimpleQueue[tuple[LLMEngine[Any], Callable[[_Futures], None]] | None]()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class _EngineThread:
         self._callbacks = dict[asyncio.AbstractEventLoop, list[Callable[[], None]]]()
 
     def submit(self, engine: LLMEngine[Any], task: Callable[[_Futures], None]) -> None:
-        """Queue a task, which the thread calls with the futures of an engine.
+        """Queue a task, which the thread will call with the futures of `engine`.
 
         Raises:
             RuntimeError: The process is ending.
@@ -53,7 +53,7 @@ class _EngineThread:
             self._tasks.put((engine, task))
 
     def close(self) -> None:
-        """Wait for the current pass: a thread that is killed inside torch takes the process down with it."""
+        """Stop the thread after its current pass, since killing it inside torch would crash the process."""
         with self._lock:
             self._is_closed = True
         self._tasks.put(None)
@@ -89,8 +89,8 @@ class _EngineThread:
     def _wake_loops(self) -> None:
         """Pass the scheduled callbacks to their event loops, in order.
 
-        An event loop that is woken takes the interpreter's lock, and this thread has to wait for it. So all
-        callbacks are passed at once, right before this thread computes a pass without the lock, or waits.
+        An event loop that wakes up takes the interpreter's lock, for which this thread then has to wait. So
+        all callbacks are passed at once, right before this thread waits or computes a pass without the lock.
         """
         scheduled, self._callbacks = self._callbacks, {}
         for loop, callbacks in scheduled.items():
@@ -99,22 +99,22 @@ class _EngineThread:
 
 
 def _schedule_all(loop: asyncio.AbstractEventLoop, callbacks: Sequence[Callable[[], None]]) -> None:
-    for callback in callbacks:  # one by one: an error in one does not keep the others from being called
+    for callback in callbacks:  # one by one, so that an error in one does not stop the rest
         loop.call_soon(callback)
 
 
 def _step(engine: LLMEngine[Any], futures: _Futures) -> bool:
-    """Compute a pass, and resolve the futures of finished requests; return whether the engine is idle."""
+    """Compute a pass and resolve the futures of finished requests; return whether the engine is idle."""
     try:
         finished = engine.step()
-    except BaseException as error:  # an error of ours: nobody must wait for ever
+    except BaseException as error:  # an internal error: no coroutine must wait for ever
         for request, future in futures.items():
             request.is_abandoned = True
             _resolve(future, error=error)
         futures.clear()
         return engine.is_idle
     for request, failure in finished:
-        if request in futures:  # it is missing if it was abandoned by such an error
+        if request in futures:  # an internal error may have failed it already
             _resolve(futures.pop(request), error=failure)
     return engine.is_idle
 
@@ -127,7 +127,7 @@ def _resolve(future: asyncio.Future[Any], result: Any = None, error: BaseExcepti
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration):  # which a future does not take
+        elif isinstance(error, StopIteration):  # a future does not accept this
             future.set_exception(RuntimeError(repr(error)))
         else:
             future.set_exception(error)
@@ -149,10 +149,10 @@ class AsyncLLMEngine:
         self._engine = engine
 
     async def run(self, requests: Sequence[Request]) -> None:
-        """Run requests until all are finished. Cancelling this abandons them within one pass.
+        """Run requests until all are finished; cancelling the call abandons them within one pass.
 
         Raises:
-            Exception: The error of the first request that failed; the others are abandoned.
+            Exception: The error of the first request that failed; all other requests are abandoned.
         """
         loop = asyncio.get_running_loop()
         new_futures: _Futures = {request: loop.create_future() for request in requests}

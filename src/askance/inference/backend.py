@@ -1,4 +1,4 @@
-"""The two interfaces of an `LLMEngine`: the backend that computes, and the requests that it serves."""
+"""The two interfaces that an `LLMEngine` uses: the backend that computes, and the requests to serve."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class StepInput(Generic[S]):
     """The tokens that a forward pass computes for one sequence.
 
     Attributes:
-        slot: The KV slot of the sequence. The pass writes the keys and values of `ids` after the first
-            `start` tokens in it.
+        slot: The KV slot of the sequence. The pass writes the keys and values of `ids` into it, after its
+            first `start` tokens.
         start: The position of the first of `ids` in the sequence.
         ids: The token ids to compute.
         num_logits: The number of tokens at the end of `ids` whose logits are wanted.
-        wants_attention: Whether the last layer's attention weights of those tokens are wanted, too.
+        wants_attention: Whether the last layer's attention weights are wanted for those tokens, too.
     """
 
     slot: S
@@ -44,9 +44,9 @@ class StepOutput:
     """The output of a forward pass for one `StepInput`, in the backend's own types.
 
     Attributes:
-        logits: The logits of each token that they were wanted for, each of shape [vocabulary].
-        attention: The attention weights of each of those tokens over all tokens up to itself, each of shape
-            [heads, tokens]. It is empty if attention was not wanted.
+        logits: The logits of the last `num_logits` input tokens, each of shape [vocabulary].
+        attention: The attention weights of each of these tokens over all tokens up to itself, each of shape
+            [heads, tokens]; empty if attention was not wanted.
     """
 
     logits: Sequence[Any]
@@ -54,17 +54,17 @@ class StepOutput:
 
 
 class Backend(Protocol[S]):
-    """A model with its KV cache: it computes forward passes over the slots of running sequences.
+    """A model with its KV cache, which computes forward passes over the slots of running sequences.
 
     A backend keeps the keys and values of finished sequences as a prefix cache while there is room.
 
     Attributes:
         budget_tokens: The capacity of the KV cache in tokens, for running sequences and the prefix cache
             together.
-        can_batch: Whether one pass computes several sequences, and a new slot reuses a cached prefix.
-        verification_tokens: The most tokens that a pass with draft tokens decodes: up to this number, more
-            tokens take little more time. It is 0 where rejected tokens can't be removed from a slot, or
-            where draft tokens would change the numbers.
+        can_batch: Whether one pass can compute several sequences, and a new slot can reuse a cached prefix.
+        verification_tokens: The most tokens to decode in a pass with draft tokens; up to this number, extra
+            tokens take little extra time. It is 0 where rejected tokens can't be removed from a slot, or
+            where draft tokens would change the logits.
     """
 
     @property
@@ -93,7 +93,7 @@ class Backend(Protocol[S]):
         """
 
     def cache_prefix(self, slot: S, ids: Sequence[int]) -> None:
-        """Keep `ids`, which are the first tokens in a slot, in the prefix cache if there is room."""
+        """Keep the first tokens of a slot, which are `ids`, in the prefix cache if there is room."""
 
     def close(self, slot: S) -> None:
         """Free the slot of a finished sequence."""
@@ -105,15 +105,15 @@ class Backend(Protocol[S]):
         """Compute one forward pass, in which each sequence attends to its own slot alone.
 
         Raises:
-            BaseException: The pass failed. If it had several inputs, each is tried again alone.
+            BaseException: The pass failed; if it had several inputs, the engine retries each of them alone.
         """
 
 
 class Request(Protocol):
-    """A sequence to be computed.
+    """A sequence to compute.
 
     Attributes:
-        ids: The token ids until now: the prompt, then the generated tokens.
+        ids: The token ids so far: the prompt, then the generated tokens.
         max_tokens: The greatest number of tokens that `ids` can have.
         num_logits: The number of tokens at the end of the prompt whose logits are wanted.
         wants_attention: Whether the attention weights of generated tokens are wanted.
@@ -130,12 +130,12 @@ class Request(Protocol):
         """Take the logits of the last token, and append the next token to `ids`.
 
         Args:
-            num_cached_tokens: The number of prompt tokens that the prefix cache gave.
+            num_cached_tokens: The number of prompt tokens that came from the prefix cache.
 
         Returns:
-            Whether the sequence needs a further pass.
+            Whether the sequence needs another pass.
         """
 
 
 Finished = tuple[Request, BaseException | None]
-"""A finished request, and the error that ended it, or None."""
+"""A finished request, with the error that ended it or None."""

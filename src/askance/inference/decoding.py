@@ -1,7 +1,7 @@
 """Decoding from logits: requests that sample a text token by token, and requests that score options.
 
-A sampling request reads the signals of each row of logits before temperature and masks, samples the next
-token, and turns it into text. A `StopTracker` ends the generation.
+For each row of logits, a sampling request samples the next token, turns it into text, and computes its
+signals from the logits before temperature and masks. A `StopTracker` ends the generation.
 """
 
 import math
@@ -28,7 +28,7 @@ from askance.inference.stopping import StopTracker
 from askance.inference.vocabulary import IncrementalDetokenizer, Vocabulary
 
 MIN_LOGPROB = -1e4
-"""The least log-probability in nats that sums use: its exponential is 0 in float32."""
+"""The lowest log-probability (nats) that sums use; its exponential is 0 in float32."""
 
 
 class TokenLogits(Protocol):
@@ -56,17 +56,17 @@ class TokenLogits(Protocol):
         """Return the probabilities after temperature, top-k and top-p, in this order.
 
         Returns:
-            An array of shape [vocabulary]; tokens that top-k or top-p leaves out have the probability 0.
+            An array of shape [vocabulary]; tokens that top-k or top-p excludes have the probability 0.
         """
         ...
 
 
 class TokenSampler:
-    """The sampler of one text: its randomness is a function of `key` and `sample` alone.
+    """The sampler of one text, whose randomness depends only on `key` and `sample`.
 
     Args:
         key: The key of the call.
-        sample: The index of the text among those of the call.
+        sample: The index of the text among the texts of the call.
         name: The model's name, for messages.
     """
 
@@ -89,7 +89,7 @@ class TokenSampler:
             )
         if self._sampling.temperature == 0:
             return best_id
-        # Tokens stay in the order of their ids, so that rounding can't swap two of nearly equal probability.
+        # Tokens stay in id order, so that rounding can't swap two tokens with nearly equal probabilities.
         cumulative = np.cumsum(logits.probabilities(self._sampling))
         drawn = self._random.random() * cumulative[-1]
         last = int(np.searchsorted(cumulative, cumulative[-1]))
@@ -117,8 +117,8 @@ class SamplingRequest:
     """A request that samples one text of a call.
 
     Args:
-        call: The arguments of `generate`; its sampling parameters are checked already.
-        index: The index of the text among those of the call.
+        call: The request to `generate`, whose sampling parameters have been checked.
+        index: The index of the text among the texts of the call.
 
     Raises:
         InputError: A text of `token_probs` is not exactly one token.
@@ -138,10 +138,10 @@ class SamplingRequest:
         self._detokenizer = IncrementalDetokenizer(vocabulary, prompt_ids)
 
     def take(self, output: StepOutput, num_cached_tokens: int) -> bool:
-        """Sample the next token, and append it with its signals to the text.
+        """Sample the next token and append it, with its signals, to the text.
 
         Returns:
-            Whether the text needs a further token.
+            Whether the text needs another token.
         """
         self._num_cached = num_cached_tokens
         if output.attention:
@@ -160,7 +160,7 @@ class SamplingRequest:
         return self._stops.generation(self._prompt_ids, len(self._prompt_ids), self._num_cached)
 
     def _set_attention(self, weights: NDArray[np.float32]) -> None:
-        """Give the last token its attention weights, shape [heads, tokens], pooled over heads as wanted."""
+        """Attach attention weights, shape [heads, tokens], to the last token, pooled over heads as wanted."""
         if self._call.want.attention != "heads":
             weights = weights.mean(axis=0) if self._call.want.attention == "mean" else weights.max(axis=0)
         self._stops.tokens[-1] = replace(self._stops.tokens[-1], attention=weights)
@@ -187,14 +187,14 @@ class SamplingRequest:
 
 
 class ScoringRequest:
-    """A request for the log-probabilities of options after a prompt, all from the same rows of logits.
+    """A request that scores options after a prompt, all of them from the same rows of logits.
 
     Args:
-        options: The token ids of each option by its index. The tokens before the last one of each option
-            begin the first option.
+        options: The token ids of the options by index. Without its last token, each option must be a prefix
+            of the first option.
 
     Attributes:
-        scored: The scores of the options by their indices, once the request is finished.
+        scored: The scores of the options by index, once the request is finished.
     """
 
     wants_attention = False
@@ -207,7 +207,7 @@ class ScoringRequest:
         self._options = options
 
     def take(self, output: StepOutput, num_cached_tokens: int) -> bool:
-        """Sum the log-probabilities of each option (nats); return False, since no further pass is needed."""
+        """Sum the log-probabilities (nats) of each option; return False, since no other pass is needed."""
         rows: Sequence[TokenLogits] = output.logits
         for index, ids in self._options.items():
             logprob = sum(row.logprob(id) for row, id in zip(rows, ids, strict=False))

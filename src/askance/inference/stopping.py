@@ -1,6 +1,6 @@
-"""The end of a generation: stop strings, stop conditions and `max_tokens`, in the same way for all models.
+"""The end of a generation by stop strings, stop conditions and `max_tokens`, the same for all models.
 
-The adapters of all models, those of servers too, pass their tokens through a `StopTracker`.
+The adapters of all models, including models on servers, pass their tokens through a `StopTracker`.
 """
 
 from dataclasses import replace
@@ -9,14 +9,14 @@ from askance.core.types import Generation, OnText, Sampling, StopCondition, Toke
 
 
 class StopTracker:
-    """A generation while it grows: it applies stop strings, the stop condition and `max_tokens`.
+    """A growing generation, which ends by stop strings, a stop condition or `max_tokens`.
 
     Args:
         until: The stop condition, which is called after each token.
-        on_text: Called with each piece of text as soon as no stop string can take it back.
+        on_text: The callback for each piece of text, once no stop string can remove the piece.
 
     Attributes:
-        tokens: The tokens until now.
+        tokens: The tokens so far.
         finish: The reason why the generation is finished; empty while it is not.
     """
 
@@ -40,13 +40,13 @@ class StopTracker:
 
         Args:
             token: The end token, which is not part of the text.
-            finish: "length" where a server, which may count tokens differently, has ended the generation.
+            finish: The reason; "length" if a server reached a limit, since it may count tokens differently.
         """
         self._end_tokens = [] if token is None else [token]
         self._close(finish, len(self.tokens), len(self._text))
 
     def add(self, token: Token) -> None:
-        """Append the next token, whose `start` is where the text ends until now."""
+        """Append the next token, whose `start` must be the current end of the text."""
         self.tokens.append(token)
         self._text += token.text
         cut = self._until(self.tokens) if self._until else None

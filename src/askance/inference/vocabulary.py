@@ -1,6 +1,6 @@
 """Tokenization and incremental detokenization, free of tokenizers' pitfalls.
 
-A text that continues another one gets no leading space that it does not have.
+A text that continues another text gets no extra leading space.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from askance.core.errors import InputError
 from askance.core.types import TokenIds
 
 _SENTINELS = (".", ",", "\n", "\x01")
-"""Texts to put before a text that does not start a prompt; the first whose tokens stay separate is used."""
+"""Prefixes for a text that does not start a prompt; the first whose tokens stay separate is used."""
 REPLACEMENT = "\ufffd"
 _MAX_PENDING_TOKENS = 4
-"""A character of UTF-8 has at most four bytes: what is broken in the first of four tokens stays broken."""
+"""A UTF-8 character has at most four bytes, so one that is incomplete after four tokens is broken."""
 _CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
 
 
@@ -23,12 +23,12 @@ class Vocabulary:
     Attributes:
         tokenizer: The tokenizer of transformers, or an object with its interface.
         name: The model's name, for messages.
-        control: The string of each control token by its id: every added token, special or not. Untrusted
-            text can never yield one. Runs of white space that are ordinary added tokens (Pythia, Gemma) carry
-            no authority and do not count.
-        unambiguous_ids: The ids of `control` that the tokenizer gives for nothing else. The unknown token is
-            not one: some tokenizers give it for every character they do not know.
-        bos: The ids that the tokenizer puts before a text; often one, or none.
+        control: The strings of the control tokens by id. They are all added tokens, special or not, and
+            untrusted text can never yield them. Runs of white space that are ordinary added tokens (Pythia,
+            Gemma) carry no authority and do not count.
+        unambiguous_ids: The ids in `control` that stand for nothing but their control string. The unknown
+            token is not among them, since some tokenizers use it for every unknown character.
+        bos: The ids that the tokenizer puts before a text, often one or none.
         end_ids: The ids that end a text.
         size: The number of ids that the model knows.
     """
@@ -55,7 +55,7 @@ class Vocabulary:
         return self._plain(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids`, control tokens as their strings."""
+        """Return the text of `ids`, with control tokens as their strings."""
         text: str = self.tokenizer.decode(
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
@@ -64,7 +64,7 @@ class Vocabulary:
     def decode_inside(self, ids: Sequence[int]) -> str:
         """Return the text of `ids` inside a longer text, where SentencePiece keeps their leading space.
 
-        The texts of single ids are cached: methods that read attention ask for those of a whole prompt.
+        The texts of single ids are cached, since methods that read attention need them for a whole prompt.
         """
         if len(ids) != 1:
             return self._decode_inside(ids)
@@ -81,7 +81,7 @@ class Vocabulary:
         return self.decode(ids)
 
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """Return the vocabulary's own strings of `ids`."""
+        """Return the vocabulary's own strings for `ids`."""
         self.check_ids(tuple(ids))
         return tuple(self.tokenizer.convert_ids_to_tokens(list(ids)))
 
@@ -89,7 +89,7 @@ class Vocabulary:
         """Return the id of a text that is exactly one token: a control string, or plain text.
 
         Raises:
-            InputError: The text has no token, or several.
+            InputError: The text is not exactly one token.
         """
         if text in self._control_ids:
             return self._control_ids[text]
@@ -121,7 +121,7 @@ class Vocabulary:
     def _find_sentinels(self) -> list[tuple[str, list[int]]]:
         """Return the sentinels whose tokens stay separate from a following letter, with their ids.
 
-        There are none where the tokenizer adds no space.
+        The list is empty if the tokenizer adds no space.
         """
         bare, sentinels, adds_space = self._plain("a"), [], False
         for sentinel in _SENTINELS:
@@ -143,14 +143,14 @@ def _control_strings(tokenizer: Any) -> dict[int, str]:
 
 
 class IncrementalDetokenizer:
-    """A detokenizer that takes ids one by one; the texts that it returns make up the whole.
+    """A detokenizer that takes ids one by one; the texts that it returns add up to the whole text.
 
     The text of an id depends on the ids before it (SentencePiece drops the space of a first token; a
     character may be spread over several ids). So a small window is decoded with and without the new ids, and
     the difference is their text. An incomplete character at the end is held back.
 
     Args:
-        prompt_ids: The ids before the first one.
+        prompt_ids: The ids that precede the first id to add.
     """
 
     def __init__(self, vocabulary: Vocabulary, prompt_ids: Sequence[int] = ()) -> None:
@@ -158,10 +158,10 @@ class IncrementalDetokenizer:
         self._window = _left_context(vocabulary, prompt_ids)
         self._window_text = self._decode(self._window)
         self._pending: list[int] = []
-        self._num_returned_chars = 0  # of the text of `_pending`
+        self._num_returned_chars = 0  # counted in the text of `_pending`
 
     def add(self, token_id: int) -> str:
-        """Return the text that `token_id` completes, perhaps none."""
+        """Add an id, and return the text that it completes, which may be empty."""
         self._pending.append(token_id)
         text = self._decode_after_window(self._pending)
         num_whole_chars = len(text.rstrip(REPLACEMENT))
@@ -181,7 +181,7 @@ class IncrementalDetokenizer:
         return self._advance(len(self._pending))
 
     def _advance(self, count: int) -> str:
-        """Move the first `count` pending ids into the window; return their unreturned text."""
+        """Move the first `count` pending ids into the window; return the rest of their text."""
         ids, self._pending = self._pending[:count], self._pending[count:]
         text = self._decode_after_window(ids)
         rest = text[self._num_returned_chars :]
@@ -194,11 +194,11 @@ class IncrementalDetokenizer:
         whole = self._decode([*self._window, *ids])
         if whole.startswith(self._window_text):
             return whole[len(self._window_text) :]
-        # An incomplete character at the end of the prompt is completed by, and belongs to, the new text.
+        # If the prompt ends in an incomplete character, the new ids complete it, and it belongs to them.
         before = self._window_text.rstrip(REPLACEMENT)
         if before != self._window_text and whole.startswith(before):
             return whole[len(before) :]
-        # Byte-fallback decoders spoil a whole run of bytes while its last character is incomplete.
+        # Byte-fallback decoders garble a whole run of bytes while its last character is incomplete.
         return self._decode(ids)
 
 

@@ -29,8 +29,8 @@ class MemberResult:
     """The result of one method.
 
     Attributes:
-        hits: The passages that it found, in the order of its searches, each once, at its first position.
-        error: The reason why it has no answer; None if it succeeded.
+        hits: The distinct passages, in the order in which the searches first found them.
+        error: The exception that ended the method; None if it has an answer.
     """
 
     name: str
@@ -42,7 +42,7 @@ class MemberResult:
 async def run_member(
     name: str, method: Method, question: Question, run: Run, ledger: TokenLedger
 ) -> MemberResult:
-    """Return the result of a method within a token budget; record its failure in the trace.
+    """Run a method within a token budget and return its result; record a failure in the trace.
 
     Raises:
         LimitReached: A limit for the whole question is reached.
@@ -67,10 +67,10 @@ async def run_member(
 def endings_of(
     results: Sequence[MemberResult], most_passages: int | None
 ) -> list[tuple[MemberResult, FinishedPath]]:
-    """Pair each result that has an answer with the ending that the last call reads.
+    """Pair each successful result with a finished path of AirRAG, which the last call reads.
 
-    The answer is the short one, or the whole text if no short answer can be read from it. A longer text
-    precedes its short answer. Reciprocal-rank fusion orders the passages of all methods.
+    The path's answer is the short answer or, without one, the whole text. A text that differs from its short
+    answer becomes the history of the path. Reciprocal-rank fusion ranks the passages of all methods.
 
     Args:
         most_passages: The maximum number of passages; None for all.
@@ -93,7 +93,7 @@ class BudgetShares:
     """The token budget of one question.
 
     Attributes:
-        whole: The budget of all methods and the last call.
+        whole: The budget of all methods and the last call together.
         members: The share of each method, by name.
         last: The share of the last call.
     """
@@ -103,7 +103,7 @@ class BudgetShares:
     last: TokenLedger
 
     def record(self, trace: Trace, l_max: int | None) -> None:
-        """Record in the trace how many tokens were spent in all, and by each method."""
+        """Record in the trace how many tokens were spent in total and by each method."""
         spent = self.whole.numbers
         why = f"{spent['calls']:.0f} calls read {spent['input tokens']:,.0f} tokens"
         spent |= {f"input tokens of {name}": float(ledger.num_spent) for name, ledger in self.members.items()}
@@ -120,10 +120,10 @@ PAPER_MEMBERS = Members(
 class Blender(Parameters):
     """AirRAG-Blender (Feng et al. 2025, arXiv 2501.10053): merge the answers of several methods into one.
 
-    Each method answers separately. The model then sees the question, the different answers with the text that
-    precedes them, and the passages found, and gives the answer: AirRAG's action SA. If all answers are equal,
-    or only one method has answered, that answer stands. By default the methods are vanilla RAG, IterDRAG,
-    AirRAG-Lite and AirRAG.
+    Each method answers separately. The model then reads the question, the distinct answers with their
+    reasoning, and the passages found, and gives the final answer (AirRAG's action SA). If all answers are
+    equal, or only one method has answered, that call is omitted. By default, the methods are vanilla RAG,
+    IterDRAG, AirRAG-Lite and AirRAG.
     """
 
     methods: Members = parameter(PAPER_MEMBERS, "the methods that answer, by name")
@@ -164,7 +164,7 @@ class Blender(Parameters):
         return answer
 
     def _shares(self, question: Question, run: Run) -> BudgetShares:
-        """Return one L_max for each method and the last call or, with `strict_budget`, shares of one."""
+        """Return a budget for each method and the last call; with `strict_budget`, they share one `l_max`."""
         names = self.methods.names
         if self.strict_budget and self.l_max is not None:
             prompts = PromptBuilder(run.model, question, self.prompts)

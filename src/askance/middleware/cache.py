@@ -57,7 +57,7 @@ _SHARE_KEPT = 0.9
 
 
 class CacheStore:
-    """The cache's file, from which the least recently used entries are removed beyond `max_bytes`.
+    """The file of a cache; beyond `max_bytes`, the least recently used entries are removed.
 
     `close` closes the file; without it, the file is closed when the store is garbage-collected.
 
@@ -109,8 +109,8 @@ class CacheStore:
         return int(total or 0)
 
     def _check_is_ours(self) -> None:
-        """Refuse another program's database, which must not get our tables."""
-        # The order matters: another process may be creating tables and application id in one step.
+        """Raise `InputError` if the database belongs to another program."""
+        # The order matters: another process may be creating the tables and the application id in one step.
         num_tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application = self._database.execute("PRAGMA application_id").fetchone()[0]
         if num_tables and application != _APPLICATION:
@@ -230,5 +230,5 @@ def _from_json(item: dict[str, Any]) -> Any:
 
 
 def _frozen(value: Any) -> Any:
-    """Return lists as tuples, which is what records contain."""
+    """Convert lists to tuples at every depth, since records contain tuples."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Retries of calls that failed because a server was busy or unreachable, and of no others."""
+"""Retries of calls that failed because a server was busy or unreachable; other failures are not retried."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +33,7 @@ class RetryPolicy:
 
         Args:
             attempt: The number of the attempt, from 1.
-            asked_for: The wait that the server asks for, if it does.
+            asked_for: The wait that the server asks for, if any.
         """
         seconds = self.first_seconds * 2 ** (attempt - 1) if asked_for is None else asked_for
         return min(seconds, self.most_seconds)

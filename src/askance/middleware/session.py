@@ -50,7 +50,7 @@ class Budget(Parameters):
 
 
 class Session:
-    """The calls of one question, each of which is checked against the budget, made and traced.
+    """The session of one question, which checks each call against the budget and traces it.
 
     Args:
         trace: The trace to record the calls in.
@@ -58,8 +58,8 @@ class Session:
         budget: The limits on the cost of the question.
 
     Attributes:
-        ledger: The number of calls so far and, if tokens are limited, of tokens. The tokens that a call may
-            generate are lent to it, so that concurrent calls do not spend the same tokens.
+        ledger: The ledger of calls and, if tokens are limited, of tokens. The tokens that a call may generate
+            are lent to the call, so that concurrent calls do not spend the same tokens.
     """
 
     def __init__(self, trace: Trace, scope: Key = (), budget: Budget = Budget()) -> None:
@@ -101,8 +101,8 @@ class Session:
                     yield lambda: time.perf_counter() - started
         except INTERRUPTIONS:
             raise
-        except BaseException as error:  # the panic of an extension is no Exception
-            # A time-out of the call itself is not the budget's.
+        except BaseException as error:  # the panic of an extension is not an Exception
+            # A timeout inside the call is not the budget's.
             is_late = isinstance(error, TimeoutError) and self._seconds_left <= 0
             reported = self.limit_reached("seconds", "and the time is up") if is_late else error
             self.trace.add(Failed, error=type(reported).__name__, message=str(reported), place=place)
@@ -113,7 +113,7 @@ class Session:
             raise machine_failure(error) or kind(f"{place}: {type(error).__name__}: {error}") from error
 
     def room(self, max_tokens: int, n: int) -> int:
-        """Return the maximum number of tokens that each of `n` texts may have, at most `max_tokens`.
+        """Return how many tokens each of `n` texts may have under the budget, at most `max_tokens`.
 
         Raises:
             LimitReached: No token is left.
@@ -229,7 +229,7 @@ class SessionModel(WrappedModel):
 
 
 class _Guarded:
-    """A text callback whose failure is kept apart from the model's."""
+    """A text callback whose error is stored, so that it does not count as the model's."""
 
     def __init__(self, on_text: OnText) -> None:
         self.error: Exception | None = None
@@ -257,7 +257,7 @@ class SessionRetriever(WrappedRetriever):
 
 
 def prompt_text(prompt: Prompt, model: Model) -> str:
-    """Return a prompt as readable text, with roles as headings of chat turns and decoded token ids."""
+    """Return a prompt as readable text: each chat turn is headed by its role, and token ids are decoded."""
     if isinstance(prompt, Chat):
         turns = [f"<{turn.role}>\n{_parts_text(turn.parts, model)}\n" for turn in prompt.turns]
         return "".join(turns) + "<assistant>\n" + _parts_text(prompt.continuation, model)

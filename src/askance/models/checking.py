@@ -1,4 +1,4 @@
-"""Check that a model has the abilities that it declares, and find others: a few tiny calls for each."""
+"""Check a model's declared abilities, and find undeclared ones, with a few tiny calls for each."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ from askance.models.openai.streaming import entropy_bounds
 from askance.models.registry import announce_loading, parse_options, parse_spec
 
 _NUM_KEPT_TOKENS = 3
-"""The tokens of a text that the model is asked to continue."""
+"""The number of tokens of its own text that the model is asked to continue."""
 _NUM_TOP = 5
 _TOLERANCE = 0.05
 """The tolerance (nats) between two calls of one server."""
@@ -47,8 +47,8 @@ class CheckFinding:
         ability: A signal or capability, or a guarantee that every model gives.
         is_declared: Whether the model declares the ability; None for a guarantee.
         works: Whether the ability works; None if it was not tried.
-        why: The reason why it does not work or was not tried.
-        declare: The option that would declare it.
+        why: The reason why the ability does not work or was not tried.
+        declare: The option that would declare the ability.
     """
 
     ability: str
@@ -162,7 +162,7 @@ async def _check_continuation(model: Model) -> str:
 
 
 async def check_scores(model: Model) -> str:
-    """Check that scores are log-probabilities, and that a token's score agrees with its generation."""
+    """Check that scores are log-probabilities that agree with those of generated tokens."""
     options, generated = [" five", " zebra"], list[Token]()
     if "logprob" in model.signals:
         generation, _ = await generate_text(model, Want(logprob=True), sampling=Sampling(1))
@@ -241,7 +241,7 @@ async def _check_temperature(model: Model) -> str:
 
 
 async def _check_greedy(model: Model) -> str:
-    """Check that the model writes its most probable tokens: default penalties or limits change some."""
+    """Check that the model writes its most probable tokens, which default penalties or limits may change."""
     prompt = _prompt(model, _RAW_AGAIN, _CHAT_AGAIN)
     _, tokens = await generate_text(model, Want(logprob=True, top_logprobs=_NUM_TOP), prompt, Sampling(24))
     for token in tokens:

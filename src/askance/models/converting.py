@@ -65,7 +65,7 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
 
 
 def _convert(target: Path, write: Callable[[Path], None]) -> Path:
-    """Return the folder, which the process with its lock writes if it does not exist."""
+    """Return the folder; if it does not exist, the process that holds its lock writes it."""
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f"{target.name}.lock")):
@@ -77,7 +77,7 @@ def _convert(target: Path, write: Callable[[Path], None]) -> Path:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which then becomes `target` after a sync, or is removed on an error.
+    """Yield a temporary folder, which is then synced and renamed to `target`, or removed on an error.
 
     Raises:
         OSError: The folder can't be created or written.

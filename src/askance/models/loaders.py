@@ -23,11 +23,11 @@ ENGINES = ("llama.cpp", "torch")
 
 
 def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Model:
-    """Load SmolLM2-135M-Instruct, on torch if the engine or an option asks for it.
+    """Load SmolLM2-135M-Instruct, on torch if `engine` names it or an option needs it.
 
     Args:
-        name: The word "base" for the model without the bundled adapter, or nothing.
-        engine: One of `ENGINES`, or nothing.
+        name: The word "base" for the model without the bundled adapter, or an empty text.
+        engine: One of `ENGINES`, or an empty text.
         others: Further options, all of which need torch.
 
     Raises:
@@ -41,7 +41,7 @@ def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Mo
             f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
         )
     spec = bundled.BUNDLED_BASE if name else bundled.BUNDLED
-    # This comes first: the message about missing weights also names the command that installs the engine.
+    # The weights come first: the message about missing weights also has the command for the engine.
     bundled.gguf_path()
     if not others and engine != "torch" and (engine or _can_use_llama_cpp(spec)):
         from askance.models.llama_cpp import load_gguf
@@ -128,7 +128,7 @@ def load_adapted(
         display_name: The name of the model in traces and messages.
 
     Raises:
-        ModelSpecError: Base or adapter can't be loaded, or they do not fit together.
+        ModelSpecError: The base or the adapter can't be loaded, or they do not fit together.
         MissingExtra: The package peft is not installed.
         ParameterError: The `dtype` is unknown.
     """
@@ -147,7 +147,7 @@ def load_adapted(
         raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
     try:
         path = bundled.torch_folder() if named == bundled.BUNDLED_BASE else named.removeprefix("hf:")
-        # Merging on the CPU needs no memory of the GPU.
+        # Merging on the CPU needs no GPU memory.
         module, tokenizer = load_parts(str(path), device="cpu", dtype=stored)
     except ModelSpecError as error:
         if base is not None:

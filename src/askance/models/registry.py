@@ -1,4 +1,4 @@
-"""The kinds of models that a specification can name, each of which is imported on use."""
+"""The kinds of models that a specification can name, each of which is imported on first use."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +19,7 @@ from askance.models.bundled import READER
 from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 
 ModelFactory = str | Callable[..., Any]
-"""A function that creates a model from a name, if there is one, and options; or its "module:function"."""
+"""A function that creates a model from an optional name and options; or its "module:function"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,16 @@ class ModelKind:
         install: A function that returns the command which installs the packages on this machine.
         factory: The factory of models.
         options: The names of the options that the factory takes.
-        packages: Alternative sets of packages, one of which is needed.
+        packages: Alternative sets of required packages; one set is enough.
         names: The names that may follow the kind and a colon; None for any name.
         needs_name: Whether a name is required.
-        in_flight: The recommended number of questions at a time.
+        in_flight: The recommended number of questions in flight.
         encoder: The factory of encoders; empty if the kind has none.
         encodes: A description of these encoders.
-        entailment: The factory of models of entailment; empty if the kind has none.
+        entailment: The factory of entailment models; empty if the kind has none.
         takes_time: Whether loading takes long enough to announce it.
-        enabling_options: For each ability that such a model may have, the options that declare it.
+        enabling_options: For each ability that a model of this kind may have, the options that declare the
+            ability.
     """
 
     spec: str
@@ -60,7 +61,7 @@ class ModelKind:
 
     @property
     def missing(self) -> list[str]:
-        """The missing packages of the set that lacks fewest; empty if the kind can be used here."""
+        """The missing packages of the set that lacks the fewest; empty if the kind can be used here."""
         missing = [[name for name in packages if find_spec(name) is None] for packages in self.packages]
         return min(missing, key=len)
 
@@ -183,7 +184,7 @@ def parse_spec(spec: str, role: str = "models") -> tuple[ModelKind, str, dict[st
 
 
 def _extension(role: str, full_name: str) -> tuple[ModelKind, str] | None:
-    """Return the kind for a plug-in or ``module:Class``, and the name after a plug-in's own."""
+    """Return the kind for a plug-in or ``module:Class``, and the model's name that follows the plug-in's."""
     extension = find_with_place(role, full_name)
     if extension is None:
         return None
@@ -221,11 +222,11 @@ def _suggestion(name: str) -> str:
 
 
 def load_entailment(spec: str) -> Entailment:
-    """Load the model of entailment that `spec` names, such as ``hf:google/t5_xxl_true_nli_mixture``.
+    """Load the entailment model that `spec` names, such as ``hf:google/t5_xxl_true_nli_mixture``.
 
     Raises:
         UnknownName: The kind of model or an option is unknown.
-        ModelSpecError: The model can't be found or loaded, or is no model of natural language inference.
+        ModelSpecError: The model can't be found or loaded, or is not a natural language inference model.
         MissingExtra: A package is missing; the message has the pip command.
     """
     remedy = (
@@ -250,11 +251,11 @@ def load_encoder(spec: str) -> Encoder:
 
 
 def _load(spec: str, port: str, known: tuple[str, ...], remedy: str) -> Any:
-    """Load an encoder or a model of entailment, as `port` says; `known` are the options that it takes."""
+    """Load an encoder or an entailment model, as `port` says; `known` lists the options that it takes."""
     kind, name, options = parse_spec(spec, f"{port}s")
     factory: ModelFactory = getattr(kind, port)
     is_ours = kind in MODEL_KINDS.values()
-    # A kind that needs no name takes one only for models.
+    # If a kind needs no name, only its models take one, not its encoders.
     if not factory or (is_ours and name and not kind.needs_name):
         raise ModelSpecError(f"model {spec!r} {remedy}")
     for option in options.keys() - known if is_ours else ():
@@ -264,7 +265,7 @@ def _load(spec: str, port: str, known: tuple[str, ...], remedy: str) -> Any:
 
 
 def recommended_in_flight(spec: str) -> int:
-    """Return the recommended number of questions at a time for the model of a specification."""
+    """Return the recommended number of questions in flight for the model of a specification."""
     kind, _, _ = parse_spec(spec)
     return kind.in_flight
 

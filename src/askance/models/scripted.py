@@ -1,4 +1,4 @@
-"""Public fakes without weights, for tests and first steps: a model, an encoder and a model of entailment.
+"""Public fakes without weights, for tests and first steps: a model, an encoder and an entailment model.
 
 The model plays given replies or writes seeded random words. It passes the same contract tests as real models:
 its signals are computed from an explicit next-word distribution.
@@ -48,7 +48,7 @@ ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuatio
 
 
 AttentionFunction = Callable[[Sequence[str]], Sequence[float]]
-"""A function from pieces to the attention of the last one over all of them; it need not sum to 1."""
+"""A function from pieces to the attention of the last piece over all pieces, which need not sum to 1."""
 ReplyFunction = Callable[[str, Key], Reply | str]
 Scores = Callable[[str, str], float]
 """A function from a prompt and an option to the log-probability of the option."""
@@ -60,10 +60,11 @@ class ScriptedModel:
     Control tokens are written like ``<|end|>``; chat turns are rendered with them.
 
     Args:
-        replies: A sequence, used up in the order of calls; or a function of prompt text and key, which keeps
-            concurrent questions apart; or None for seeded random words.
+        replies: A sequence of replies, consumed in the order of calls; or a function of the prompt's text and
+            the key, which keeps concurrent questions apart; or None for seeded random words.
         scores: The log-probabilities of options for `score`, by option, or a function of prompt and option.
-        attention: The attention of each position, the same for both heads; None for made-up attention.
+        attention: The function that returns the attention of a position, for both heads; None for made-up
+            attention.
         control: Further strings that are control tokens.
         name: The name of the model.
         context_tokens: The context window in tokens.
@@ -154,7 +155,7 @@ class ScriptedModel:
             else:
                 weights = script.nonsense_distribution(tuple(ids[-3:]))
                 piece = script.sample_piece(weights, request.sampling, random.random())
-            if request.want.attention and tracker.tokens:  # Its attention is known only now.
+            if request.want.attention and tracker.tokens:  # The last token's attention is known only now.
                 row = self._attention_over(ids, request.want.attention)
                 tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
             start = tracker.tokens[-1].end if tracker.tokens else 0
@@ -295,7 +296,7 @@ class ScriptedEntailment:
     """An `Entailment` that applies a rule.
 
     Args:
-        judge: A function of premise and claim; by default `shares_words`, which is far from entailment.
+        judge: A function of premise and claim; by default `shares_words`, a crude stand-in for entailment.
         name: The name of the model.
 
     Attributes:

@@ -33,11 +33,12 @@ class Reply:
 
     Attributes:
         text: The text of the reply.
-        doubts: The probabilities of some of its words.
+        doubts: The probabilities of some words of the text, by word.
         sureness: The probability of every other word.
         ends: Whether the end token follows the text.
-        entropies: The entropies (nats) to report for some words, in place of those of the distributions.
-        beside: For some words, the probabilities of other pieces in their place.
+        entropies: The entropies (nats) to report for some words, instead of the entropies of their
+            distributions.
+        beside: For some words, the pieces that could stand in their place, with probabilities.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
@@ -75,7 +76,7 @@ def read_replies(path: Path) -> tuple[Reply, ...]:
 
 
 def piece_pattern(control: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern that splits a text into pieces, with each string in `control` whole."""
+    """Return the pattern that splits a text into pieces, keeping each string in `control` whole."""
     if not control:
         return PIECE
     strings = "|".join(map(re.escape, sorted(control, key=len, reverse=True)))

@@ -66,7 +66,7 @@ def open_prompts(name: str | Path) -> PromptTemplate:
     """Open the packaged prompt set of this name, or the one in a file.
 
     Args:
-        name: A name, or a file: a `Path`, or a text that is more than one word.
+        name: A name, or a file as a `Path` or as a string that is not a single word.
 
     Raises:
         UnknownName: There is no such set; the message names the nearest.
@@ -81,7 +81,7 @@ def open_airrag_prompts(name: str | Path) -> AirragPromptTemplate:
 
 
 def open_instructions(name: str | Path) -> Instructions:
-    """Open Self-RAG's instructions: our own ("own"), or those of a file; see `open_prompts`."""
+    """Open Self-RAG's instructions: the built-in ones ("own"), or those of a file; see `open_prompts`."""
     if name == "own":
         return OWN_INSTRUCTIONS
     tasks = ", ".join(_keys_of(Instructions))
@@ -90,7 +90,7 @@ def open_instructions(name: str | Path) -> Instructions:
 
 
 def prompts_toml(name: str | Path) -> str:
-    """Return a packaged set of any kind, or that of a file, in the file format."""
+    """Return the TOML text of a prompt set of any kind, packaged or in a file."""
     known, path = PROMPT_SETS | AIRRAG_PROMPT_SETS, Path(name)
     if name in AIRRAG_PROMPT_SETS or (path.is_file() and _table(path).get("base") in [*AIRRAG_PROMPT_SETS]):
         return to_toml(open_airrag_prompts(name), base="airrag")
@@ -98,7 +98,7 @@ def prompts_toml(name: str | Path) -> str:
 
 
 def to_toml(template: Any, **more: str) -> str:
-    """Return the whole set in the file format, after the texts in `more`; reading it gives an equal set."""
+    """Return the TOML text of a whole set, after the texts in `more`; reading it yields an equal set."""
     content = more | {key: getattr(template, key) for key in _keys_of(template)}
     lists = {key: value for key, value in content.items() if isinstance(value, tuple)}
     lines = [f"{key} = []" for key, demos in lists.items() if not demos]
@@ -182,8 +182,8 @@ def _read(
 
     Args:
         bases: The names of the sets that missing fields may come from; the first is the default.
-        start: How to make such a file, for error messages.
-        left_out: The fields that never come from the base.
+        start: The advice on how to make such a file, for error messages.
+        left_out: The fields that never come from the base, with their defaults.
 
     Raises:
         UnknownName: There is no such key or base; the message names the nearest.
@@ -214,7 +214,7 @@ def _table(path: Path, start: str = _START.format("own")) -> dict[str, Any]:
 
 
 def _value(path: Path, key: str, value: Any, like: Any) -> Any:
-    """Return a value of the same type as `like`: examples, a text, or a number, which is not checked."""
+    """Return a value converted to the type of `like` (examples or a text); numbers are not checked."""
     if isinstance(like, str):
         return _text(path, key, value)
     if not isinstance(like, tuple):

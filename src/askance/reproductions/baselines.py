@@ -24,7 +24,7 @@ from askance.text.linguistics import OWN, Linguistics
 
 @dataclass(frozen=True, slots=True)
 class ClosedBookAuthors(AuthorsMethod):
-    """wo-RAG: generate `max_tokens` tokens once, without passages; end tokens stay as text."""
+    """wo-RAG: generate `max_tokens` tokens once, without passages; end tokens stay in the text."""
 
     known_as: ClassVar[str] = "closed_book"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
@@ -38,7 +38,7 @@ class ClosedBookAuthors(AuthorsMethod):
 
 @dataclass(frozen=True, slots=True)
 class SingleAuthors(AuthorsSearch):
-    """SR-RAG: search once with the question, generate `max_tokens` tokens; end tokens stay as text.
+    """SR-RAG: search once with the question, and generate `max_tokens` tokens; end tokens stay in the text.
 
     The prompt shows passages without their titles, followed by an instruction.
     """
@@ -62,10 +62,10 @@ class FixedLengthAuthors(AuthorsRounds):
     - The first prompt ends in a space after "Answer:", which many tokenizers handle badly.
     - Chunks are stripped and joined by a space, even inside a word.
     - The query is the last chunk, of at most `query_tokens` tokens.
-    - An empty chunk still adds a space to the text, so that another search, with an empty query, follows.
-    - The answer ends on "the answer is", in this letter case, or once it exceeds `max_tokens`.
+    - An empty chunk still adds a space to the text, so another search follows, with an empty query.
+    - The answer ends once it contains "the answer is" (case-sensitive) or exceeds `max_tokens`.
 
-    Paper and code give no n (D24); 25 is the paper's n for a query of the last n tokens.
+    Neither paper nor code states n (D24); 25 is the paper's n for queries from the last n tokens.
     """
 
     every_tokens: int = parameter(25, "number of tokens between searches", at_least=1)
@@ -92,8 +92,8 @@ class FixedSentenceAuthors(AuthorsRounds):
     The quirks of the code are:
     - Each round generates `max_tokens` tokens and keeps the first sentence.
     - The first prompt ends in a space after "Answer:", which many tokenizers handle badly.
-    - The answer ends without a new sentence, on "the answer is", in this letter case, or once it exceeds
-      `max_tokens`.
+    - The answer ends if no sentence is written, or once it contains "the answer is" (case-sensitive) or
+      exceeds `max_tokens`.
     """
 
     linguistics: Linguistics = parameter(OWN, "sentence splitter: own, or spacy:PIPELINE")
@@ -123,7 +123,7 @@ MASK = "[xxx]"
 class AuthorsFlare(AuthorsDrafts):
     """A variant of FLARE that rewrites a draft from the first sentence that triggers a search.
 
-    Each subclass defines the scored parts of a sentence.
+    Each subclass defines which parts of a sentence are scored.
     """
 
     query: Literal["direct", "forward_all"] = parameter(
@@ -139,7 +139,7 @@ class AuthorsFlare(AuthorsDrafts):
     reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
 
     async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:
-        """Return the first sentence whose aggregated scores exceed the threshold."""
+        """Return the first sentence whose aggregated score exceeds the threshold."""
         before = list[str]()
         for sentence, texts, scores in self.scored_sentences(draft, state.run.model):
             if scores and aggregate(scores, self.over_sentence) > self.threshold:
@@ -156,17 +156,17 @@ class AuthorsFlare(AuthorsDrafts):
     def scored_sentences(
         self, draft: Generation, model: Model
     ) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
-        """Yield each sentence with its tokens or entities, and the 1 − p of each of them."""
+        """Yield each sentence with its tokens or entities, and their scores 1 − p."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlareToken(AuthorsFlare):
     """The token variant of FLARE in the DRAGIN authors' code (Su et al. 2024), a baseline of their tables.
 
-    The method generates a draft without passages. In the first sentence whose tokens are improbable on
-    average (1 − p above `threshold`, D19), it masks every such token, and the rest is the query (D20). It
-    then generates the text after the previous sentences again with the passages found, and keeps all of it.
-    Defects of the code's search for the tokens of a sentence are reproduced.
+    The method generates a draft without passages. The first sentence whose mean 1 − p is above `threshold`
+    (D19) triggers a search; the query is that sentence without its tokens above `threshold` (D20). The method
+    then regenerates the text from that sentence on, with the passages found, and keeps all of it. It
+    reproduces the errors in how the code locates the tokens of a sentence.
     """
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its token variant"
@@ -188,11 +188,11 @@ class FlareToken(AuthorsFlare):
 class FlareEntity(AuthorsFlare):
     """The entity variant of FLARE in the DRAGIN authors' code (Su et al. 2024).
 
-    It works as `flare_token` but scores and masks the named entities of a sentence. The score of an entity is
-    1 − exp(x), with x the `over_entity` of the log-probabilities of its tokens. A sentence triggers a search
-    if the `over_sentence` of these scores is above `threshold`; every entity above it is masked. A sentence
-    without entities never triggers. Defects of the code's search for entities and their tokens are
-    reproduced.
+    It works like `flare_token` but scores and masks named entities. An entity's score is 1 − exp(x), where
+    `over_entity` aggregates its tokens' log-probabilities to x. A sentence triggers a search if its scores,
+    aggregated by `over_sentence`, are above `threshold`; each entity above `threshold` is masked. A sentence
+    without entities never triggers. The method reproduces the errors in how the code locates entities and
+    tokens.
     """
 
     over_entity: Literal["avg", "max", "min", "first"] = parameter(
@@ -219,10 +219,10 @@ class FlareEntity(AuthorsFlare):
 
 
 def _writers(text: str, tokens: Sequence[str]) -> list[int]:
-    """Return the index of the token that the code assigns to each character of `text`; −1 without one.
+    """Return for each character of `text` the index of the token that the code assigns to it; −1 for none.
 
-    The code looks up each token after the previous one; the text before a token, usually a space, belongs to
-    it. A token that is not found, such as half a character, counts from one character back.
+    The code looks up each token after the previous one; the text in between, usually a space, belongs to the
+    later token. A token that is not found, such as half a character, is placed one character back.
     """
     writers: list[int] = []
     for index, token in enumerate(tokens):
@@ -232,7 +232,7 @@ def _writers(text: str, tokens: Sequence[str]) -> list[int]:
 
 
 def _find_in_turn(entities: Sequence[str], text: str, start: int) -> list[tuple[int, int]]:
-    """Return the offsets of entities in `text`, each looked up after the previous one, from `start`."""
+    """Return the offsets of entities in `text`, each searched for after the previous one, from `start` on."""
     spans = []
     for entity in entities:
         first = text.find(entity, start)
@@ -247,7 +247,7 @@ def _texts(draft: Generation, model: Model) -> list[str]:
 
 
 def last_token(sentence: str, texts: Sequence[str], first: int) -> int:
-    """Return the first token from `first` on that the code's faulty in-order search misses."""
+    """Return the index of the first token, from `first` on, that the code's faulty in-order search misses."""
     position, index = 0, first
     while index < len(texts):
         offset = sentence[position:].find(texts[index])
@@ -258,7 +258,7 @@ def last_token(sentence: str, texts: Sequence[str], first: int) -> int:
 
 
 def mask(sentence: str, texts: Sequence[str], scores: Sequence[float], threshold: float) -> str:
-    """Return `sentence` with a mask in place of each token above `threshold`, where the code locates it."""
+    """Return `sentence` with a mask where the code locates each token with a score above `threshold`."""
     position = 0
     for text, score in zip(texts, scores, strict=True):
         start = sentence[position:].find(text) + position

@@ -1,4 +1,4 @@
-"""Code that all methods of the DRAGIN authors' code share: generation, search, short answers, drafts."""
+"""The base of all methods in the DRAGIN authors' code: generation, search, short answers, drafts."""
 
 import re
 from abc import ABC, abstractmethod
@@ -35,9 +35,9 @@ from askance.text.linguistics import Linguistics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsMethod(TokenLimited):
-    """The parameters of every method of the authors' code.
+    """The parameters of every method in the authors' code.
 
-    Prompts are raw text, and the text of the model stays unchanged, markers and end tokens included.
+    Prompts are raw text. Generated text stays unchanged, markers and end tokens included.
     """
 
     profile: Literal["code"] = parameter("code", "variant of the method")
@@ -58,7 +58,7 @@ class AuthorsMethod(TokenLimited):
         return Needs(self.reads, frozenset({"raw"}), retriever=self.retrieves)
 
     def start(self, question: Question, run: Run) -> "AuthorsState":
-        """Return the state of an answer that is still empty."""
+        """Return the initial state, with an empty answer."""
         return AuthorsState(
             question, run, self.prompts, self.short_answer_tokens if self.ask_short_answer else 0
         )
@@ -76,22 +76,22 @@ class AuthorsSearch(AuthorsMethod):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsRounds(AuthorsSearch):
-    """The parameters of the methods that write in rounds with searches."""
+    """The parameters of the methods that alternate between searching and writing."""
 
     max_rounds: int = parameter(100, "maximum number of rounds of one answer", at_least=1)
 
 
 @dataclass(slots=True)
 class AuthorsState:
-    """The state of the answer to one question while a method of the authors' code writes it.
+    """The state of the answer to one question while a method in the authors' code writes it.
 
     Attributes:
-        short_answer_tokens: The maximum number of new tokens of the short answer; 0 asks for none.
-        text: The answer so far, with leading and trailing spaces, as the code keeps it.
-        stop_reason: The reason why no further round follows; empty until it is known.
-        shown: Pairs of an offset in the stripped text and the passages found there, for the citations.
-        control: The text and id of the control tokens that the model has written, usually its end token;
-            later prompts contain them as these tokens.
+        short_answer_tokens: The maximum number of new tokens of the short answer; 0 means not to ask for one.
+        text: The answer so far, with the leading and trailing spaces that the code keeps.
+        stop_reason: The reason why the answer has ended; empty while it continues.
+        shown: Pairs (offset in the stripped text, passages found there), used for citations.
+        control: The ids, by text, of control tokens that the model has written, usually its end token. Later
+            prompts encode these texts as control tokens.
     """
 
     question: Question
@@ -104,7 +104,7 @@ class AuthorsState:
     control: dict[str, int] = field(default_factory=dict)
 
     def rounds(self, most: int, max_tokens: int) -> Iterator[int]:
-        """Yield the number of each round until the text has ended; record the reason in the trace."""
+        """Yield the number of each round until the answer has ended, and record the reason in the trace."""
         for step in range(most):
             chars_before = len(self.text)
             yield step
@@ -116,10 +116,10 @@ class AuthorsState:
     async def write(
         self, text: str, max_tokens: int, key: Key, passages: Sequence[str] | None = None, want: Want = Want()
     ) -> Generation:
-        """Generate greedily after `text`, without stop strings, with `passages` before the question.
+        """Continue `text` greedily, without stop strings; the prompt shows `passages` before the question.
 
-        The authors' code sees the end token as one of the tokens, and its string as part of the text. The
-        text has no leading space, even if the tokenizer adds one.
+        As in the authors' code, the generated tokens and text include the end token. The generated text has
+        no leading space, even if the tokenizer adds one.
         """
         model, prompt, on_text = self.run.model, self._prompt(text, passages), self.run.trace.draft
         request = GenerateRequest(prompt, Sampling(max_tokens), want, key=key, on_text=on_text)
@@ -130,9 +130,9 @@ class AuthorsState:
         return replace(generation, text=model.decode(ids, at_start=True), tokens=tokens, dropped=())
 
     async def search(self, decision: Decided, k: int, query_tokens: int) -> tuple[str, ...]:
-        """Return the texts of `k` passages; empty texts stand in for passages that were not found.
+        """Return the texts of `k` passages, padded with empty texts if fewer are found.
 
-        The search uses the last `query_tokens` tokens of the query, without the control tokens among them.
+        The query is cut to its last `query_tokens` tokens, and control tokens among these are removed.
         """
         model, run = self.run.model, self.run
         ids = self.ids(decision.query)[-query_tokens:]
@@ -143,21 +143,21 @@ class AuthorsState:
         return (*(" ".join(hit.passage.text.split("\n")) for hit in hits), *[""] * (k - len(hits)))
 
     async def search_for(self, query: str, why: str, k: int, query_tokens: int) -> tuple[str, ...]:
-        """Record the decision to search for `query`, and search."""
+        """Record the decision to search for `query`, and return the result of `search`."""
         decision = self.run.trace.decide("retrieve", "search", why, query=query)
         return await self.search(decision, k, query_tokens)
 
     def ids(self, text: str) -> TokenIds:
-        """Return the tokens of a separate text, without BOS."""
+        """Return the token ids of `text`, encoded as a separate text without BOS."""
         return self.run.model.tokenize(control_spans(text, self.control), at_start=True)
 
     def replace(self, text: str) -> None:
-        """Replace the text by a continuation of it; white space around it may differ."""
+        """Replace the answer with `text`, which continues it; surrounding white space may differ."""
         self.run.trace.commit(text.strip()[len(self.text.strip()) :])
         self.text = text
 
     async def finish(self) -> Answer:
-        """Return the answer, with the white space that the code keeps and without the added statement."""
+        """Return the answer with the code's white space, and without the text added for the short answer."""
         leading = len(self.text) - len(self.text.lstrip())
         shown = [(offset and offset + leading, hits) for offset, hits in self.shown]
         short, text = await self._short_answer(), self._without_control_tokens(self.text)
@@ -165,12 +165,12 @@ class AuthorsState:
         return Answer(self.text, short, citations)
 
     async def _short_answer(self) -> str:
-        """Return the short answer of the text up to an invented question or note.
+        """Return the short answer, extracted from the text before any invented question or note.
 
         As in the code, if the text lacks "the answer is" (case-sensitive), the model completes it without
-        passages; a space follows the words that start the answer. The code reads all text after these words
-        by rules per data set; here the short answer is read as for every method. The trace records
-        when the window has no room for this.
+        passages, and a space follows these words. The code parses the text after them by rules for each data
+        set; here the rules of all other methods apply. The trace records when the window has no room for
+        this.
         """
         text = before_invention(self.text.strip(), least_index=1)
         if self.short_answer_tokens and AUTHORS_MARKER not in text:
@@ -197,13 +197,13 @@ class AuthorsState:
         return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
 
     def _prompt(self, text: str, passages: Sequence[str] | None = None) -> Raw:
-        """Return the examples, passages, question and answer so far, in the authors' order and format.
+        """Return the prompt in the authors' format: examples, passages, question and answer so far.
 
-        Their layout has no place for the options and the history of a question, so both are left out. White
-        space in `text` directly follows "Answer:".
+        Their format has no place for a question's options and history, so both are left out. `text` directly
+        follows "Answer:", including its leading white space.
 
         Args:
-            passages: The passages; None omits their block.
+            passages: The passages; if None, the prompt has no block of passages.
         """
         template, question = self.template, self.question
         demos = template.demos if question.demos is None else question.demos
@@ -217,14 +217,14 @@ class AuthorsState:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """The part of a draft to rewrite, and the search to make first.
+    """The part of a draft to rewrite, and the search to make before that.
 
     Attributes:
-        kept: The text of the draft before that part.
+        kept: The text of the draft before the part to rewrite.
         words: The scored parts of the triggering sentence: words, or FLARE's tokens or entities.
         query: The query of the search.
         signal: The meaning of the scores; empty for a trigger without scores.
-        threshold: The threshold of the scores.
+        threshold: The threshold for the scores; None without scores.
     """
 
     kept: str
@@ -243,14 +243,14 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsDrafts(AuthorsRounds, ABC):
-    """A method that drafts without passages, and rewrites the part that triggers a search."""
+    """A method that drafts without passages, and rewrites the part of a draft that triggers a search."""
 
     linguistics: Linguistics = parameter(
         OWN_LINGUISTICS, "sentences, content words and entities: own, or spacy:PIPELINE"
     )
 
     joins_empty: ClassVar[bool] = False
-    """Whether a space also precedes or follows an empty text."""
+    """Whether spaces also separate empty texts from their neighbours."""
 
     @property
     @abstractmethod
@@ -259,7 +259,7 @@ class AuthorsDrafts(AuthorsRounds, ABC):
 
     @abstractmethod
     async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:
-        """Return the part of `draft` to write again; None to keep the whole draft."""
+        """Return the part of `draft` to rewrite; None to keep the whole draft."""
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
@@ -283,18 +283,18 @@ class AuthorsDrafts(AuthorsRounds, ABC):
         return (await state.write(text, self.max_tokens, ("again", step), passages)).text
 
     def _leading(self, *parts: str) -> str:
-        """Return the parts as they follow "Answer:"."""
+        """Return the joined parts, preceded by the space after "Answer:"."""
         text = joined(*parts, keeps_empty=self.joins_empty)
         return f" {text}" if text or self.joins_empty else ""
 
 
 def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
-    """Return `text` as untrusted spans, with the strings in `control` as trusted ones."""
+    """Split `text` into spans: the strings in `control` are trusted, and all other text is untrusted."""
     longest_first = sorted(control, key=len, reverse=True)
     pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text) if control else [text]
     return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)
 
 
 def joined(*parts: str, keeps_empty: bool = False) -> str:
-    """Join the parts with single spaces; leave empty parts out unless `keeps_empty` is set."""
+    """Join the parts with single spaces; omit empty parts unless `keeps_empty` is set."""
     return " ".join(part for part in parts if part or keeps_empty)

@@ -16,10 +16,10 @@ from askance.retrieval.ranking import best_hits, check_k
 class Bm25Retriever:
     """A `Retriever` that scores the title and text of each passage by BM25 (k1 1.2, b 0.75).
 
-    It finds passages with any term of the query; a term that occurs n times there counts n times. Passages
-    whose scores agree to six digits are sorted by id. The same index and query always give the same
-    hits. Passages that were removed or replaced still count in term statistics until tantivy merges them
-    away, so an updated index may score slightly differently from a new one.
+    It finds passages that contain any term of the query; a term that the query repeats n times has n times
+    the weight. Passages whose scores are equal to six digits are sorted by id. The same index and query
+    always give the same hits. Passages that were removed or replaced still count in term statistics until
+    tantivy merges them away, so an updated index may score slightly differently from a new one.
     """
 
     index: IndexReader

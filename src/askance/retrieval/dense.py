@@ -16,15 +16,15 @@ from askance.retrieval.ranking import best_hits, check_k
 from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100
-"""The number of hits of each ranking that a hybrid fuses, for any k up to this."""
+"""The number of hits that a hybrid fuses from each ranking, unless k is greater."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseRetriever:
-    """A `Retriever` by the inner product of unit-length embeddings: the cosine of query and passage.
+    """A `Retriever` that scores passages by cosine similarity: the inner product of unit-length embeddings.
 
-    The query is compared with every passage, and every passage has a score, so a search for k passages finds
-    k if there are as many. Passages of equal score, to six digits, are sorted by their ids.
+    The query is compared with every passage, so a search for k passages finds k if the index holds that many.
+    Passages whose scores are equal to six digits are sorted by id.
     """
 
     index: IndexReader
@@ -72,8 +72,8 @@ class DenseRetriever:
 class HybridRetriever:
     """A `Retriever` that combines the rankings of two others by reciprocal rank fusion; see `fuse_hits`.
 
-    The first 100 hits of each ranking count, or the first k if more are asked for. The score of a hit is the
-    sum of 1 / (60 + rank). Ties follow the order of the first ranking.
+    Each ranking contributes its first 100 hits, or its first k if k is greater. The score of a hit is the sum
+    of 1 / (60 + rank). Ties follow the order of the first ranking.
     """
 
     first: Retriever
@@ -110,7 +110,7 @@ def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
 
     Raises:
         BadIndex: The index is missing, empty, damaged or newer than this version, has no vectors, or has
-            those of another encoder.
+            vectors of another encoder.
     """
     store = open_index_reader(path, encoder=encoder)
     assert store.vectors is not None  # an encoder was given

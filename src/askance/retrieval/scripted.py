@@ -16,7 +16,7 @@ class ScriptedRetriever:
             query, or a mapping from queries to outcomes; any other query finds nothing.
 
     Attributes:
-        queries: Every query up to now, in order.
+        queries: All queries so far, in order.
 
     The scores are 1, 1/2, 1/3 and so on. As with any retriever, a query without a letter or digit finds
     nothing.

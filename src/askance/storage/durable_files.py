@@ -6,8 +6,8 @@ checksum of the rest of the line:
 
     {"checksum": "1f0c93ab5d7e2a44", "number": 1, "id": "q1", …}
 
-Every reader detects a flipped bit. Lines older than checksums are recognised by their beginning, which no
-single flipped bit can produce in a line with a checksum.
+Every reader detects a flipped bit. Lines written before checksums existed are recognised by their beginning,
+which no single flipped bit can produce in a line with a checksum.
 """
 
 import hashlib
@@ -96,7 +96,7 @@ class AppendOnlyFile:
 
     Args:
         path: The file, which is created if necessary.
-        size_bytes: The length to truncate the file to first; later bytes were never acknowledged.
+        size_bytes: The length to truncate the file to first; bytes beyond it were never acknowledged.
 
     Raises:
         OSError: The file can't be opened for writing.
@@ -161,7 +161,7 @@ def unsealed(text: bytes, *, old: bytes | tuple[bytes, ...]) -> bytes:
 
     Args:
         text: The sealed object.
-        old: How objects without a checksum, which are returned unchanged, may begin.
+        old: The possible beginnings of objects without a checksum, which are returned unchanged.
 
     Raises:
         ValueError: The text is damaged; the message names the problem.

@@ -47,7 +47,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `InputError` if `path` can't become a file, before any work is done."""
+    """Raise `InputError` early, before any work is done, if no file can be written to `path`."""
     if path.is_dir():
         raise InputError(f"can't write {path}: it is a folder. Name a file.")
     if path.exists() and not path.is_file():  # an atomic write would replace the device

@@ -63,8 +63,8 @@ def plain_table(
     Args:
         headings: The headings of the columns; none for a table without a header.
         rows: The rows of the table.
-        num_words: The number of columns with words. Later columns hold numbers, which are aligned to the
-            right, as are counts in any column.
+        num_words: The number of leading columns with words. Later columns hold numbers. Numbers, and integer
+            counts in any column, are aligned to the right.
         style: The style of the headings.
     """
     table, shown = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings)), [*rows]

@@ -16,8 +16,8 @@ from askance.text.printable import printable, printable_record
 class LiveView:
     """A trace listener that shows a question being answered. Use it as a context manager.
 
-    On a terminal the bottom shows the answer so far, with the draft dim, or the time spent if there is no
-    answer yet. Elsewhere only finished blocks are printed.
+    On a terminal, the bottom shows the answer so far, with its draft dimmed, or the time spent if there is no
+    text yet. Elsewhere, only finished blocks are printed.
 
     Args:
         ticks: Whether the bottom is redrawn while nothing happens.
@@ -60,8 +60,8 @@ class LiveView:
     def __call__(self, event: trace.AnyEvent) -> None:
         """Show an event.
 
-        An error is shown when the next event arrives, because the caller reports the last error. Notes are
-        printed on standard error, above the growing answer.
+        An error is shown only when another event follows, because the caller reports the last error. Notes
+        are printed on standard error, above the growing answer.
         """
         event = printable_record(event)
         before, self._failed = self._failed, event if isinstance(event, trace.Failed) else None
@@ -106,7 +106,7 @@ class LiveView:
         return Text(f"working, {self._clock() - self._began:.0f} s{calls}", style=PROVISIONAL)
 
     def _growing(self) -> Text:
-        """Return the answer so far with the draft: as many of the last lines as the terminal can redraw."""
+        """Return the answer so far with the draft, cut to as many last lines as the terminal can redraw."""
         written = shown_plain(self._committed + self._draft, self._quotable)
         text, draft = Text(written.text), written.offset(len(self._committed))
         text.stylize(PROVISIONAL, draft)

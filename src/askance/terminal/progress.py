@@ -24,7 +24,7 @@ class Activities:
     """A display of the current activity: a temporary line on a terminal, elsewhere a line that stays.
 
     Args:
-        ticks: Whether the line on a terminal is redrawn while there is no news.
+        ticks: Whether the line on a terminal is redrawn while nothing happens.
     """
 
     def __init__(self, console: Console, *, ticks: bool = True) -> None:
@@ -69,7 +69,7 @@ class _Part(BarColumn):
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
 SPECIAL_METRICS = {"yes_no_accuracy": "accuracy", "choice_accuracy": "accuracy", "str_em": "STR-EM"}
-"""The metrics that are shown instead if they apply to every question."""
+"""The metrics that are shown instead of `OPEN_METRICS` if they apply to every question."""
 
 
 class _Bar:
@@ -81,7 +81,7 @@ class _Bar:
     """
 
     _done = ""
-    """The amount of work done, if it can continue after an error; empty before the first report."""
+    """The amount of work done, if work can continue after an error; empty before the first report."""
     _stopped_by: type[BaseException] = BaseException
     _continues_from = "there"
 
@@ -193,7 +193,7 @@ class TrainingProgress(_Bar):
             start = "training, steps to take: " if is_new else f"continuing after step {status.step - 1:,}/"
             self._print(f"{start}{status.num_steps:,}")
         self._done = f"step {status.step:,}/{status.num_steps:,}"
-        # Steps learn from different examples: a mean over the last steps says more than the last one.
+        # Steps learn from different examples: a mean over the last steps says more than the last step.
         self._loss = status.loss if self._loss is None else 0.95 * self._loss + 0.05 * status.loss
         line = training_line(status, self._loss)
         self._show(status.step, status.num_steps, line)

@@ -15,7 +15,7 @@ from askance.terminal.console import plain_table
 
 _LEAST_WIDTH, _GAP = 8, 2
 _WORDS_AT_MOST = 0.6
-"""The largest share of a line for columns of words, which fold; numbers need the rest, because they don't."""
+"""The largest share of a line for columns of words, which can fold; numbers, which can't, get the rest."""
 
 
 def interval_table(means: Mapping[str, MeanInterval]) -> Table:
@@ -30,7 +30,7 @@ def interval_table(means: Mapping[str, MeanInterval]) -> Table:
 def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:
     """Print tables one below the other, each with its title above and its note below.
 
-    Columns of numbers that do not fit the width follow below, with the words of their rows repeated.
+    Columns of numbers that do not fit the width continue below, with the columns of words repeated.
     """
     for table in tables:
         out.print(Text(f"\n{table.title}", style="bold"))
@@ -84,6 +84,6 @@ def _width(table: ResultTable, at: int) -> int:
 
 
 def _narrowed(heading: str, width: int) -> str:
-    """Return a heading on as many lines as it needs to fit a column of numbers; words are not split."""
+    """Return a heading wrapped to the width of its column of numbers; words are not split."""
     longest = max(map(len, heading.split()))
     return "\n".join(textwrap.wrap(heading, max(width, longest, _LEAST_WIDTH), break_on_hyphens=False))

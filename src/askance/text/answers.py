@@ -1,4 +1,4 @@
-"""Sentence boundaries, the short answer that a text states, and answers normalised for comparison.
+"""Sentence boundaries, the extraction of short answers, and their normalisation for comparison.
 
 Sentence boundaries come from `sentencex`: initials, abbreviations and decimals do not end a sentence.
 """
@@ -14,7 +14,7 @@ from askance.core.types import Cut, Question, Token
 from askance.text.options import named_option
 
 _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
-"""White space outside ASCII, on which sentencex splits characters and panics, and lone surrogates, which it
+"""Non-ASCII white space, on which sentencex splits characters and panics, and lone surrogates, which it
 refuses."""
 _PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n")
 
@@ -31,7 +31,7 @@ def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _boundaries(text: str) -> list[int]:
-    """Return the end offsets of sentences by sentencex, or by `_PLAIN_BOUNDARY` if sentencex fails."""
+    """Return the end offsets of sentences, found by sentencex or, if it fails, by `_PLAIN_BOUNDARY`."""
     from sentencex import get_sentence_boundaries
 
     # Each unsafe character is replaced by one character, so that all offsets stay the same.
@@ -51,9 +51,9 @@ def sentences(text: str) -> tuple[str, ...]:
 
 
 def first_sentence_end(text: str, min_chars: int = 0) -> int | None:
-    """Return the end offset of the first sentence, or None until the next sentence has a letter or digit.
+    """Return the end offset of the first sentence, or None while the next sentence has no letter or digit.
 
-    Only the start of the next sentence distinguishes "D.C." inside a sentence from the end of one.
+    Only the start of the next sentence shows whether "D.C." ended a sentence.
 
     Args:
         text: The text so far.
@@ -100,7 +100,7 @@ _ENDS = ".,;:!?…"
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
 _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 AUTHORS_MARKER = "the answer is"
-"""The marker before a short answer in the authors' code, which matches case."""
+"""The marker before a short answer in the authors' code, which is case-sensitive."""
 _AFTER_THE_ANSWER = ("Question:", "#10000000", "Note:")
 _END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>|<｜[^｜]*｜>)+$")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -149,12 +149,12 @@ def has_content(text: str) -> bool:
 
 
 def has_answer(text: str) -> bool:
-    """Return whether `text` states its answer, ignoring case."""
+    """Return whether `text` states an answer after "the answer is", ignoring case."""
     return any(map(has_content, _MARKER.split(text)[1:]))
 
 
 def is_yes_or_no(text: str) -> bool:
-    """Return whether `text` contains a yes or no, as an answer to a yes-or-no question would."""
+    """Return whether `text` contains the word "yes", "no", "true" or "false"."""
     return _YES_NO.search(text) is not None
 
 
@@ -188,9 +188,9 @@ AUTHORS_READINGS: Mapping[str, AuthorsReading] = {
 
 
 def authors_statement(text: str, prompt: str, statement: str) -> str:
-    """Return an answer together with its separately generated short answer, if the authors read both.
+    """Return an answer followed by its separately generated short answer, if the authors' code reads both.
 
-    They do so if `text`, up to the first invented question, does not contain "the answer is", and the prompt
+    It does so if `text`, up to the first invented question, does not contain "the answer is", and the prompt
     for the short answer ends with these words.
 
     Args:
@@ -208,12 +208,12 @@ def authors_statement(text: str, prompt: str, statement: str) -> str:
 def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) -> str:
     """Return the short answer as the DRAGIN authors' evaluation extracts it (Su et al. 2024, their code).
 
-    The text is cut at the first sign of an invented question. The answer is everything after the first "the
-    answer is" and one more character, without end tokens and one full stop. It may span several sentences.
-    The answer to a yes-or-no question is "yes" if it starts with "yes", otherwise "no". A text that states
-    nothing yields an empty answer.
+    The text is cut at the first sign of an invented question. The answer starts one character after the first
+    "the answer is", and excludes end tokens and one full stop. It may span several sentences. The answer to a
+    yes-or-no question is "yes" if it starts with "yes", otherwise "no". A text that states nothing yields an
+    empty answer.
 
-    Deviations: the end tokens of every model family are known, not only those of Llama 2. The authors' code
+    Deviations: the end tokens of every model family are removed, not only those of Llama 2. The authors' code
     lets a model that stated no answer generate 20 more tokens; this function generates nothing (see
     `authors_statement`).
     """

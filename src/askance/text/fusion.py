@@ -19,12 +19,12 @@ def fuse(rankings: Sequence[Sequence[T]], *, constant: int = 60) -> list[tuple[T
     Args:
         rankings: The rankings of items, such as passage ids, each best first. An item that occurs twice in
             one ranking counts once, at its best rank, and the items after it move up.
-        constant: A smoothing constant; the higher it is, the less the first ranks outweigh the others. The
+        constant: A smoothing constant; the higher it is, the smaller the advantage of the first ranks. The
             paper uses 60.
 
     Returns:
-        The items with their scores, best first, and equal scores in the order of first appearance. The order
-        of the rankings does not affect the scores.
+        The items with their scores, best first; items with equal scores are in the order of first
+        appearance. The order of the rankings does not affect the scores.
 
     >>> [name for name, _ in fuse(["abc", "cd"])]
     ['c', 'a', 'b', 'd']

@@ -3,7 +3,7 @@
 `Linguistics` is the interface; `OWN` is an implementation that needs no model. `OWN` recognises named
 entities by their spelling: capitals, digits, months, number words and quotes. It has no list of names, so it
 returns false positives if a sentence starts with a common noun ("Water is wet") or a language capitalises all
-nouns. In scripts without capitals and in text that is all capitals it finds no names, only numbers and titles
+nouns. In scripts without capitals and in text in all capitals, it finds no names, only numbers and titles
 in quotes (“” «» 《》 「」).
 """
 
@@ -22,7 +22,7 @@ WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
 
 _ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
 FUNCTION_WORDS = frozenset(_ENGLISH["function_words"].split())
-"""English words without content."""
+"""English words that carry no content."""
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -96,10 +96,10 @@ _QUOTED = re.compile(r"[“\"]([^“”\"]{1,80})[”\"]|«([^«»]{1,80})»|《
 
 
 def entity_spans(text: str) -> Spans:
-    """Return the named entities of `text` as character offsets (start, end), in order, not overlapping.
+    """Return the named entities of `text` as character offsets (start, end), in order and without overlaps.
 
     Entities are quoted titles, dates, names and numbers, in this order of precedence. A name is a run of
-    words with capitals, possibly with "of", "de" or "von" inside, initials and a number at the end ("Apollo
+    capitalised words and initials, possibly with "of", "de" or "von" inside and a number at the end ("Apollo
     11"). The first word of a sentence counts as a name unless it is a function word or a common opener.
     """
     taken: list[tuple[int, int]] = []
@@ -116,7 +116,7 @@ def _overlaps(taken: Sequence[tuple[int, int]], span: tuple[int, int]) -> bool:
 
 
 def _quoted(text: str, taken: Spans) -> Spans:
-    """Return the spans in quotes that are written like titles: no content word starts in lower case."""
+    """Return the quoted spans that look like titles: none of their content words starts in lower case."""
     found = []
     for match in _QUOTED.finditer(text):
         words = _SPELLED_WORD.findall(match[match.lastindex or 0])
@@ -127,7 +127,7 @@ def _quoted(text: str, taken: Spans) -> Spans:
 
 
 def _standalone(pattern: re.Pattern[str], text: str, taken: Spans) -> Spans:
-    """Return matches that are not part of a longer word; scripts without capitals need no spaces around."""
+    """Return matches outside longer words; in scripts without capitals, no spaces have to surround them."""
     spans = [match.span() for match in pattern.finditer(text)]
     return [
         span for span in spans if not (_is_letter(text[: span[0]][-1:]) or _is_letter(text[span[1] :][:1]))
@@ -158,7 +158,7 @@ def _names(text: str, taken: Spans) -> Spans:
 
 
 def _continues_name(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
-    """Return whether a name continues: across a space, "&" or the point of an initial, not across "'s"."""
+    """Return whether `word` continues a name after a space, "&" or an initial's point, but not after "'s"."""
     between, last = text[before.end() : word.start()], before[0]
     numbered = word[0].isdigit() and len(word[0]) < 5 and _has_capital(last)
     belongs = _has_capital(word[0]) or word[0] in _CONNECTORS or numbered
@@ -186,7 +186,7 @@ def _has_capital(word: str) -> bool:
 
 
 def _name_end(text: str, word: re.Match[str]) -> int:
-    """Return the end offset of a name, without a possessive ending, with the last point of "D.C."."""
+    """Return the end offset of a name, without a possessive ending but with the last point of "D.C."."""
     if word[0].endswith(("'s", "’s")):
         return word.end() - 2
     return word.end() + ("." in word[0] and text[word.end() : word.end() + 1] == ".")
@@ -204,9 +204,8 @@ class Linguistics:
         name: A unique name, which appears in traces and cache keys.
         sentences: A function that returns the sentences of a text, stripped, without empty ones.
         content_spans: A function that returns the spans of nouns, adjectives, verbs and numbers in a text,
-            as character offsets (start, end), in order, not overlapping.
-        entities: A function that returns the named entities of a text in the same form, with numbers and
-            dates.
+            as character offsets (start, end), in order and without overlaps.
+        entities: A function that returns the spans of named entities, numbers and dates in the same form.
     """
 
     name: str
@@ -218,11 +217,11 @@ class Linguistics:
         return self.name
 
     def real_words(self, text: str) -> frozenset[str]:
-        """Return the distinct content words of a text as they are spelled there."""
+        """Return the distinct content words of a text, spelled as in the text."""
         return frozenset(text[start:end] for start, end in self.content_spans(text))
 
     def content_words(self, text: str) -> Spans:
-        """Return the spans of whole words with content.
+        """Return the spans of whole content words.
 
         `content_spans` and `WORD` may split words differently ("father-in-law", "Bonn's", "4,250"). Words
         that share a character are merged into one, which has content if any of its parts does.

@@ -2,11 +2,11 @@
 
 Prompts number their passages "[1] …", and models copy these numbers. A marker is
 
-- a number of up to three digits in square brackets, or several: "[1]", "[1, 2]", "[1-3]";
+- one or more numbers of up to three digits in square brackets: "[1]", "[1, 2]", "[1-3]";
 - the same in brackets of East Asian scripts, "【1】" and "［1］", or in parentheses, "([1])";
 - a chain of these.
 
-The white space before a marker belongs to it; at the start of a line, the white space after it.
+A marker includes the white space before it or, at the start of a line, the white space after it.
 
 Some text only looks like a marker and is kept:
 
@@ -14,7 +14,7 @@ Some text only looks like a marker and is kept:
 - code: text in backticks (a backtick inside a word is an apostrophe), or text directly after "=", "{", a
   single small letter, a name with "_" or an open call: "a[1]", "f([1])";
 - text that occurs in the question;
-- text that occurs in a passage after the same word, "matrix[2]", or as the same list;
+- text that occurs in a passage after the same word ("matrix[2]"), or as the same list;
 - a list, if no passage was shown.
 """
 
@@ -41,7 +41,7 @@ _GLUED = re.compile(r"\w+\Z")
 _RANGE = re.compile(rf"(\d{{1,3}}){_SPACE}?[–—-]{_SPACE}?(\d{{1,3}})")
 _NUMBER = re.compile(r"\d+")
 _NEAR = 80
-"""The number of characters before a marker that decide whether it is one."""
+"""The number of preceding characters that decide whether a text is a marker."""
 
 Sources = Callable[[], Sequence[str]]
 """A function that returns the texts an answer may quote: the question, then the passages found so far."""
@@ -58,15 +58,15 @@ class Marker:
 
 @dataclass(slots=True)
 class UnmarkedText:
-    """A generated text that may grow, without its markers.
+    """A growing generated text without its markers.
 
     Text is withheld as long as the next characters could turn it into a marker, so released text is final.
 
     Attributes:
         sources: A function that returns the texts that the answer may quote.
         written: The generated text so far, with its markers.
-        num_decided: The number of characters of `written` that are decided.
-        markers: The markers in the decided part, in order.
+        num_decided: The number of characters of `written` already classified as text or marker.
+        markers: The markers in the classified part, in order.
     """
 
     sources: Sources
@@ -142,7 +142,7 @@ def without_markers(text: str, sources: Sources) -> UnmarkedText:
 
 
 def _undecided(text: str, start: int) -> int:
-    """Return the offset from which `text` may still become a marker, or white space before one."""
+    """Return the offset from which `text` may still become part of a marker."""
     last = max(_GROWING.finditer(text, start), key=re.Match.end, default=None)
     if last is not None and _MAY_CONTINUE.fullmatch(text, last.end()):
         first = last.start()
@@ -181,7 +181,7 @@ def _skip_back(text: str, index: int, least: int) -> int:
 
 
 def _is_text(text: str, chain: re.Match[str], sources: Sources) -> bool:
-    """Return whether an apparent marker is text; see the top of this file."""
+    """Return whether an apparent marker is ordinary text; see the module's docstring."""
     before = text[max(0, chain.start() - _NEAR) : chain.start()]
     if _CODE.search(f"{before}(" if chain[0].startswith("(") else before):
         return True

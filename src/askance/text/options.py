@@ -15,9 +15,9 @@ def named_option(text: str, options: Sequence[str]) -> str:
     """Return the option that `text` names first, as `options` spells it, or an empty string.
 
     The text of an option matches whole words and ignores case; of two matches at the same offset, the longer
-    one wins. A letter must stand alone: at the start of the text as in "b", "(B)", "B." or "B:", elsewhere as
-    a capital. "A" before another word is the article. If the options are true and false, FEVER's labels
-    SUPPORTS and REFUTES also name them.
+    one wins. A letter must stand alone: at the start of the text in upper or lower case ("b", "(B)", "B." or
+    "B:"), elsewhere as a capital. "A" before another word is the article. If the options are true and false,
+    FEVER's labels SUPPORTS and REFUTES also name them.
 
     >>> named_option("(B) is best", ["A: iron", "B: gold"]), named_option("A dog", ["A: cat", "B: dog"])
     ('B: gold', 'B: dog')

@@ -12,12 +12,12 @@ written from right to left display correctly without them.
 
 
 def printable(text: str) -> str:
-    """Return `text` with "�" in place of control and direction characters, but with its line breaks."""
+    """Return `text` with "�" in place of control and direction characters other than line breaks."""
     return "".join(map(_shown, text)) if not text.isprintable() else text
 
 
 def printable_record(record: T) -> T:
-    """Return a copy of a record in which every string at any depth, keys included, is printable."""
+    """Return a copy of a record with every string made printable, nested strings and keys included."""
     cleaned: T = _cleaned(record)
     return cleaned
 

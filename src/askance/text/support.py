@@ -2,22 +2,22 @@
 
 Shared words are evidence, not a proof of entailment. A passage supports a sentence if it contains
 
-- everything that the sentence names: the words of its names, its numbers and dates;
+- all words of the names, numbers and dates in the sentence;
 - all words of the short answer, if the sentence states it;
 - at least half of its content words, and at least two of them.
 
 A sentence that states only the answer ("So the answer is Pisa.") is read together with the question. The
 passage must contain all words of the answer and, if the answer is a single word, one word of the question.
-For a bare yes or no it must contain the names of the question and half of its words. Words are compared
-without case, accents, hyphens and a plural's "s"; the endings of long words may differ by two letters
+For a bare yes or no it must contain the names in the question and half of its words. Words are compared
+without case, accents, hyphens and plural "s"; the endings of long words may differ by two letters
 ("Korea", "Korean").
 
-If no passage supports such a sentence, it rests on an earlier sentence that contains the answer: it cites the
-passages of that sentence that contain the answer.
+If no passage supports such a sentence, it takes its citations from an earlier sentence that contains the
+answer: it cites those passages of the earlier sentence that contain the answer.
 
-A passage counts if it was in the prompt while the sentence was generated. If the model named supporting
-passages in markers, these are cited. Otherwise the passage that contains most of the sentence's words is
-cited; of equals, the latest found and then the best ranked.
+Only passages that were in the prompt while the sentence was generated can be cited. If the model named
+supporting passages in markers, these are cited. Otherwise the passage that contains most of the sentence's
+words is cited; ties go to the passage found last, and then to the best ranked one.
 """
 
 import re
@@ -32,7 +32,7 @@ from askance.text.linguistics import content_words, entity_spans
 from askance.text.markers import without_markers
 
 LEAST_SHARE = 0.5
-"""The least share of a sentence's content words that a supporting passage contains."""
+"""The least share of a sentence's content words that a supporting passage must contain."""
 LEAST_WORDS = 2
 _CLOSING = re.compile(r"[.!?…]+[\"'”’)]*\Z")
 STEM_LETTERS, MOST_ENDING = 5, 2
@@ -40,9 +40,9 @@ STEM_LETTERS, MOST_ENDING = 5, 2
 `MOST_ENDING` letters shorter."""
 
 PromptPassages = Sequence[tuple[int, Sequence[Hit]]]
-"""Pairs (offset, hits) in order: from this character of the answer on, these passages were in the prompt."""
+"""Pairs (offset, hits) in order: the hits are in the prompt from this character of the answer onwards."""
 QuestionOffsets = Sequence[tuple[int, str]]
-"""Pairs (offset, question) in order: from this character on, the text answers this question."""
+"""Pairs (offset, question) in order: the answer answers the question from this character onwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Claim:
     """The words of a sentence that a supporting passage has to contain.
 
     Attributes:
-        needed: Words that the passage must all contain.
+        needed: Words of which the passage must contain all.
         words: Words of which the passage must contain at least `least`.
         least: The least number of `words` in the passage.
     """
@@ -107,7 +107,7 @@ def claim_of(sentence: str, question: str = "", short: str = "") -> Claim:
 
     Args:
         sentence: A sentence of an answer.
-        question: The question that it answers.
+        question: The question that the sentence answers.
         short: The short answer.
     """
     reasoning, stated = split_statement(sentence)
@@ -152,7 +152,7 @@ def sentence_support(
 
 
 def _cited_before(sentence: str, text: str, support: Sequence[SentenceSupport]) -> tuple[Passage, ...]:
-    """Return an earlier sentence's passages for the answer, if `sentence` states only that answer."""
+    """Return the passages that an earlier sentence cites for the answer, if `sentence` states only that."""
     reasoning, stated = split_statement(sentence)
     if _words(reasoning) or not _words(stated):
         return ()
@@ -166,7 +166,7 @@ def _cited_before(sentence: str, text: str, support: Sequence[SentenceSupport]) 
 
 
 def citations_of(support: Sequence[SentenceSupport]) -> tuple[Citation, ...]:
-    """Return the citations in order of the text; passages are numbered by first citation, from 1."""
+    """Return the citations in text order; passages are numbered from 1 in order of first citation."""
     numbers: dict[str, int] = {}
     return tuple(
         Citation(numbers.setdefault(passage.id, len(numbers) + 1), passage, sentence.start, sentence.end)
@@ -176,7 +176,7 @@ def citations_of(support: Sequence[SentenceSupport]) -> tuple[Citation, ...]:
 
 
 def best_support(claim: Claim, passages: Sequence[Passage]) -> tuple[Passage | None, str]:
-    """Return the supporting passage with most of a claim's words, or None and the reason."""
+    """Return the supporting passage that contains most of a claim's words, or None and the reason."""
     ranked = sorted(passages, key=claim.num_found, reverse=True)
     best = next((passage for passage in ranked if not claim.objection(passage)), None)
     is_refused = ranked and best is None
@@ -203,13 +203,13 @@ def _supporting(
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
-    """Return the spans of sentences, which also end at the end of a line."""
+    """Return the spans of sentences; a line break always ends a sentence."""
     lines = re.finditer(r"[^\n]+", text)
     return [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
 
 
 def _sentence_of(offset: int, text: str, spans: Sequence[tuple[int, int]]) -> int:
-    """Return the index of a marker's sentence: the next one at the start of a line, otherwise the last."""
+    """Return the index of a marker's sentence: the next one if it starts a line, otherwise the previous."""
     is_line_start = not text[:offset].rstrip(" \t") or text[:offset].rstrip(" \t").endswith("\n")
     num_before = sum(start < offset for start, _ in spans)
     return min(num_before, len(spans) - 1) if is_line_start else max(num_before - 1, 0)
@@ -224,7 +224,7 @@ def _shown_within(start: int, end: int, shown: PromptPassages) -> list[Hit]:
 
 @lru_cache(maxsize=256)  # each passage is compared with every sentence
 def _words(text: str) -> frozenset[str]:
-    """Return the content words of a text, without accents and hyphens, and plurals without their "s"."""
+    """Return the content words of a text, without accents, hyphens and plural "s"."""
     plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
     parts = {part for word in content_words(plain) for part in re.split(r"[-.'’]", word) if part}
     return frozenset(part[:-1] if len(part) > 3 and part.endswith("s") else part for part in parts)
@@ -235,7 +235,7 @@ def _named(text: str) -> frozenset[str]:
 
 
 def _contains(words: frozenset[str], word: str) -> bool:
-    """Return whether `words` contains `word`, or a word of which one is the stem of the other."""
+    """Return whether `words` contains `word` or another word with the same stem."""
 
     def has_same_stem(other: str) -> bool:
         stem, longer = sorted((word, other), key=len)
@@ -254,7 +254,7 @@ class CitedSentence:
 
 
 def unmarked(text: str) -> str:
-    """Return `text` without markers (see `text.markers`), if its question and passages are unknown.
+    """Return `text` without markers (see `text.markers`), found without its question and passages.
 
     >>> unmarked("It is Bonn [1][2].")
     'It is Bonn.'
@@ -281,7 +281,7 @@ def cited_passages(answer: Answer) -> tuple[Passage, ...]:
 def marked(answer: Answer) -> str:
     """Return an answer on one line, with citation markers before the full stop of each sentence.
 
-    The numbers in the markers are positions in `cited_passages`, from 1. They replace markers in the text.
+    The numbers in the markers are positions in `cited_passages`, from 1. Markers in the text are replaced.
     """
     numbers = {passage.id: number for number, passage in enumerate(cited_passages(answer), start=1)}
     sentences = []

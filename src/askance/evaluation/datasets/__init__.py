@@ -1,4 +1,4 @@
-"""Questions with known answers: the table of datasets, and functions that read one of them.
+"""Questions with known answers: the table of datasets, and functions that read a dataset.
 
     examples = read_dataset("hotpotqa:hotpot_dev_distractor_v1.json", limit=500)
 
@@ -25,11 +25,11 @@ Read = Callable[..., Iterator[Example]]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset, as a row of `datasets.toml`, which explains the other fields.
+    """A row of `datasets.toml`, which explains the fields that are not listed here.
 
     Attributes:
-        read: A function that yields the examples. It takes the path and the shape of a record, where the
-            dataset has a file, and the options.
+        read: A function that yields the examples. Its arguments are the path and the shape of a record, if
+            the dataset has a file, and the options.
     """
 
     spec: str
@@ -52,7 +52,7 @@ class Dataset:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The names of its options."""
+        """The names of the options in `spec`."""
         return tuple(re.findall(r"(\w+)=", self.spec))
 
 
@@ -103,7 +103,7 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
 def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
     """Return the dataset, the file (if it takes one) and the options of ``NAME:FILE[?OPTION=VALUE]``.
 
-    A plug-in, ``NAME:FILE``, or a ``module:function`` may read the file instead; these take any options.
+    A plug-in, ``NAME:FILE``, or a ``module:function`` may also read the questions, with any options.
 
     Raises:
         UnknownName, DatasetError: As for `read_dataset`.
@@ -133,7 +133,7 @@ def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
 
 
 def _with_its_name(file: str) -> str:
-    """Return a hint for a file that was named without a dataset, or nothing if `file` is no file name."""
+    """Return a hint for a file named without a dataset, or an empty text if `file` is not a file name."""
     kinds = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
     kind = kinds.get(Path(file).suffix.lower())
     if kind is None:

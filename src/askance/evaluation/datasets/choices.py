@@ -15,7 +15,7 @@ _LEFT_OUT = ("", "mixture", "unproven")
 
 
 def arc(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of ARC: a question of a science exam with three to five choices.
+    """Yield the question in a record of ARC: a science exam question with three to five choices.
 
     Clark et al. 2018, "Think you have Solved Question Answering? Try ARC, the AI2 Reasoning Challenge" (arXiv
     1803.05457). The file is JSON Lines, for example ``ARC-Challenge-Test.jsonl``.
@@ -25,7 +25,7 @@ def arc(record: Field, number: int) -> Iterator[Example]:
 
     becomes a choice between "A: iron" and "B: wood". An option is its letter, a colon, a space and its text;
     the labels 1 to 5 become the letters A to E. The gold answers are the whole option, "A: iron", and its
-    text, "iron". The letter alone is no gold answer, because almost every text contains it;
+    text, "iron". The letter alone is not a gold answer, because almost every text contains it;
     `choice_accuracy` still accepts an answer that is only the letter.
 
     The layout of the Hugging Face hub, which the Self-RAG authors use, is also read: `question` is the stem,
@@ -61,11 +61,11 @@ def _letter(label: Field) -> str:
 
 
 def pubhealth(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of PubHealth: a claim about health that is true or false.
+    """Yield the question in a record of PubHealth: a claim about health that is true or false.
 
     Kotonya and Toni 2020, "Explainable Automated Fact-Checking for Public Health Claims" (arXiv 2010.09926).
-    Two forms of file are read: the authors' table, for example ``test.tsv`` with 1,235 claims, and JSON Lines
-    as the Self-RAG authors publish them, for example ``health_claims_processed.jsonl`` with the 987 of these
+    Two file formats are read: the authors' table, for example ``test.tsv`` with 1,235 claims, and JSON Lines
+    as the Self-RAG authors publish them, for example ``health_claims_processed.jsonl`` with the 987 claims
     that are true or false.
 
         claim_id    claim                      main_text                          label    …

@@ -12,8 +12,8 @@ class Paragraph:
     """A paragraph that the dataset gives with a question.
 
     Attributes:
-        evidence: The parts of `text` that the answer follows from, as offsets (start, end), in order. It is
-            the whole text if the dataset does not say which part, and empty for a distractor.
+        evidence: The parts of `text` that the answer follows from, as offsets (start, end), in order. The
+            whole text is evidence if the dataset names no part; a distractor has none.
     """
 
     title: str
@@ -55,13 +55,13 @@ class ReasoningStep:
 
 @dataclass(frozen=True, slots=True)
 class SupportingFacts:
-    """The supporting facts of a question, as far as the dataset gives them; the others are empty.
+    """The supporting facts of a question; fields that the dataset does not give are empty.
 
     Attributes:
         paragraphs: The paragraphs of the question, in the order of the dataset.
         triples: The chain of facts, in the order of reasoning.
         steps: The decomposition of the question, in order.
-        facts: Sentences without a source that the answer follows from.
+        facts: Sentences that the answer follows from, given without a source.
     """
 
     paragraphs: tuple[Paragraph, ...] = ()
@@ -80,15 +80,15 @@ class Example:
     """A question with its gold answers.
 
     Attributes:
-        golds: The gold answers, the preferred one first. They are empty only in datasets without any, such as
-            biographies; metrics that compare with gold answers don't apply there.
+        golds: The gold answers, the preferred one first. Only datasets such as biographies have none; metrics
+            that need gold answers don't apply to these datasets.
         supporting_titles: The titles of the documents that the answer follows from, each once; empty if the
             dataset does not give them.
         kind: The dataset's type of question, such as "bridge" or "comparison"; empty if it has no types.
         hops: The number of reasoning steps that the question takes, according to the dataset.
         supporting_facts: The reasons why the answer is right, as far as the dataset gives them.
-        answer_groups: The parts of a complete answer, each as the short answers that are accepted for it;
-            empty if the question has a single answer.
+        answer_groups: The parts of a complete answer, each given as its accepted short answers; empty if the
+            question has a single answer.
     """
 
     question: Question
@@ -121,12 +121,12 @@ def paragraph_from_sentences(title: str, sentences: Sequence[str], supporting: C
 def paragraphs_from_facts(
     texts: Iterable[tuple[str, Sequence[str]]], facts: Iterable[tuple[str, int]]
 ) -> tuple[Paragraph, ...]:
-    """Return paragraphs, with the sentences that are supporting facts as their evidence.
+    """Return paragraphs whose evidence is the sentences that are supporting facts.
 
     Args:
-        texts: The titles of the paragraphs with their sentences.
-        facts: The supporting facts: a title and the number of a sentence. Real files have some facts that
-            are not in the texts; these are ignored.
+        texts: The title and the sentences of each paragraph.
+        facts: The supporting facts, each a title and the number of a sentence. Facts that are not in the
+            texts, as in some real files, are ignored.
     """
     supporting: defaultdict[str, set[int]] = defaultdict(set)
     for title, number in facts:
@@ -135,24 +135,24 @@ def paragraphs_from_facts(
 
 
 def whole(text: str) -> tuple[tuple[int, int], ...]:
-    """Return the whole of a text as evidence."""
+    """Return the span of a whole text, as evidence."""
     return ((0, len(text)),)
 
 
 def places(text: str, quotes: Iterable[str]) -> tuple[tuple[int, int], ...]:
-    """Return where each quote first occurs in a text, in order; quotes that do not occur are ignored."""
+    """Return the span of each quote's first occurrence in a text, in order; missing quotes are ignored."""
     stripped = {quote.strip() for quote in quotes if quote.strip()}
     found = ((text.find(quote), len(quote)) for quote in stripped)
     return tuple(sorted((start, start + length) for start, length in found if start >= 0))
 
 
 def complete_triples(rows: Iterable[Sequence[str]]) -> tuple[Triple, ...]:
-    """Return the rows as triples, without those that have a blank part."""
+    """Return the rows as triples, without rows that have a blank part."""
     return tuple(Triple(*row) for row in rows if all(part.strip() for part in row))
 
 
 def reasoning_steps(rows: Iterable[tuple[str, str]]) -> tuple[ReasoningStep, ...]:
-    """Return questions with their answers as steps, or no steps at all if a question is blank.
+    """Return pairs of a question and its answer as steps, or no steps if any question is blank.
 
     If a blank question were left out, "#2" would refer to the answer of another step.
     """

@@ -7,12 +7,13 @@ this layout is recognised by its `golden_answers`:
      "metadata": {"type": "bridge", "supporting_facts": {"title": ["Lübeck"], "sent_id": [1]},
                   "context": {"title": ["Lübeck"], "sentences": [["A city.", "It lies on the Trave."]]}}}
 
-`metadata` gives the kind (`type`; `prop` of PopQA), the supporting titles, the hops and the supporting facts.
-The supporting facts come from `supporting_facts` and `context` of HotpotQA and 2WikiMultihopQA (which says
-"content" for "sentences", and also has `evidences`), and from `question_decomposition` of MuSiQue, which
-holds the supporting paragraphs alone. Supporting facts of other datasets are not read.
+`metadata` gives the kind (`type`, or `prop` in PopQA), the supporting titles, the hops and the supporting
+facts. In HotpotQA and 2WikiMultihopQA, the supporting facts come from `supporting_facts` and `context`;
+2WikiMultihopQA writes "content" for "sentences", and also has `evidences`. In MuSiQue, they come from
+`question_decomposition`, which holds only the supporting paragraphs. Supporting facts of other datasets are
+not read.
 
-A question of StrategyQA is answered by yes or no, however its answer is written: true, "Yes", "False".
+The answers of StrategyQA become yes or no, even if they are written as true, "Yes" or "False".
 """
 
 import dataclasses
@@ -50,14 +51,14 @@ def read_either(
     task: Task | None = None,
     official_option: str = "",
 ) -> Iterator[Example]:
-    """Yield the questions of a file whose records are in their authors' layout or in FlashRAG's.
+    """Yield the questions of a file whose records are in the authors' layout or in FlashRAG's.
 
     Args:
         shape, convert: The shape of a record in the authors' layout, and the function that converts it; see
             `converted`.
         rows_of: A function that yields the rows of the file, each with its place.
         task: The task of all questions, unless each record states its own.
-        official_option: An option that the user gave and that only concerns the authors' layout.
+        official_option: An option that the user gave and that applies only to the authors' layout.
 
     Raises:
         DatasetError: As for `converted`; or the option was given for a record in FlashRAG's layout.

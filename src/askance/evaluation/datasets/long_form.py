@@ -23,7 +23,7 @@ def read_asqa(path: Path, shape: str, split: str | None = None) -> Iterator[Exam
     Stelmakh et al. 2022, "ASQA: Factoid Questions Meet Long-Form Answers" (arXiv 2204.06092); its dev split
     is a part of ALCE (Gao et al. 2023, arXiv 2305.14627). The file is JSON. ALCE's file, for example
     ``asqa_eval_gtr_top100.json``, is an array or an object with an array in `data`. ASQA's own ``ASQA.json``
-    is an object of splits, of which dev is read unless ``?split=train`` names the other.
+    is an object with the splits as keys; dev is read unless ``?split=train`` is given.
 
         [{"sample_id": "-3", "question": "When was the bridge of Bonn opened?",
           "qa_pairs": [{"question": "When was the old one opened?", "short_answers": ["1898"],
@@ -34,9 +34,9 @@ def read_asqa(path: Path, shape: str, split: str | None = None) -> Iterator[Exam
 
     becomes an open question of the genre "ambiguous" with two groups of answers, ("1898",) and ("12 November
     1949", "1949"), which `str_em` compares with. The gold answers are the long answers, which `rouge_lsum`
-    compares with. If there are none, the gold answer is `answer`, ALCE's single long answer; if that is
-    missing, too, all short answers. The contexts and pieces of knowledge are paragraphs, all of them
-    supporting, and their pages are the supporting titles. ALCE's search results (`docs`) are ignored.
+    compares with. If there are none, the gold answer is `answer`, ALCE's single long answer. If that is also
+    missing, all short answers are gold answers. The contexts and pieces of knowledge are paragraphs, all of
+    them supporting, and their pages are the supporting titles. ALCE's search results (`docs`) are ignored.
     """
     return read_records(path, shape, convert=_asqa, rows_of=partial(asqa_rows, split=split))
 
@@ -93,18 +93,18 @@ def biographies(record: Field, number: int) -> Iterator[Example]:
     """Yield the question that asks for the biography of a person; there are no gold answers.
 
     Min et al. 2023, "FActScore: Fine-grained Atomic Evaluation of Factual Precision in Long Form Text
-    Generation" (arXiv 2305.14251). The file is a list of names, one a line, for example
-    ``prompt_entities.txt`` of the unlabelled part with 500 people; or JSON Lines, as the outputs of models
-    that the authors publish:
+    Generation" (arXiv 2305.14251). The file is a list of names, one per line, for example
+    ``prompt_entities.txt`` of the unlabelled part with 500 people; or JSON Lines, like the model outputs that
+    the authors publish:
 
         Clara Schumann
 
         {"topic": "Clara Schumann", "input": "Question: Tell me of Clara.", "cat": ["rare", "Europe"]}
 
     become the open question "Write a short biography of Clara Schumann.", or the text of `input`. The name is
-    its id and its supporting title: the article that facts are checked against. The kind is "rare, Europe".
-    There are no gold answers, so metrics that compare answers don't apply; `askance judge --facts` measures
-    how much of a biography is true. The texts that models wrote (`output`) are ignored.
+    the question's id and its supporting title, since it is the title of the article. The kind is "rare,
+    Europe". There are no gold answers, so metrics that compare answers don't apply; `askance judge --facts`
+    measures how much of a biography is true. The texts that models wrote (`output`) are ignored.
     """
     name = " ".join(record["topic"].text().split())
     text = record.get("input", "").maybe_blank().strip().removeprefix("Question:").strip()

@@ -16,9 +16,9 @@ A line of `jsonl` may also give the supporting facts:
 
 | field | meaning |
 |---|---|
-| `paragraphs` | texts beside the question, each {"title": "…", "text": "…"}; one that supports the answer \
+| `paragraphs` | context paragraphs, each {"title": "…", "text": "…"}; one that supports the answer \
 has "evidence": ["a sentence copied from the text", …] or "supporting": true |
-| `facts` | sentences without a source that the answer follows from |
+| `facts` | sentences that the answer follows from, without a source |
 | `steps` | the reasoning steps, each {"question": "…", "answer": "…"}; the answer only if known |
 | `triples` | facts as [subject, relation, object] |
 """
@@ -47,9 +47,9 @@ _QUESTION = ("question", "answers", "id", "task", "options", "supporting", "type
 _SUPPORTING_FACTS = ("paragraphs", "facts", "steps", "triples")
 _TASKS: tuple[Task, ...] = ("open", "yes_no", "choice")
 _LOOKS_LIKE = 0.75
-"""The least similarity of a misspelt field, by difflib: "answer", "answers" 0.92; "task_id", "task" 0.73."""
+"""The least similarity of a misspelt field. "answer" and "answers" have 0.92; "task_id" and "task" 0.73."""
 _FIELDS_OF_OTHERS = ("titles",)
-"""Common names that resemble one of our fields, here "triples", but mean something else."""
+"""Common names that resemble a field of askance, here "triples", but mean something else."""
 
 
 def jsonl(record: Field, number: int) -> Iterator[Example]:
@@ -84,9 +84,9 @@ def csv(record: Field, number: int) -> Iterator[Example]:
         Which river flows through Bonn?,Rhine | the Rhine,Bonn,1
 
     becomes an open question with the id "1", two gold answers and one supporting title. A cell of answers,
-    options or supporting separates them by "|", or is a JSON list if one of them contains a "|". A column
-    `answer` may replace `answers`; its cell is one answer, taken literally. Empty cells count as left out,
-    and columns without a name are ignored.
+    options or supporting titles separates them by "|", or is a JSON list if one of them contains a "|". A
+    column `answer` may replace `answers`; its cell is one answer, taken literally. Empty cells count as
+    missing, and columns without a name are ignored.
     """
     _check_spelling(record, (*_QUESTION, "answer"))
     cells: dict[str, Any] = {name: cell.strip() for name, cell in record.object().items() if cell.strip()}
@@ -102,10 +102,10 @@ def csv(record: Field, number: int) -> Iterator[Example]:
 
 
 def parse_example(record: Field, number: int, answers: str, task: Task | None = None) -> Example:
-    """Return the question of a record with its gold answers, after a check that they fit each other.
+    """Return the question of a record with its gold answers, after a check that these fit the task.
 
     Args:
-        number: The position of the record in the file, from 1, which is the id of a question without one.
+        number: The position of the record in the file, from 1; the default id of the question.
         answers: The name of the field that holds the answers.
         task: The task of the question; by default the record states it.
     """

@@ -20,7 +20,7 @@ UNANSWERABLE = "unanswerable"
 
 
 def nq(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of NQ-open: typed into a search engine, with short answers.
+    """Yield the question in a record of NQ-open: a query to a search engine, with short answers.
 
     Kwiatkowski et al. 2019, "Natural Questions: A Benchmark for Question Answering Research" (TACL 7), in the
     selection of Lee et al. 2019, "Latent Retrieval for Weakly Supervised Open Domain Question Answering"
@@ -37,7 +37,7 @@ def nq(record: Field, number: int) -> Iterator[Example]:
 
 
 def triviaqa(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of TriviaQA: by quiz writers, with all aliases of the answer.
+    """Yield the question in a record of TriviaQA: a quiz question, with all aliases of the answer.
 
     Joshi et al. 2017, "TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading
     Comprehension" (arXiv 1705.03551). The file is a JSON object around an array, for example
@@ -57,7 +57,7 @@ def triviaqa(record: Field, number: int) -> Iterator[Example]:
 
 
 def popqa(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of PopQA: about well-known and little-known entities, from Wikidata.
+    """Yield the question in a record of PopQA, about a well-known or little-known entity of Wikidata.
 
     Mallen et al. 2023, "When Not to Trust Language Models: Investigating Effectiveness of Parametric and
     Non-Parametric Memories" (arXiv 2212.10511). The file is a table, for example ``popQA.tsv``.
@@ -95,7 +95,7 @@ def read_squad2(path: Path, shape: str, unanswerable: str | None = None) -> Iter
 
     Unanswerable questions are skipped, because a search may find what the paragraph lacks. With
     ``?unanswerable=keep`` they are kept, with the kind "unanswerable" and the gold answer "noanswer", which
-    HotpotQA's and DRAGIN's metrics take for "no answer"; the prompt has to ask the model to say it.
+    HotpotQA's and DRAGIN's metrics treat as "no answer"; the prompt must ask the model to write it.
     """
     if unanswerable not in (None, "skip", "keep"):
         raise UnknownName("choice", unanswerable, ("skip", "keep"), place=f"of unanswerable for {path}")
@@ -137,7 +137,7 @@ def _sentences(context: str, answer: str, said: int) -> tuple[tuple[int, int], .
     """Return the spans of the sentences that hold an answer, or the whole text if it does not occur.
 
     Args:
-        said: The offset of the answer according to the dataset; if it is wrong, the first occurrence counts.
+        said: The offset of the answer according to the dataset; if it is wrong, the first occurrence is used.
     """
     start = said if said >= 0 and context.startswith(answer, said) else context.find(answer)
     if start < 0:

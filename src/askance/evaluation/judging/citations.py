@@ -1,14 +1,15 @@
 """Citation recall and precision of ALCE: do the cited passages entail the sentences that cite them?
 
 Gao et al. 2023, "Enabling Large Language Models to Generate Text with Citations" (arXiv 2305.14627), section
-4; the judge is a model of natural language inference (Honovich et al. 2022, TRUE, arXiv 2204.04991).
+4; the judge is a natural language inference model (Honovich et al. 2022, TRUE, arXiv 2204.04991).
 
-- A sentence is supported if its cited passages together entail it. A sentence without citations is not.
+- A sentence is supported if its cited passages together entail it. A sentence without citations is
+  unsupported.
 - A citation is relevant if its sentence is supported and needs the passage: the passage alone entails the
   sentence, or the other passages together do not.
 
 Recall is the share of an answer's sentences that are supported; precision is the share of its citations that
-are relevant. An answer without citations has a precision of 0, and one without sentences a recall of 0.
+are relevant. An answer without citations has precision 0, and an answer without sentences has recall 0.
 
 Deviations from ALCE's code: all citations of a sentence count, not only the first three; sentences are split
 by askance's rules instead of NLTK's; answers without sentences are not skipped.
@@ -23,7 +24,7 @@ from askance.text.support import cited_sentences
 
 
 def citation_judge(entailment: Entailment, spec: str) -> AnswerJudge:
-    """Return the judge of citations; `spec` is the name of the model as the user gave it."""
+    """Return a citation judge; `spec` is the judge model as the user specified it."""
 
     async def find(id: str, topic: str, answer: Answer) -> tuple[JudgeFinding, ...]:
         return await judge_citations(answer, entailment)
@@ -71,5 +72,5 @@ async def _is_relevant(
 
 
 def _premise(passages: Sequence[Passage]) -> str:
-    """Return passages in the format that ALCE gives to its judge."""
+    """Return the passages as one text, in the format that ALCE's judge expects."""
     return "\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)

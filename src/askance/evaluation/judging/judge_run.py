@@ -4,8 +4,8 @@
     RUN/judged/citations-1f0c93ab.json     the resulting scores
 
 Several judges may judge the same run; the hash in the file name identifies the judge. An answer counts as
-judged once its line is on the disk, so judging can be stopped and continued. If a question was asked again
-and its answer has changed, it is judged again.
+judged once its line is on disk, so judging can be stopped and continued. If a question is asked again and its
+answer changes, the new answer is judged.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -45,8 +45,8 @@ class JudgeFinding:
     """The verdict on a sentence or a fact.
 
     Attributes:
-        is_supported: Whether the cited or retrieved passages support it.
-        cited, relevant: The numbers of passages that a sentence cites, and of those that it needs.
+        is_supported: Whether the cited or retrieved passages support the text.
+        cited, relevant: The number of passages that a sentence cites, and how many of them it needs.
     """
 
     text: str
@@ -57,7 +57,7 @@ class JudgeFinding:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The findings about the answer to the question `id`, identified by its hash: one line of the file."""
+    """One line of the file: the findings about the answer to question `id`, and the hash of that answer."""
 
     id: str
     answer_sha256: str
@@ -68,7 +68,7 @@ _JUDGEMENT = TypeAdapter(Judgement)
 
 
 def answer_hash(answer: str) -> str:
-    """Return the hash of an answer; lone surrogates count as the "?" that a file holds in their place."""
+    """Return the hash of an answer, with lone surrogates replaced by "?", as in the files."""
     return sha256(answer.encode(errors="replace")).hexdigest()
 
 
@@ -76,13 +76,13 @@ def answer_hash(answer: str) -> str:
 def open_judgements(
     run: Path, kind: Kind, judge: Mapping[str, str]
 ) -> Iterator[tuple[dict[str, Judgement], AppendOnlyFile, Path]]:
-    """Open the judgements of a run, new or existing; yield them by question id, with their file and its path.
+    """Open or create the judgements of a run; yield them by question id, with the open file and its path.
 
     Args:
         judge: Everything that the verdicts depend on, by name.
 
     Raises:
-        RunFolderError: The folder can't be written, now or later; another process is judging; or the file
+        RunFolderError: The folder can't be written, at once or later; another process is judging; or the file
             is damaged.
     """
     header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
@@ -104,9 +104,9 @@ def _line(text: str) -> bytes:
 
 
 JudgeAnswer = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
-"""Return the findings about an answer, given the question's id (the first part of call keys) and topic."""
+"""A function from a question id (for the keys of model calls), a topic and an answer to the findings."""
 Progress = Callable[[str, int, int], None]
-"""Receive the kind of judging, the number of answers judged so far, and the total."""
+"""A function that receives the kind of judge, the number of answers judged so far, and the total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,8 @@ class JudgedAnswer:
 
     Attributes:
         file: The file that holds the scores.
-        scores: Means over the questions they apply to; a failed question counts as an empty answer.
+        scores: The mean of each score over the questions that it applies to; a failed question counts as an
+            empty answer.
     """
 
     kind: Kind
@@ -148,7 +149,7 @@ def check_can_be_judged(run: RecordedRun, kinds: Sequence[Kind]) -> None:
 
     Raises:
         RunFolderError: The run has no finished question.
-        InputError: Citations are to be judged, and the run has none.
+        InputError: Citations are to be judged, but the run has none.
     """
     if not run.records:
         raise RunFolderError(f"the run {run.folder} has no finished question yet: leave it out.")
@@ -203,7 +204,7 @@ async def judge_run(
 
 
 def topic_of(record: Record) -> str:
-    """Return the topic of an answer: its only supporting title (such as a person), or else the question."""
+    """Return the topic of an answer: the only supporting title, such as a person, or else the question."""
     return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
 
 

@@ -3,9 +3,9 @@
     scoring = open_metrics(["exact_match", "f1:airrag", "supporting_recall@5"])
     scores = scoring.scores(example, result.answer, result.trace.events)
 
-A metric gives a number per question, or None if it does not apply; its mean is over the questions that it
-applies to. Whether it applies depends only on the question and its gold answers, so every method is measured
-on the same questions. The module `prices` computes the cost of answers.
+A metric returns a number for each question, or None if it does not apply; its mean is taken over the
+questions that it applies to. Whether it applies depends only on the question and its gold answers, so every
+method is measured on the same questions. The module `prices` computes the cost of answers.
 """
 
 import re
@@ -29,15 +29,15 @@ _WORD_FORMS = ("dragin", "airrag")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, as a row of the table.
+    """A row of the table of metrics.
 
     Attributes:
-        function: The function of the metric; it takes the input that `reads` names, then the gold answers or
-            the example.
-        reads: The part of the answer that is scored, or the trace.
+        function: The function of the metric. Its arguments are the input that `reads` names, and the gold
+            answers or the example.
+        reads: The input that is scored: a part of the answer, or the trace.
         normalisations: The normalisations that may follow the name after a colon; the first is the default.
         takes_example: Whether the function takes the example instead of its gold answers.
-        counts_passages: Whether "@K" may follow the name: the number of passages to look at.
+        counts_passages: Whether "@K" may follow the name, where K is the number of passages to look at.
         package: The import name of a package that the metric needs; empty if it needs none.
         extra: The extra of askance that installs the package.
     """
@@ -57,7 +57,7 @@ class Metric:
 
     @property
     def spec(self) -> str:
-        """The name and its parameter, such as ``NAME[@K]``."""
+        """The name and the parameter that may follow it, such as ``NAME[@K]``."""
         others = self.normalisations[1:]
         return self.name + (f"[:{'|'.join(others)}]" if others else "[@K]" if self.counts_passages else "")
 
@@ -107,7 +107,7 @@ class Scoring:
     def scores(
         self, example: Example, answer: Answer | None, events: Iterable[AnyEvent]
     ) -> dict[str, float | None]:
-        """Return the score of a question in every metric, by name; None if a metric does not apply.
+        """Return the scores of a question by the names of the metrics; None for metrics that do not apply.
 
         Args:
             answer: The answer, or None if the question failed: every metric that applies is then 0.
@@ -124,19 +124,20 @@ class Scoring:
     def judge(
         self, example: Example, answer: Answer | None, events: Sequence[AnyEvent]
     ) -> tuple[Answer, dict[str, float | None]]:
-        """Return the answer (empty if None), with its short form from `reading`, and its scores."""
+        """Return the answer as `reading` reads it, and its scores; None becomes an empty answer."""
         read = None if answer is None else self.reading.read(answer, events)
         return read or Answer(""), self.scores(example, read, events)
 
 
 def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading = AnswerReading()) -> Scoring:
-    """Return the metrics with these names, ready to score; errors are raised before anything runs.
+    """Return the metrics with these names, ready to score; a wrong name is an error before anything runs.
 
-    A parameter follows the name: ``f1:airrag`` names a normalisation, ``supporting_recall@5`` a number.
+    A parameter may follow a name: ``f1:airrag`` sets the normalisation, ``supporting_recall@5`` the number of
+    passages.
 
     Raises:
         UnknownName: There is no such metric or normalisation.
-        InputError: There is no name, a metric does not take the parameter, or a metric is named twice.
+        InputError: No metric is named, a metric does not take the parameter, or a metric is named twice.
         MissingExtra: A package is not installed; the message gives the pip command.
     """
     if not names:
@@ -189,9 +190,9 @@ def _read(name: str) -> tuple[Metric, dict[str, Any]]:
 
 
 def _extension(name: str) -> Metric | None:
-    """Return the metric of a plug-in or of ``module:function``, if there is one.
+    """Return the metric that a plug-in or ``module:function`` defines, or None.
 
-    It is a `Metric`, or a function of the short answer and the gold answers.
+    The extension is a `Metric`, or a function of the short answer and the gold answers.
     """
     found = find_extension("metrics", name)
     if found is None or isinstance(found, Metric):

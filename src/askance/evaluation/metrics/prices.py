@@ -19,8 +19,8 @@ class Prices(Parameters):
 
     Attributes:
         prompt: The price of a million prompt tokens.
-        generated: The price of a million generated tokens, kept or not.
-        reused: The price of a million prompt tokens that came from a cache; None means that of `prompt`.
+        generated: The price of a million generated tokens, including discarded ones.
+        reused: The price of a million cached prompt tokens; None means the same price as `prompt`.
         search: The price of one search.
 
     Raises:
@@ -46,7 +46,7 @@ def cost(usage: Usage, prices: Prices) -> float:
     """Return the cost of one question, in the currency of `prices`.
 
     For 1,000,000 prompt tokens, half of them from a cache, 100,000 generated tokens and 2 searches, at the
-    prices 2, 1 (reused), 8 and 0.01, it is 1 + 0.5 + 0.8 + 0.02 = 2.32.
+    prices 2, 1 (reused), 8 and 0.01, the cost is 1 + 0.5 + 0.8 + 0.02 = 2.32.
     """
     reused = prices.prompt if prices.reused is None else prices.reused
     tokens = (
@@ -58,7 +58,7 @@ def cost(usage: Usage, prices: Prices) -> float:
 
 
 def read_prices(settings: Iterable[str]) -> Prices:
-    """Read prices from ``NAME=PRICE``: prompt and generated; optionally reused, search and currency.
+    """Read prices from ``NAME=PRICE``: prompt, generated and, optionally, reused, search and currency.
 
     Raises:
         UnknownName: There is no such price.

@@ -1,9 +1,9 @@
-"""Export of runs to the formats of other evaluations: ALCE's and FActScore's.
+"""Export of runs to the formats that the evaluations of ALCE and FActScore read.
 
-ALCE (Gao et al. 2023, arXiv 2305.14627) reads one JSON object: its own items in `data`, each with `output`,
-the answer with markers such as [1], and `docs`, the passages that the markers number. FActScore (Min et al.
-2023, arXiv 2305.14251) reads JSON Lines with `topic` and `output`. The Self-RAG authors add `input`, `cat`
-and `intermediate`, which here holds the searches with the titles they found.
+ALCE (Gao et al. 2023, arXiv 2305.14627) reads one JSON object with its own items in `data`. An item has
+`output`, the answer with markers such as [1], and `docs`, the passages that the markers refer to. FActScore
+(Min et al. 2023, arXiv 2305.14251) reads JSON Lines with `topic` and `output`. The Self-RAG authors add
+`input`, `cat` and `intermediate`, which here holds the queries with the titles that they found.
 """
 
 from typing import Any
@@ -27,8 +27,8 @@ def alce(run: RecordedRun, dataset: str) -> str:
         dataset: The dataset with the questions, such as "asqa:FILE".
 
     Raises:
-        InputError: The dataset is another one, the questions are not those of the run, or the run has no
-            citations.
+        InputError: The run or the dataset is not ASQA, the questions are not those of the run, or the run has
+            no citations.
     """
     _check_is_of(run, "asqa", "alce")
     check_has_citations(run)

@@ -17,7 +17,7 @@ from askance.evaluation.statistics.run_groups import RunGroup
 from askance.text.printable import printable
 
 MOST_FAILURES = 20
-"""The most failed questions of a run that the page lists."""
+"""The maximum number of failed questions that the page lists for a run."""
 
 
 @dataclass(frozen=True, slots=True)

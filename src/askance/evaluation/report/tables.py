@@ -32,7 +32,7 @@ class ResultTable:
     """A table whose cells are text.
 
     Attributes:
-        num_text_columns: The number of leading columns that hold words; the others hold numbers.
+        num_text_columns: The number of leading columns that hold words; the other columns hold numbers.
         note: An explanation below the table; may be empty.
         is_grouped: Whether consecutive rows with the same first cell form a group.
     """
@@ -46,7 +46,7 @@ class ResultTable:
 
 
 def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
-    """Return all tables of runs over the same questions, in order, by their headings."""
+    """Return all tables of a comparison by heading, in the order in which they are shown."""
     return {
         "Results": [results_table(found), *other_metrics_tables(found)],
         "Cost": [cost_table(found)],
@@ -57,12 +57,12 @@ def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
 
 
 def tables_of(found: Comparisons) -> list[ResultTable]:
-    """Return all tables, without the headings."""
+    """Return all tables of a comparison, without the headings."""
     return [table for tables in tables_by_heading(found).values() for table in tables]
 
 
 def setting_lines(found: Comparisons) -> list[str]:
-    """Return a line for shared parameters that are not defaults, and one for each setting that differs."""
+    """Return a line for the shared non-default parameters, and a line for each setting that differs."""
     shared = ", ".join(f"{parameter}={value}" for parameter, value in found.shared_parameters.items())
     return [f"parameters of all runs that have them: {shared}"] * bool(shared) + [
         setting.line for setting in found.differing
@@ -70,7 +70,7 @@ def setting_lines(found: Comparisons) -> list[str]:
 
 
 def remarks_of(found: Comparisons) -> list[str]:
-    """Return remarks that a reader needs before the numbers: unfinished runs and questions left out."""
+    """Return remarks to read before the numbers, about unfinished runs and questions left out."""
     counts = list(zip(found.names, found.num_finished, found.num_asked, strict=True))
     remarks = [
         f"{name} is unfinished: {done} of {asked} questions." for name, done, asked in counts if done < asked
@@ -115,7 +115,7 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
 
 
 def cost_table(found: Comparisons) -> ResultTable:
-    """Return the table of the costs per question, in money if there are prices."""
+    """Return the table of the costs per question, also in money if there are prices."""
     columns = dict(_COSTS)
     if found.currency:
         columns[f"{found.currency} per 1,000 questions"] = lambda costs: f"{1000 * (costs.price or 0):,.2f}"
@@ -156,7 +156,7 @@ def _summaries(found: Comparisons) -> Iterator[tuple[str, RunSummary]]:
 
 
 def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """Yield a table for each metric with the differences of the runs from their base."""
+    """Yield a table for each metric with the differences between the runs and their base."""
     for metric in found.metrics:
         of_metric = [each for each in found.differences if each.metric == metric]
         if of_metric:

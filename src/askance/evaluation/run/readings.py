@@ -20,7 +20,7 @@ DEFAULT_READING: ReadingName = "own"
 
 @dataclass(frozen=True, slots=True)
 class AnswerReading:
-    """A way to read answers: by the DRAGIN authors' `rules` for a dataset, or in our own way if None."""
+    """A way to read answers: by the DRAGIN authors' `rules` for a dataset, or by askance's if None."""
 
     rules: AuthorsReading | None = None
 
@@ -30,11 +30,12 @@ class AnswerReading:
         return "own" if self.rules is None else "authors"
 
     def read(self, answer: Answer, events: Sequence[AnyEvent]) -> Answer:
-        """Return the answer with its short form in this reading.
+        """Return the answer with its short form according to this reading.
 
         Args:
-            events: The events of the answer's trace. The authors' evaluation asks a model that stated no
-                answer to continue; methods in that profile did so already, and the trace holds the result.
+            events: The events of the answer's trace. If a model states no answer, the authors' evaluation
+                asks it to continue. A method whose profile follows the authors' code has already done so, and
+                the trace holds the result.
         """
         if self.rules is None:
             return answer
@@ -64,6 +65,6 @@ def open_reading(name: str, dataset: str) -> AnswerReading:
 
 
 def _continuation(events: Sequence[AnyEvent]) -> tuple[str, str]:
-    """Return the prompt of the call that asked for the short answer, and its text; both empty without one."""
+    """Return the prompt and the text of the call that asked for the short answer; empty if there was none."""
     calls = (event for event in events if isinstance(event, Generated) and event.key == ("elicit",))
     return next(((event.prompt, event.text) for event in calls), ("", ""))

@@ -5,10 +5,10 @@
     traces.jsonl.gz    their traces, one gzip member each; `zcat` reads all of them
     lock               the lock of the process that writes
 
-A question is finished once its trace and then its record are on the disk, so a kill at any moment neither
-loses nor repeats a finished question. When the run continues, anything written after the last finished
-question is cut off. Settings, records and traces have checksums (see `storage.durable_files`), which are
-verified whenever a run is continued or read.
+A question is finished once its trace and then its record are on disk, so a kill at any moment neither loses
+nor repeats a finished question. When the run continues, anything written after the last finished question is
+cut off. Settings, records and traces have checksums (see `storage.durable_files`), which are verified
+whenever a run is continued or read.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ from askance.storage.trace_file import parse_trace, trace_text
 T = TypeVar("T")
 FORMAT, SCHEMA_VERSION = "askance-run", 1
 SETTINGS, RECORDS, TRACES, LOCK = "settings.json", "records.jsonl", "traces.jsonl.gz", "lock"
-# This level is fast, and the traces are small enough: the prompts of a trace repeat each other.
+# This level is fast and compresses enough, because the prompts of a trace repeat each other.
 _GZIP_LEVEL = 1
 _DAMAGED = "The file is damaged: restore it, or name another folder."
 _CHECK = "Check the path."
@@ -81,7 +81,7 @@ class RecordedRun:
         return parse_trace(text, f"{self.folder / TRACES}, question {record.id}")
 
     def answer(self, record: Record) -> Answer | None:
-        """Return the answer to a question with its citations, or None if it failed; raises like `trace`."""
+        """Return a question's answer with citations, or None if it failed; raises like `trace`."""
         return last_answer(self.trace(record))
 
 
@@ -94,8 +94,8 @@ def read_run(folder: Path) -> RecordedRun:
     """Return the run of a folder, even while another process writes to it.
 
     Raises:
-        RunFolderError: The folder holds no run, one of a newer version, or a damaged file; the message gives
-            the file and the line.
+        RunFolderError: The folder holds no run, a run of a newer version, or a damaged file; the message
+            gives the file and the line.
     """
     settings = _read_settings(folder)
     records, _ = read_records(folder)
@@ -110,7 +110,7 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
     """
     path = folder / RECORDS
     if not path.exists():
-        # The records file is created before the traces: if only those are there, it was removed.
+        # The records file is created before the traces file: if only the traces exist, it was removed.
         if (folder / TRACES).exists():
             raise RunFolderError(f"{path} is missing: restore it, or name another folder.")
         return [], 0
@@ -125,7 +125,7 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
             )
         records[record.id] = record
     for _ in _members(folder, records.values()):
-        pass  # This checks the traces: new ones would be written over the place of a missing one.
+        pass  # This checks that no trace is missing: new traces would be written in its place.
     return list(records.values()), size_bytes
 
 
@@ -148,7 +148,7 @@ def read_sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[
 
 
 def validated(kind: TypeAdapter[T], content: str | bytes, place: str, remedy: str) -> T:
-    """Return the object that a file holds as JSON in this place; raises as `read_sealed_lines` does."""
+    """Return the object that a JSON text describes, or raise `RunFolderError`, which names `place`."""
     try:
         return kind.validate_json(content)
     except ValidationError as error:
@@ -195,14 +195,14 @@ def _read_settings(folder: Path) -> Settings:
             f"the run {folder} has schema {schema!r}, this version reads {SCHEMA_VERSION}: use the askance "
             f"that wrote it ({content.get('askance')})."
         )
-    if "knobs" in content:  # what parameters were called in runs of earlier versions
+    if "knobs" in content:  # the name of parameters in runs of earlier versions
         content["parameters"] = content.pop("knobs")
     _rename_parameters(content)
     return validated(_SETTINGS, json.dumps(content), str(path), _DAMAGED)
 
 
 def _rename_parameters(content: dict[str, Any]) -> None:
-    """Give the parameters in the settings of a run of an earlier version their current names."""
+    """Rename the parameters in the settings of an earlier version's run to their current names."""
     parameters = content.get("parameters")
     if isinstance(parameters, dict) and FORMER_NAMES.keys() & parameters.keys():
         names = re.compile(rf"\b({'|'.join(FORMER_NAMES)})(?==)")
@@ -244,10 +244,10 @@ class RunWriter:
     traces: AppendOnlyFile
 
     def add(self, finished: Sequence[tuple[Record, Trace]]) -> None:
-        """Write questions with their traces; all of them are on the disk when this returns.
+        """Write questions with their traces; all of them are on disk when this returns.
 
         Raises:
-            RunFolderError: They can't be written; the run is unchanged.
+            RunFolderError: The questions can't be written; the run is unchanged.
         """
         remedy = "Finished questions are kept; make room, and run the same command again to continue."
         blobs = [gzip.compress(trace_text(trace).encode(), _GZIP_LEVEL, mtime=0) for _, trace in finished]
@@ -325,7 +325,7 @@ def open_run(
 
 
 def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring) -> Record:
-    """Return the record with this scoring; after a kill, a record may have another than its settings say."""
+    """Return the record, scored again if needed: after a kill, its scoring may not match the settings."""
     if tuple(record.scores) == scoring.names and record.reading == scoring.reading.name:
         return record
     events = run.trace(record)
@@ -371,5 +371,5 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _incoming(path: Path) -> Path:
-    """Return the temporary file for `path`; its fixed name identifies what a killed process left."""
+    """Return the temporary file for `path`; its fixed name identifies a leftover of a killed process."""
     return path.with_name(f".{path.name}.tmp")

@@ -13,7 +13,7 @@ from askance.evaluation.run.recorded_run import RecordedRun
 _SHOWN_CHARACTERS = 60
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 _SAME = ("question", "task", "options", "golds")
-# The name of a method is in every table, and a model is shown by the name that the user gave.
+# Every table already names the method, and models are shown by the names that the user gave.
 _NOT_SHOWN = re.compile(r"method|dataset|.* \(loaded\)")
 
 
@@ -28,7 +28,7 @@ class DifferingSetting:
     def is_in_names(self) -> bool:
         """Return whether the names of the runs already show the setting.
 
-        That holds for the profile, and for a parameter that is missing in the names of at most one value.
+        Names show the profile, and they show a parameter if they contain all of its values, or all but one.
         """
         parameter = self.setting.removeprefix("parameter ")
         if parameter == "profile":
@@ -38,7 +38,7 @@ class DifferingSetting:
 
     @property
     def line(self) -> str:
-        """The line that is printed above a table."""
+        """The line about the setting that is printed above a table."""
         *rare, (common, names) = sorted(self.values, key=lambda value: len(value[1]))
         exceptions = [f"{value} ({', '.join(runs)})" for value, runs in rare]
         last = ", ".join(names) if len(names) < 3 else "the others"
@@ -66,7 +66,7 @@ class RunGroup:
 
     @property
     def differing(self) -> tuple[DifferingSetting, ...]:
-        """The settings that differ, without parameters that only one method has or that the names show."""
+        """The settings that differ, except those in the names; runs without a parameter are ignored."""
         by_run = [_shown_settings(run.settings) for run in self.whole]
         keys = dict.fromkeys(key for settings in by_run for key in settings)
         all_settings = [self._differing(key, by_run) for key in keys]
@@ -74,7 +74,7 @@ class RunGroup:
 
     @property
     def shared_parameters(self) -> dict[str, str]:
-        """The parameters that differ from their defaults but not between the runs that have them."""
+        """The parameters whose value is not the default, but is the same in all runs that have them."""
         parameters = dict(item for run in self.whole for item in non_default_parameters(run.settings).items())
         return {
             parameter: value
@@ -155,7 +155,7 @@ def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
 
 
 def _known(run: RecordedRun) -> dict[str, dict[str, object]]:
-    """Return the fields of each question that must be the same in all runs of a group, by its id."""
+    """Return the fields of each question that must be the same in all runs of a group, by question id."""
     return {record.id: {name: getattr(record, name) for name in _SAME} for record in run.records}
 
 
@@ -186,7 +186,7 @@ def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
 
 
 def _narrowed(runs: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
-    """Return the runs with the questions that all of them have, with the same text and gold answers."""
+    """Return the runs with only those questions that all runs have, with the same text and gold answers."""
     first, *others = map(_known, runs)
     ids = {id for id, known in first.items() if all(other.get(id) == known for other in others)}
     if not ids:
@@ -219,8 +219,9 @@ def _shortened(value: str) -> str:
 def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
     """Return a unique name for each run.
 
-    It is the method with its profile and the parameters that differ from other runs of the method. If these
-    names are not unique, they also have the other settings that differ; if that fails, they are the folders.
+    A name is the method with its profile and the parameters that differ from other runs of the method. If
+    these names are not unique, other settings that differ are added; as a last resort, the names are the
+    folders.
     """
     choices = (
         [_brief(run.settings, runs) for run in runs],
@@ -232,7 +233,7 @@ def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
 
 
 def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
-    """Return the brief name with the settings in which other runs of the same brief name differ."""
+    """Return the brief name, followed by the settings in which runs with the same brief name differ."""
     name = _brief(run.settings, runs)
     namesakes = [_marks(other.settings) for other in runs if _brief(other.settings, runs) == name]
     own = _marks(run.settings).items()
@@ -252,7 +253,7 @@ def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
 
 
 def non_default_parameters(settings: Settings) -> dict[str, str]:
-    """Return the parameters that differ from their defaults, which the title shows, without the profile."""
+    """Return the non-default parameters, which the run's title shows, without the profile."""
     return {
         parameter: value
         for parameter, value in settings.parameters.items()

@@ -1,6 +1,7 @@
 """Summaries of runs: the metrics of the answers, with confidence intervals, and their cost.
 
-Means are over the finished questions. A failed question counts as wrong, with its cost until it failed.
+Means are over the finished questions. A failed question counts as wrong, and its cost counts up to the
+failure.
 """
 
 import statistics
@@ -26,11 +27,12 @@ _OF_CLOSED_TASKS: Mapping[Task, str] = {"yes_no": "yes_no_accuracy", "choice": "
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost of a question: means over questions, except for the seconds.
+    """The cost per question: means over the questions, except for the seconds.
 
     Attributes:
         searches: The mean number of searches.
-        tokens_computed: The prompt tokens that no cache held, and the generated tokens, kept or not.
+        tokens_computed: The prompt tokens that were not cached, and the generated tokens, including discarded
+            ones.
         median_seconds: The median time from question to answer; a single stall would dominate a mean.
         p95_seconds: The 95th percentile of that time, interpolated between questions.
         price: The cost in the currency of the given prices; None without prices.
@@ -54,7 +56,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The summary of the questions of one kind or one number of hops, which is `part`."""
+    """The summary of the questions of one kind, or with one number of hops; `part` says which."""
 
     part: str
     num_questions: int
@@ -76,8 +78,8 @@ class RunSummary:
         main_metric: The metric to judge the run by, see `main_metrics`; empty if no metric has a score.
         metrics: The metrics by name, each over the questions that it applies to.
         share_answered: The share of questions whose answer has a short form.
-        by_kind, by_hops: The summaries of parts of the questions, with the main metrics only; empty if the
-            dataset has no such parts.
+        by_kind, by_hops: The summaries by kind of question and by number of hops, with the main metrics only;
+            empty if there is only one kind or number.
         reading: The way in which short answers were read, see `evaluation.run.readings`.
     """
 
@@ -133,7 +135,7 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
 
 
 def reading_note(reading: ReadingName) -> str:
-    """Return a note to append to a line, unless answers were read in our own way."""
+    """Return a note about the reading to append to a line; it is empty for askance's own reading."""
     return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
 
 
@@ -142,7 +144,7 @@ def main_metrics(run: RecordedRun) -> tuple[str, ...]:
 
     These are `yes_no_accuracy` if every question is a yes-or-no question, `choice_accuracy` if every question
     is a choice, `str_em` if every question has answer groups, and otherwise `f1` and `exact_match`. If none
-    of these was recorded, it is the first metric that has a score, if there is one.
+    of these was recorded, the result is the first metric that has a score, if any.
     """
     recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
     tasks = {record.task for record in run.records}
@@ -161,7 +163,7 @@ def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:
 
 
 def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
-    """Return the cost of one of these questions, on average."""
+    """Return the cost per question of these records."""
     usages = [record.usage for record in records]
     seconds = [usage.seconds for usage in usages]
     return Costs(
@@ -189,7 +191,7 @@ def _parts(
         parts.setdefault(part_of(record), []).append(record)
     if len(parts) < 2:
         return ()
-    # A part without a name comes last; numbers of hops are sorted.
+    # Parts are sorted; the part without a kind or number comes last.
     in_order = sorted(parts, key=lambda part: (part in ("", None), part))
     return tuple(
         PartSummary(

@@ -23,7 +23,7 @@ from askance.text.fusion import fuse_hits
 from askance.text.markers import without_markers
 
 RA_TOKENS = 256
-"""The tokens reserved for the answer that each RA adds to the last call."""
+"""The number of tokens reserved in the last call for the answer of each RA."""
 
 Reply = tuple[str, ...]
 """A reply: queries, or one answer."""
@@ -35,12 +35,12 @@ ReplyCache = dict[tuple[str, ...], Replies]
 
 @dataclass(slots=True)
 class ActionRunner:
-    """A runner of a rollout's actions.
+    """A runner of one rollout's actions.
 
     Attributes:
-        prompts: The prompt builder for the model of the run, which spends `budget`.
+        prompts: The prompt builder, with a model whose calls spend `budget`.
         reward_model: The reward model, if there is one.
-        reply_cache: The replies of the rollouts that ended before this one began, and its own.
+        reply_cache: The replies of this rollout and of all rollouts that ended before it started.
     """
 
     parameters: AirragParameters
@@ -51,7 +51,7 @@ class ActionRunner:
     reply_cache: ReplyCache = field(default_factory=dict)
 
     async def expand(self, state: PathState, node: str, action: str) -> list[ActionOutcome[PathState]] | None:
-        """Return the distinct outcomes of an action: empty if it has none, None without budget."""
+        """Return the distinct outcomes of an action, which may be empty; None if no budget is left."""
         handlers = {
             SAY: self._plan,
             DA: self._answer_directly,
@@ -65,7 +65,7 @@ class ActionRunner:
         except NoRoom:
             return None
         distinct: dict[object, ActionOutcome[PathState]] = {}
-        for each in outcomes:  # for example two replies whose queries were all asked before
+        for each in outcomes:  # replies may lead to the same state, for example if all queries are repeats
             same = distinct.get(each.state.key)
             distinct[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
         if self.reward_model is not None:
@@ -89,9 +89,9 @@ class ActionRunner:
         return [ActionOutcome(state.with_queries(queries), votes) for queries, votes in replies]
 
     async def _answer_next(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:
-        """Answer the first sub-query in the queue from passages; if there are none, call no model.
+        """Answer the first sub-query in the queue from passages; without passages, call no model.
 
-        Passages that don't fit here stay on the path, because the summary may have room for them.
+        Passages that don't fit this prompt stay on the path, because the summary may have room for them.
         """
         query = state.pending[0] if state.pending else self.prompts.question.text
         found = await self._search(query, state)
@@ -146,7 +146,7 @@ class ActionRunner:
         return [ActionOutcome(state.with_final_answer(name, short))] if short.strip() else []
 
     async def _search(self, query: str, state: PathState) -> tuple[Hit, ...]:
-        """Return the passages for `query`, or for all queries of the previous QT, fused by rank."""
+        """Return the passages for `query` or, with `multi_query`, for the queries of the last QT, fused."""
         params, last = self.parameters, state.steps[-1] if state.steps else None
         queries = last.output if params.multi_query and last and last.action == QT else ()
 
@@ -163,9 +163,9 @@ class ActionRunner:
     async def _sample_replies(
         self, action: str, state: PathState, prompt: Prompt, node: str, about: Reply = ()
     ) -> Replies:
-        """Return the distinct replies with the number of samples that gave each; resample empty replies once.
+        """Return the distinct replies, each with its number of samples; empty replies are resampled once.
 
-        The reply that has most in common with all samples (equation 2) is first, because a rollout enters it.
+        The reply most similar to all samples (equation 2) is first, because the rollout enters that one.
         """
         sampling = self._sampling(action)
         num_samples, key = self.parameters.samples_of(action), (node, action)
@@ -192,7 +192,7 @@ class ActionRunner:
         return replies
 
     async def _generate(self, action: str, state: PathState, request: GenerateRequest) -> list[str]:
-        """Return the sampled texts without citation markers, except those quoted from earlier text."""
+        """Return the sampled texts without citation markers, except markers quoted from earlier text."""
         question, events = self.prompts.question, self.run.trace.events
         before = len(events)
         if not self._has_room(action, state, request.prompt):
@@ -211,12 +211,12 @@ class ActionRunner:
     def _num_passages(self, state: PathState, found: Sequence[Hit], planned: int | None = None) -> int:
         """Return how many passages fit the context window and the token budget.
 
-        The budget must leave the same amount for each retrieval that is still planned: those of the queue or,
-        in Lite, where nothing is planned, as many as are allowed. A quarter of the budget is reserved for the
-        summary, but at most half of what is left.
+        The planned retrievals share the budget equally: one for each sub-query in the queue or, in Lite,
+        which has no plan, as many as are allowed. A quarter of the whole budget, but at most half of what is
+        left, is reserved for the passages of the summary.
 
         Args:
-            planned: The number of retrievals, including this one; None counts those still planned.
+            planned: The number of planned retrievals, including this one; counted if None.
         """
         params, model, left = self.parameters, self.prompts.model, self.budget.left
 
@@ -234,25 +234,25 @@ class ActionRunner:
         return estimate_fitting(found, room, count)
 
     def tokens_to_finish(self, state: PathState) -> int:
-        """Return the input tokens that the final call takes without passages, given the current state."""
+        """Return the input tokens needed to finish the path, without passages; 0 without a budget."""
         if self.budget.left is None:
             return 0
         return self.prompts.model.count(self.prompts.sa(state.history)) + self.tokens_for_reward_model(state)
 
     def tokens_for_reward_model(self, state: PathState) -> int:
-        """Return the input tokens that the reward model takes after the path has ended."""
+        """Return the input tokens that the reward model will spend when the path has ended."""
         if self.reward_model is None or self.reward_model.ledger is not None or self.budget.left is None:
             return 0
         return self.reward_model.count(state, self.parameters.summary_tokens) * self.parameters.answer_samples
 
     def _summary_prompt(self, state: PathState) -> Prompt:
-        """Return the final prompt; if too long, drop the worst passages, then the oldest answers.
+        """Return the summary prompt; if it is too long, drop the worst passages, then the oldest answers.
 
         Raises:
             NoRoom: Not even the last sub-query with its answer fits.
         """
         tops = {hits[0].passage.id for hits in state.found if hits}
-        # The passages to drop first come last: all but the best of each retrieval, the worst at the end.
+        # Passages are dropped from the end, so the best passage of each retrieval comes first.
         ordered = sorted(state.hits, key=lambda hit: hit.passage.id not in tops)
 
         def fits(prompt: Prompt) -> bool:
@@ -262,7 +262,7 @@ class ActionRunner:
             return self.prompts.sa(state.history, ordered[:number], shows_examples=True)
 
         num_hits = most_that_fit(len(ordered), lambda number: fits(with_hits(number)))
-        # If passages is 0, the search fetched as many as fit, so dropping some is normal.
+        # If passages is 0, the search fetched as many as might fit, so dropping some is normal.
         least = len(ordered) if self.parameters.passages else min(1, len(ordered))
         self.budget.was_short |= num_hits is None or num_hits < least
         if num_hits is not None:
@@ -274,13 +274,13 @@ class ActionRunner:
         return prompt
 
     def _has_room(self, action: str, state: PathState, prompt: Prompt) -> bool:
-        """Return whether a call fits, with room for those that must follow it to finish the path."""
+        """Return whether a call fits and leaves room for the calls that must finish the path."""
         keep = self.tokens_for_reward_model(state) if action in (DA, SA) else self.tokens_to_finish(state)
         return has_room(self.prompts.model, prompt, self._sampling(action).max_tokens, keep=keep)
 
 
 def _by_agreement(replies: Sequence[tuple[Reply, int]]) -> Replies:
-    """Sort replies by their agreement with all samples; equal ones keep their order."""
+    """Sort replies by their similarity to all samples; ties keep their order."""
     scores = jcd_scores([" ".join(reply) for reply, _ in replies], [votes for _, votes in replies])
     order = sorted(range(len(replies)), key=lambda index: -round(scores[index], 9))
     return tuple(replies[index] for index in order)

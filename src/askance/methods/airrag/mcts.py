@@ -1,9 +1,9 @@
 """Run Monte Carlo tree search (MCTS) with several rollouts at a time.
 
-A rollout selects a path by UCT, continues from its end until a state is terminal, and backs the reward up to
+A rollout selects a path by UCT, continues from its end until a state is terminal, and backs up the reward to
 every node on the path. A coroutine expands an action and may return several outcomes at once. The rollouts of
-a wave run concurrently. Each is selected as if the earlier ones of its wave had earned nothing, so the
-resulting tree never depends on which of them finishes first. All state is local to one search.
+a wave run concurrently. Each is selected as if the earlier rollouts of its wave had a reward of 0, so the
+tree never depends on which rollout finishes first. All state is local to one search.
 """
 
 import math
@@ -34,14 +34,14 @@ class Node(Generic[S]):
         action: The action that led here from `parent`; empty at the root.
         number: The position among the children of its parent, from 1.
         votes: The number of samples that gave this state; see `ActionOutcome`.
-        dead_actions: The actions that gave nothing.
+        dead_actions: The actions that had no outcome.
         postponed: The actions that could not be expanded in this wave. The next wave may try them again.
-        visits: The number of rollouts that passed through.
+        visits: The number of rollouts that passed through this node.
         value: The sum of the rewards of these rollouts.
-        reward: The reward of a terminal, as last computed.
+        reward: The latest reward of a terminal.
         num_rewarded: The number of rollouts that ended in this terminal.
-        has_pending_rollout: True while a rollout continues from here. Only one rollout of a wave may, so that
-            its result does not depend on the others.
+        has_pending_rollout: True while a rollout continues from here. A wave allows one per node, so that its
+            result does not depend on the other rollouts.
     """
 
     state: S
@@ -66,7 +66,7 @@ class Node(Generic[S]):
 
     @property
     def name(self) -> str:
-        """Return the numbers along the path, joined by dots after "0"."""
+        """Return "0" and the number of each node on the path below the root, joined by dots."""
         return ".".join(["0", *(str(node.number) for node in self.path[1:])])
 
     def uct(self, exploration: float) -> float:
@@ -86,17 +86,16 @@ class Node(Generic[S]):
 class SearchProblem(Protocol[S]):
     """The problem that a tree search explores: legal actions, expansion, rollout policy and rewards.
 
-    - legal_actions: return the actions that are legal in a state after some were found dead, the preferred
-      one first. A dead end has none. It is called again after an action turns out to be dead.
-    - expand: return the outcomes of an action at a node, all different. An empty list means that the action
-      gives nothing. None means that this rollout can't expand it, but a later one may.
+    - legal_actions: return the legal actions in a state, given its dead actions; the preferred action comes
+      first. A dead end has none. It is called again after an action turns out to be dead.
+    - expand: return the distinct outcomes of an action at a node. An empty list means that the action has no
+      outcome. None means that this rollout can't expand the action, but a later rollout may.
     - is_terminal: return whether a rollout ends in a state.
-    - choose_action: return the action that a rollout takes at a node, out of the untried ones (the rollout
-      policy).
+    - choose_action: return the untried action that a rollout takes at a node (the rollout policy).
     - rewards: return the rewards of all terminals in the order in which they were first reached. It is called
       after each rollout, because later terminals may change the rewards of earlier ones.
     - can_start: return whether there is budget for another rollout. It is called right before one starts.
-    - on_rollout_end: is called for each rollout that has ended, in the order of their numbers.
+    - on_rollout_end: handle the end of a rollout. It is called in the order of the rollout numbers.
     - should_stop: return whether the search should end early. It is called before each wave but the first.
     """
 
@@ -113,7 +112,7 @@ class SearchProblem(Protocol[S]):
 
 
 Selection = tuple[list[Node[S]], str]
-"""A path from the root, and the action to expand at its end; empty if the rollout policy chooses."""
+"""A path from the root, and the action to expand at its end, which is empty if the rollout policy decides."""
 
 
 class MctsTree(Generic[S]):
@@ -122,8 +121,8 @@ class MctsTree(Generic[S]):
     Args:
         seed: The seed of all random choices.
         side_actions: Actions at the root that lead only to terminals. They are expanded once, concurrently
-            with the first rollouts, and rewarded as if one rollout had ended in each outcome. No rollout
-            takes them.
+            with the first rollouts, and rewarded as if one rollout had ended in each outcome. Rollouts never
+            take these actions.
 
     Attributes:
         terminals: The terminals that rollouts reached, in the order in which they were first reached.
@@ -146,7 +145,7 @@ class MctsTree(Generic[S]):
         self.num_rollouts = self.num_failed = 0
 
     async def search(self) -> None:
-        """Search from the root until the tree is exhausted, or the problem says stop."""
+        """Search until all rollouts are done, the tree is exhausted, or the problem stops the search."""
         side_actions = self._side_actions
         while wave := list(self._select_wave()):
             first = self.num_rollouts - len(wave)
@@ -168,7 +167,7 @@ class MctsTree(Generic[S]):
                 node.postponed.clear()
 
     def _select_wave(self) -> Iterator[Selection[S]]:
-        """Yield the selections from which the rollouts of the next wave continue."""
+        """Yield a selection for each rollout of the next wave."""
         num_started = self.num_rollouts
         if 0 < num_started < self._parameters.rollouts and self._problem.should_stop(self):
             return
@@ -184,7 +183,7 @@ class MctsTree(Generic[S]):
             yield selection
 
     def _select(self, node: Node[S], rollout: int) -> Selection[S] | None:
-        """Return the next place to expand by UCT, or None if all is exhausted or pending."""
+        """Return the selection by UCT at or below `node`, or None if all nodes are exhausted or pending."""
         if node.is_terminal:
             return ([node], "") if not self._parameters.skip_exhausted or not node.visits else None
         untried = [] if node.has_pending_rollout else self._untried_actions(node)
@@ -210,7 +209,7 @@ class MctsTree(Generic[S]):
         return min(unvisited, key=lambda each: ((*order, each[0]).index(each[0]), each[1]))[2]
 
     def _untried_actions(self, node: Node[S]) -> list[str]:
-        """Return the actions that may be expanded; a dead action may have made another one legal."""
+        """Return the untried legal actions at a node; a dead action may make another action legal."""
         unavailable = node.dead_actions | node.postponed
         tried = unavailable | {child.action for child in node.children}
         if node is self.root:
@@ -222,7 +221,7 @@ class MctsTree(Generic[S]):
         return node.parent is self.root and node.action in self._side_actions
 
     async def _roll_out(self, path: list[Node[S]], action: str, rollout: int) -> Node[S] | None:
-        """Return the terminal that a rollout reaches from the end of `path`, which grows, or None."""
+        """Return the terminal that a rollout reaches, or None; the rollout extends `path` in place."""
         start = path[-1]
         while not path[-1].is_terminal:
             untried = self._untried_actions(path[-1])
@@ -238,7 +237,7 @@ class MctsTree(Generic[S]):
     async def _expand(self, node: Node[S], action: str, rollout: int) -> Node[S] | None:
         """Expand `action`, or all untried actions at once; return the child to enter, or None.
 
-        If `action` itself gives nothing, the rollout takes one of the other actions that gave something.
+        If `action` has no outcome, the rollout policy chooses among the other expanded actions that have one.
         """
         actions = [action]
         if self._parameters.expansion == "eager":

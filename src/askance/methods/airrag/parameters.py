@@ -60,15 +60,15 @@ class Actions(MethodCollection):
 
 
 def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Actions:
-    """Parse the actions in `text`, separated by commas: ``say,da,ra,qt,sa,dragin``.
+    """Parse a comma-separated list of actions, such as ``say,da,ra,qt,sa,dragin``.
 
     Args:
         methods: The names of methods that may be actions.
-        make: Return a method by name, with its default parameters.
+        make: Returns the method of a given name, with its default parameters.
 
     Raises:
         UnknownName: A name is neither an action nor a method.
-        ParameterError: No path can be made of the set of actions, or a name is given twice.
+        ParameterError: The actions can't form a path, or a name is given twice.
     """
     names, known = [name.strip().lower() for name in text.split(",")], tuple(methods)
     for name in names:
@@ -168,14 +168,14 @@ class AirragParameters(Parameters):
 
     @property
     def together(self) -> Together:
-        """Return how independent calls are made: concurrently, or in turn if there is an L_max.
+        """Return the function that runs independent calls: concurrent, or sequential if there is an L_max.
 
-        In turn, timing never decides which call the budget leaves out.
+        In sequence, timing never decides which call no longer fits the budget.
         """
         return gather_or_cancel if self.l_max is None else in_turn
 
     def weight(self, rollout: int) -> float:
-        """Return the exploration weight of a rollout; it falls as the schedule says."""
+        """Return the exploration weight of a rollout, which follows the schedule."""
         done = rollout / self.rollouts
         factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
         return self.exploration * factors[self.schedule]
@@ -185,7 +185,7 @@ class AirragParameters(Parameters):
         return self.samples if action in (SAY, QT) else self.answer_samples
 
     def sampling(self, action: str, *, is_chat: bool = False) -> Sampling:
-        """Return how replies are sampled; they stop where the model would invent a next question."""
+        """Return the sampling options of an action; the stop strings end a reply at an invented question."""
         lists_queries = action in (SAY, QT)
         shift = self.q_div if lists_queries else 0.0
         tokens = {SAY: self.query_tokens, QT: self.query_tokens, RA: self.answer_tokens}
@@ -200,8 +200,8 @@ class AirragParameters(Parameters):
     def actions_after(self, state: PathState, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Return the legal actions in a state (the paper's figure 2 and appendix), without the dead ones.
 
-        If none is left, a summary is legal. DA is a candidate beside the paths, or the only action; otherwise
-        it is the last resort. The root has nothing to summarise, so a search for the question is legal there.
+        If none is left, SA is legal. A path without answered sub-queries has nothing to summarise: there RA
+        is legal, or DA if RA is dead. Otherwise DA is a candidate beside the paths, or the only action.
         """
         if state.answer is not None:
             return ()

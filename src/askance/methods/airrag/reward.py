@@ -1,8 +1,8 @@
-"""Estimate with a reward model how likely an AirRAG path leads to the right answer (Feng et al. 2025).
+"""Estimate with a reward model the probability that an AirRAG path is right (Feng et al. 2025).
 
-The paper trains a reward model on paths with known answers. Here any model that scores options can take the
-role: it is shown the question and the path, and the reward is the probability of `Yes` against `No`. The
-prompt text is ours.
+The paper trains a reward model on paths with known answers. Here any model that scores options can serve: it
+sees the question and the path, and the reward is the probability of `Yes` relative to `No`. The prompt text
+is ours.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from askance.methods.common.label_probabilities import label_options, label_prob
 from askance.methods.common.prompts import passage_text
 
 PASSAGE_TOKENS = 128
-"""The most tokens shown of a passage."""
+"""The maximum number of tokens shown of each passage."""
 _OPTIONS = ("Yes", "No")
 _LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
 
@@ -28,8 +28,8 @@ class PathRewardModel:
 
     Attributes:
         prompts: The prompt builder for the reward model.
-        ledger: The token budget of its calls; None if each rollout pays for its own.
-        num_input: The number of input tokens read by it.
+        ledger: The token budget of its calls; None if the budget of each rollout pays for them.
+        num_input: The number of input tokens that it has read.
     """
 
     prompts: PromptBuilder
@@ -48,11 +48,11 @@ class PathRewardModel:
             before = budget.num_spent
             reward = await self._judged(state, budget)
             self.num_input += budget.num_spent - before
-            # Two rollouts may reach paths that differ only in punctuation: the order must not matter.
+            # Two rollouts may reach paths that differ only in punctuation, and their order must not matter.
             self._rewards[state.key] = max(reward, self.reward(state))
 
     def count(self, state: PathState, num_more: int) -> int:
-        """Return the number of tokens it takes to judge a path that grows by `num_more` tokens."""
+        """Return the number of input tokens needed to judge a path after `num_more` more tokens."""
         model, prompt = self.prompts.model, self.prompt(state)
         options = label_options(prompt, _OPTIONS)
         return model.count(prompt) + sum(len(model.tokenize(option)) for option in options) + num_more

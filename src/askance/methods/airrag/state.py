@@ -1,8 +1,7 @@
 """The state of an AirRAG path: its plan, sub-queries, answers and passages.
 
-See Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. Each state extends its parent's by one step.
-The paper names the actions and their order, but leaves open how a list of queries is processed: here it is a
-queue.
+See Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. Each state extends its parent by one step.
+The paper names the actions and their order, but not how a list of queries is processed: here it is a queue.
 """
 
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from askance.text.answers import normalise_answer
 SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
 """System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
 SAME_QUERY = 0.9
-"""The Jaccard similarity from which a proposed query counts as asked before."""
+"""The least Jaccard similarity of two queries that count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +26,14 @@ class ActionStep:
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """A path so far.
+    """A path up to now, finished or not.
 
     Attributes:
         pending: The sub-queries that are not answered yet, in order.
         history: The answered sub-queries with their answers.
         found: The passages of each retrieval, best first.
         answer: The answer of the whole path; None until the path ends.
-        num_repeats: The number of transformations that gave only queries asked before.
+        num_repeats: The number of QT steps that gave only queries that were asked before.
         is_cut: True if the budget ended the path early.
         is_refused: True if the passages did not hold the answer to the last sub-query.
     """
@@ -64,7 +63,7 @@ class PathState:
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """Return each passage found, once and at its best rank, sorted by rank."""
+        """Return the distinct passages found, sorted by rank; each appears at its best rank."""
         return unique_hits(sorted((hit for hits in self.found for hit in hits), key=lambda hit: hit.rank))
 
     @property
@@ -76,7 +75,7 @@ class PathState:
         return replace(self, steps=(*self.steps, ActionStep(action, output)))
 
     def with_plan(self, queries: tuple[str, ...], question: str) -> "PathState":
-        """Return the state after SAY; its queries, or else the question itself, become the queue."""
+        """Return the state after SAY, with its queries as the queue, or the question if there are none."""
         return replace(self._with_step(SAY, queries), pending=_unique_queries(queries) or (question,))
 
     def with_answer(self, query: str, answer: str, hits: tuple[Hit, ...], *, is_refused: bool) -> "PathState":
@@ -90,10 +89,10 @@ class PathState:
         )
 
     def with_queries(self, queries: tuple[str, ...]) -> "PathState":
-        """Return the state after QT; its queries, if any, replace the head of the queue.
+        """Return the state after QT, whose queries, if any, replace the head of the queue.
 
-        A query that shares nine words in ten with an answered one is left out; otherwise a model that
-        repeats itself would never finish. A query that is already in the queue moves to its head.
+        A query that is the same as an answered one (see `is_same_query`) is left out; otherwise a model that
+        repeats itself would never finish. A query that is already in the queue moves to the head.
         """
         answered = [pair.question for pair in self.history]
         new = tuple(query for query in queries if not any(is_same_query(query, each) for each in answered))
@@ -109,7 +108,7 @@ class PathState:
 
 
 def unique_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
-    """Return the hits in their order, without repeated passages."""
+    """Return the hits in the given order, without repeated passages."""
     first: dict[str, Hit] = {}
     for hit in hits:
         first.setdefault(hit.passage.id, hit)
@@ -117,7 +116,7 @@ def unique_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
 
 
 def _unique_queries(queries: Iterable[str]) -> tuple[str, ...]:
-    """Return the queries in their order, without those that repeat an earlier one."""
+    """Return the queries in the given order, without those that repeat an earlier one."""
     kept: list[str] = []
     for query in queries:
         if not any(is_same_query(query, each) for each in kept):

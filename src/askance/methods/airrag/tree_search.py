@@ -17,12 +17,13 @@ from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import ChosenAnswer, FinishedPath
 
 _SHORT_PATH = 6
-"""The input tokens of a short path (SAY, RA with a passage or two, SA), in prompts of SA without passages."""
+"""The input tokens of a short path (SAY, RA with a passage or two, SA), divided by those of an SA prompt
+without passages."""
 
 
 @dataclass(slots=True)
 class TreeSearch:
-    """The tree search for one question; it is the `SearchProblem` of its tree."""
+    """The tree search for one question, which implements `SearchProblem`."""
 
     parameters: AirragParameters
     question: Question
@@ -43,7 +44,7 @@ class TreeSearch:
             self.reward_model = PathRewardModel(prompts, TokenLedger() if is_free else None)
 
     async def search(self) -> MctsTree[PathState]:
-        """Grow the search tree, and draw a direct answer beside it if the parameters say so."""
+        """Return the search tree, with a direct answer beside the paths if the parameters ask for one."""
         params, kept = self.parameters, self._tokens_for_verifier()
         self.total_budget.set_aside += kept
         if params.has_direct_candidate:
@@ -64,7 +65,7 @@ class TreeSearch:
         return self.parameters.actions_after(state, dead)
 
     def finished_paths(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
-        """Return the distinct finished paths, including those not entered, in the order of the tree."""
+        """Return the distinct finished paths in tree order, including those that no rollout entered."""
         paths: dict[object, FinishedPath] = {}
         for node in tree.root.subtree():
             state = node.state
@@ -75,9 +76,9 @@ class TreeSearch:
         return list(paths.values())
 
     async def last_resort(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
-        """Return direct answers if no path has ended, drawn with the whole remaining budget.
+        """Return direct answers for a tree without finished paths; they may use the whole remaining budget.
 
-        Without a budget limit, a direct answer that gave nothing before is not tried again.
+        If the budget has no limit and a direct answer has already failed, it is not tried again.
         """
         if self.total_budget.most is None and DA in tree.root.dead_actions:
             return []
@@ -148,7 +149,7 @@ class TreeSearch:
     def can_start(self, rollout: int) -> bool:
         if rollout in self._runners:  # it found nothing to expand in the previous wave
             self._runners[rollout].budget.close()
-        # The rollouts that share what is left: no more than can reach an answer by a short path.
+        # The remaining budget is shared by no more rollouts than can reach an answer by a short path.
         num_sharing, left = self.parameters.rollouts - rollout, self.total_budget.left
         # The fewest input tokens with which a rollout can reach an answer.
         least = 0 if left is None else self.run.model.count(self._prompts(self.run.model).sa(()))
@@ -182,7 +183,7 @@ class TreeSearch:
         self._reply_cache.update(self._runners[rollout].reply_cache)
 
     def _tokens_for_verifier(self) -> int:
-        """Return the tokens reserved for the last call: its template, and an answer of each rollout."""
+        """Return the tokens reserved for the verifier's call: the template, and an answer per rollout."""
         params = self.parameters
         num_candidates = params.rollouts + params.has_direct_candidate
         may_call = num_candidates > 1 or params.samples > 1 or params.answer_samples > 1
@@ -198,9 +199,9 @@ class TreeSearch:
         return 0.0 if self.reward_model is None else self.reward_model.reward(state)
 
     def rewards(self, terminals: Sequence[Node[PathState]]) -> list[float]:
-        """Return the rewards of all terminals, given all of them; 0 for one that is not an answer.
+        """Return the reward of each terminal, which depends on all terminals; 0 without a valid answer.
 
-        The N of equation 2 counts answers, so refusals don't reduce the agreement of the others.
+        N in equation 2 counts only valid answers, so a refusal does not reduce the similarity of answers.
         """
         valid = [node for node in terminals if FinishedPath(node.state).is_valid]
         scores = verifiers.jcd_scores([node.state.answer or "" for node in valid])

@@ -1,6 +1,6 @@
-"""Choose the answer among those of the finished paths: the verifiers of AirRAG (Feng et al. 2025).
+"""Choose among the answers of the finished paths: the verifiers of AirRAG (Feng et al. 2025).
 
-Two of them compare each answer with all others (equations 2 and 3).
+Two verifiers compare each answer with all others (equations 2 and 3).
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,9 @@ class FinishedPath:
 
     Attributes:
         copies: The number of samples that gave this answer at this node; each counts as one answer.
-        visits: The number of rollouts that reached it.
-        reward: The reward of these rollouts.
-        score: The score of the reward model.
+        visits: The number of rollouts that reached this path.
+        reward: The reward of the path in the tree search.
+        score: The score from the reward model.
         is_grounded: True if passages were found on the path.
     """
 
@@ -51,7 +51,7 @@ class FinishedPath:
 
     @property
     def is_valid(self) -> bool:
-        """Return whether the path answers: it is neither empty nor a refusal."""
+        """Return whether the answer is neither empty nor a refusal."""
         return normalise_answer(self.answer) not in ("", "none") and not is_refusal(self.answer)
 
 
@@ -65,7 +65,7 @@ class ChosenAnswer:
 
 
 def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
-    """Return the paths that answer; if there are none, those whose answer is not empty."""
+    """Return the paths with valid answers; if there are none, all paths with non-empty answers."""
     valid = [path for path in paths if path.is_valid]
     return valid or [path for path in paths if path.answer.strip()]
 
@@ -73,7 +73,7 @@ def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
 def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
     """Return the mean Jaccard similarity of each answer's words to all answers (equation 2).
 
-    An answer is compared with itself, too. Words are lower-case, without punctuation and articles; two
+    Each answer is also compared with itself. Words are lower-case, without punctuation and articles; two
     answers without words are equal.
     """
     bags = [word_set(answer) for answer in answers]
@@ -82,16 +82,16 @@ def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> l
 
 
 def emb_scores(vectors: NDArray[np.float32], copies: Sequence[int] | None = None) -> list[float]:
-    """Return the mean cosine of each answer's vector with all vectors, itself included (equation 3).
+    """Return the mean cosine similarity of each answer to all answers, including itself (equation 3).
 
     Args:
-        vectors: The vectors of length 1, of shape [answers, dimensions].
+        vectors: The unit-length vectors of the answers, of shape [answers, dimensions].
     """
     return _mean_with_all(vectors.astype(np.float64) @ vectors.astype(np.float64).T, copies)
 
 
 def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> list[float]:
-    """Return the mean similarity of each answer to all, given shape [answers, answers]; each copy counts."""
+    """Return the mean similarity to all copies of all answers, from a matrix of shape [answers, answers]."""
     counts = np.array(copies or [1] * len(similarity), dtype=np.float64)
     means: list[float] = (similarity @ counts / max(counts.sum(), 1)).tolist()
     return means
@@ -113,7 +113,7 @@ def rank_paths(paths: Sequence[FinishedPath], scores: Sequence[float]) -> list[i
 
 
 def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
-    """Return the indices of paths grouped by normalised answer, in the order of the first of each group."""
+    """Return the indices of paths grouped by normalised answer, in the order of first occurrence."""
     groups: dict[str, list[int]] = {}
     for index, path in enumerate(paths):
         groups.setdefault(normalise_answer(path.answer), []).append(index)
@@ -123,12 +123,12 @@ def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
 def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> bool:
     """Return whether `num_more` further paths can't change the verifier's choice.
 
-    The choice may still change in the order of its words, small words and punctuation. All `paths` must be
-    valid. Only votes can be decided early: a model that sees all answers, vectors, and the greatest reward
-    may prefer a later answer. With `jcd` the choice is decided if one set of words has more copies than all
-    other answers, the further ones included. The reason: 1 - Jaccard similarity is a distance. An answer at
-    distance d from those words gets d less from each of their copies than they do, and at most d more from
-    each other answer. With `rm_vote` a further path adds at most 1 to the sum of another answer.
+    The choice may still change in word order, articles and punctuation. All `paths` must be valid. Only votes
+    can be decided early: all other verifiers may prefer a later answer. With `jcd`, the choice is decided if
+    one set of words, the winner, has more copies than all other answers, including further ones. The reason:
+    1 - Jaccard similarity is a distance, so the triangle inequality holds. An answer at distance d from the
+    winner gets d less similarity than the winner from each copy of the winner, and at most d more from each
+    other answer. With `rm_vote`, a further path adds at most 1 to the sum of another answer.
     """
     if verifier not in ("jcd", "rm_vote") or not any(path.is_valid for path in paths):
         return False
@@ -147,7 +147,7 @@ def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswe
 
 
 def _by_reward(paths: Sequence[FinishedPath], jcd: Sequence[float], *, is_vote: bool) -> ChosenAnswer:
-    """Choose the greatest reward, or with `is_vote` the greatest sum over equal answers; ties go by `jcd`."""
+    """Choose by the greatest reward or, if `is_vote`, sum over equal answers; `jcd` breaks ties."""
     sums = [path.score for path in paths]
     for group in cluster_answers(paths) if is_vote else ():
         for index in group:
@@ -163,8 +163,8 @@ async def choose_answer(
 
     Args:
         paths: The valid paths, at least one.
-        prompts: The prompt builder for the model that is called.
-        max_tokens: The most new tokens of that call.
+        prompts: The prompt builder, with the model to call.
+        max_tokens: The maximum number of new tokens of that call.
     """
     copies = [path.copies for path in paths]
     jcd = jcd_scores([path.answer for path in paths], copies)
@@ -182,7 +182,7 @@ async def choose_answer(
 async def _choose_by_call(
     paths: Sequence[FinishedPath], jcd: Sequence[float], prompts: PromptBuilder, max_tokens: int, run: Run
 ) -> ChosenAnswer:
-    """Choose by one more call, which sees all candidates, likeliest first, and the passages that fit."""
+    """Choose with one more call, which lists all candidates, likeliest first, and the passages that fit."""
     groups = [(max(group, key=lambda index: jcd[index]), group) for group in cluster_answers(paths)]
     groups.sort(key=lambda group: -round(jcd[group[0]], 9))
     best = [paths[index] for index, _ in groups]
@@ -210,7 +210,7 @@ async def _choose_by_call(
 def _fitting_prompt(
     candidates: Sequence[Candidate], hits: Sequence[Hit], prompts: PromptBuilder, max_tokens: int
 ) -> Prompt:
-    """Return a prompt that fits: fewer passages first, then no histories, then fewer candidates."""
+    """Return a prompt that fits; drop passages first, then all histories, then candidates."""
 
     def fits(prompt: Prompt) -> bool:
         return has_room(prompts.model, prompt, max_tokens)
@@ -220,10 +220,10 @@ def _fitting_prompt(
         return prompts.verify(candidates, hits[:num_hits])
     bare = [Candidate(one.answer, one.num_paths) for one in candidates]
     fewer = (prompts.verify(bare[:number]) for number in range(len(bare), 1, -1))
-    fit_passage = next(filter(fits, fewer), None)
-    if fit_passage is None:
+    prompt = next(filter(fits, fewer), None)
+    if prompt is None:
         raise NoRoom("the candidates do not fit")
-    return fit_passage
+    return prompt
 
 
 def verifier_tokens(prompts: PromptBuilder, num_answers: int, most: int) -> int:

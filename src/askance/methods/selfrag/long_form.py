@@ -1,12 +1,12 @@
 """Self-RAG's long form: segment-level beam search (Asai et al. 2024, algorithm 1).
 
 The paper defines the score of a segment and says "return the best sequence"; the rest is ours:
-- Paths are compared by the sum of their segments' scores divided by a power of their number (`path_power`). 1
+- The score of a path is the sum of its segment scores divided by their number to a power (`path_power`). 1
   gives the mean and 0 the sum. A lower power favours longer answers, even those with unsupported segments.
 - A segment that repeats an earlier one of its path is rejected, as by a hard constraint.
-- Utility counts once, at the end, because it is a judgement of whole answers.
-- A prompted scorer is not asked what can't change the answer. It skips the support of a segment that can't
-  enter the beam even with full support, and the retrieve decision after a segment that is not continued.
+- Utility counts once, at the end, because it judges whole answers.
+- A prompted scorer makes no judgement that can't change the answer. It skips the support of a segment that
+  can't enter the beam even if fully supported, and the retrieve decision of a path that is not extended.
 - Each path searches with its own latest segment and never sees the text of other paths.
 """
 
@@ -27,19 +27,19 @@ class LongForm(Form):
     _static_hits: asyncio.Task[tuple[Hit, ...]] | None = None
 
     async def answer(self) -> tuple[Path, str]:
-        """Return the best path of the beam, finished or not. The long form never names an option."""
+        """Return the best path of the beam, finished or not, and an empty string in place of an option."""
         finished, beam = await self.beam(await self.start_path())
         return await self._best([*finished, *beam]), ""
 
     async def beam(self, start: Path) -> tuple[list[Path], list[Path]]:
         """Extend all paths of the beam concurrently, and keep the best unfinished ones after each step.
 
-        The search ends early if nothing is left to extend. It also ends if as many paths are finished as the
-        beam is wide, and no open path is better than the best of them. Ties go to the earlier path, so
+        The search ends early if nothing is left to extend. It also ends once at least `beam_width` paths are
+        finished and no open path scores higher than the best of these. Ties go to the earlier path, so
         results never depend on timing.
 
         Returns:
-            The finished paths and the open ones, each in the order in which they were found.
+            The finished paths and the open paths, both in the order in which they were found.
         """
         finished, beam = ([start], []) if start.is_finished else ([], [start])
         for _ in range(self.parameters.max_segments):
@@ -54,11 +54,11 @@ class LongForm(Form):
         return finished, beam
 
     async def _prune(self, paths: list[Path]) -> tuple[list[Path], list[Path]]:
-        """Return the finished paths and the best open ones, once the support that matters is judged.
+        """Return the finished paths and the best open paths, with the support of all of them judged.
 
-        Without a support judgement a score is an upper bound. Support is judged only for paths that may be
-        among the best (branch and bound, Land and Doig 1960); the result is the same. Of paths with the same
-        `identity` the better one is kept, or the earlier one if they are equal.
+        Until support is judged, a score is an upper bound. Only paths that may be among the best are judged
+        (branch and bound, Land and Doig 1960), which does not change the result. Of paths with the same
+        `identity`, the best is kept; ties go to the earlier path.
         """
         while True:
             best: dict[object, Path] = {}
@@ -82,17 +82,17 @@ class LongForm(Form):
         return finished, [path for path in left if path in beam]
 
     def identity(self, path: Path) -> object:
-        """Return the texts and passages of a path; paths that share them are the same."""
+        """Return the texts and passage ids of a path; paths with equal ones are duplicates."""
         return tuple((piece.text, piece.hit.passage.id if piece.hit else "") for piece in path.segments)
 
     def score(self, path: Path) -> float:
         return path.score(self.parameters.path_power)
 
     async def _best(self, paths: Sequence[Path]) -> Path:
-        """Return the best path, after judging the utility of answers that wrote no utility token.
+        """Return the best path, after judging the utility of paths that have no utility token.
 
-        If the constraint on utility rejects all paths, it rejects none. Ties go to more segments, then to the
-        earlier path.
+        If the utility constraint rejects every path, it is ignored. Ties go to the path with more segments,
+        then to the earlier path.
         """
         needs_utility = "utility" in self.parameters.needed_groups
 
@@ -113,7 +113,7 @@ class LongForm(Form):
         return best
 
     async def grow(self, path: Path) -> Sequence[Path]:
-        """Return the path extended by each segment that may follow, or the path itself, finished."""
+        """Return one path for each accepted next segment; if there is none, the same path, finished."""
         if path.name != START:
             path = replace(path, retrieve_probs=await self.writer.retrieve_probs(path, key=_key(path.name)))
         action = self.parameters.next_action(path.retrieve_probs, path)
@@ -133,12 +133,12 @@ class LongForm(Form):
         return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
 
     def record_pruned(self, path: Path) -> None:
-        """Record that a path leaves the beam even if the support of its last segment were full."""
+        """Record a path that would leave the beam even if its last segment were fully supported."""
         why = f"with full support its answer would have {self.score(path):.3f}, and others are better"
         record_candidate(self.run, path.name, path.segments[-1], path.scores[-1], why)
 
     async def _search_hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
-        """Return the passages for the question and, in a dynamic search, for the latest segment."""
+        """Return the passages for a query: the question and, in dynamic retrieval, the latest segment."""
         query = self.question.text
         if self.parameters.retrieval == "static" and action == "retrieve":
             if self._static_hits is None:
@@ -150,7 +150,7 @@ class LongForm(Form):
         return await self.search(path, action, f"{query} {last}".strip())
 
     async def _expand(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
-        """Return the path extended by each segment that passes the constraints, numbered from `first`."""
+        """Return a path for each hit, numbered from `first`, whose new segment passes the constraints."""
         segments = await self.parameters.together(
             self._write(path, action, hit, _key(f"{path.name}.{number}"))
             for number, hit in enumerate(hits, start=first)
@@ -160,7 +160,7 @@ class LongForm(Form):
 
     async def _write(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
         segment = await self.writer.write(path, action, hit, key=key, whole=False)
-        if self.parameters.reject_unsupported:  # scores don't show what this constraint rejects
+        if self.parameters.reject_unsupported:  # the upper bound of a score does not show a rejection
             return await self.writer.with_support(path, segment, key=key)
         return segment
 
@@ -186,12 +186,12 @@ class LongForm(Form):
 
 
 def _is_repeated(path: Path, segment: Segment) -> bool:
-    """Return whether the visible text of a segment occurs in its path already."""
+    """Return whether a segment of `path` already has the same visible text."""
     text = without_tokens(segment.text)
     return bool(text) and any(text == without_tokens(segment.text) for segment in path.segments)
 
 
 def _key(name: str) -> Key:
-    """Return the request key of the last segment of the path with that name."""
+    """Return the request key for the last segment of the path called `name`."""
     *before, number = name.split(".")
     return ("segment", *before, int(number))

@@ -40,10 +40,10 @@ _WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 
 @dataclass(eq=False)
 class NativeWriter(SegmentWriter):
-    """Writes segments as token ids: the ids that the model wrote go into the next prompt unchanged.
+    """A writer of segments as token ids, which go into the next prompt exactly as the model wrote them.
 
-    A passage stays in the prompt where it was found until another one is used (with `evidence=keep_all`,
-    until the context window is full). The text and tokens written with it stay. If there is a scorer, its
+    A passage stays at its place in the prompt until the next one replaces it (with `evidence=keep_all`, until
+    the context window is full). The tokens written with that passage stay. If there is a scorer, its
     judgements replace the model's own probabilities.
 
     Attributes:
@@ -57,10 +57,10 @@ class NativeWriter(SegmentWriter):
         self._vocabulary = ReflectionVocabulary.of(self.run.model)
 
     async def start_path(self) -> Path:
-        """Return the path before the first retrieve decision.
+        """Return the initial path, with the probabilities for the first retrieve decision.
 
-        The text before the first retrieve token is kept, if one follows within `scan_tokens`. Otherwise the
-        probabilities at the first token decide, if there is a threshold.
+        If the model writes a retrieve token within `scan_tokens`, the path keeps the text before that token.
+        Otherwise the probabilities at the first token decide, if there is a threshold.
         """
         if self.scorer is not None:
             return await super().start_path()
@@ -106,7 +106,7 @@ class NativeWriter(SegmentWriter):
         return self._prompt(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
 
     async def _probe(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
-        """Return the next tokens, to read the probabilities of all reflection tokens there."""
+        """Return the next tokens, with the probabilities of all reflection tokens at each."""
         prompt = self._prompt(segments, None, Path(tuple(segments)).current_hit, num_tokens)
         (generation,) = await self.run.model.generate(
             GenerateRequest(prompt, Sampling(num_tokens), WANTED, self._vocabulary.segment_end, key=key)
@@ -133,7 +133,7 @@ class NativeWriter(SegmentWriter):
         )
 
     async def _with_end_probs(self, path: Path, segment: Segment, key: Key) -> Segment:
-        """Return a segment that the length limit cut, with the probabilities of what would follow it."""
+        """Return a segment cut by the length limit, with the probabilities of the tokens that may follow."""
         end = await self._probe((*path.segments, segment), (*key, "onward"))
         is_judged = end.finish == "utility"
         return replace(
@@ -152,12 +152,12 @@ class NativeWriter(SegmentWriter):
         max_tokens: int,
         *more: Part,
     ) -> Raw:
-        """Return the prompt. To fit the context window, drop earlier passages first, then the end of `hit`.
+        """Return the prompt; to fit the context window, drop earlier passages, then truncate `hit`.
 
         Args:
             action: How the next segment begins; None if the model decides what comes next.
-            hit: The passage in use. If the next segment does not retrieve, the passage stays where it was
-                found.
+            hit: The passage in use. If the next segment does not retrieve, the passage keeps its earlier
+                place.
         """
         model = self.run.model
         retrieved = [index for index, segment in enumerate(segments) if segment.action == "retrieve"]
@@ -211,9 +211,9 @@ def _ids(tokens: Sequence[Token]) -> TokenIds:
 
 
 def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> Generation:
-    """Return the generation without its unfinished last sentence, unless that is all of it.
+    """Return the generation without its unfinished last sentence, unless it has no other sentence.
 
-    The reflection tokens of the last whole sentence stay.
+    The reflection tokens after the last whole sentence stay.
     """
     tokens = written.tokens
     text = "".join(" " * len(token.text) if token.id in control else token.text for token in tokens)

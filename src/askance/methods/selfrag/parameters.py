@@ -98,7 +98,7 @@ class OwnParameters(SelfragParameters):
 
     @property
     def needed_groups(self) -> frozenset[Group]:
-        """Return the token groups that a score, a hard constraint or a search depends on."""
+        """Return the token groups that the scores, hard constraints or retrieve decisions depend on."""
         is_read: dict[Group, bool] = {
             "retrieve": self.mode == "adaptive",
             "relevance": self.w_rel > 0 or self.reject_irrelevant,
@@ -109,9 +109,9 @@ class OwnParameters(SelfragParameters):
 
     @property
     def together(self) -> Together:
-        """Return how independent calls are made: concurrently, or in turn if there is an L_max.
+        """Return the function that runs independent calls: concurrent, or sequential if there is an L_max.
 
-        In turn, timing never decides which call the budget leaves out.
+        In sequence, timing never decides which call no longer fits the budget.
         """
         return gather_or_cancel if self.l_max is None else in_turn
 
@@ -142,7 +142,7 @@ class OwnParameters(SelfragParameters):
         return self.utility_weight * tokens.utility_score(utility)
 
     def rejection(self, segment: Segment) -> str:
-        """Return why a hard constraint rejects a segment, or an empty text."""
+        """Return why a hard constraint rejects a segment, or an empty string."""
         if self.reject_unsupported and tokens.NO_SUPPORT in segment.labels:
             return "its passage does not support it"
         if self.reject_irrelevant and tokens.IRRELEVANT in segment.labels:
@@ -150,7 +150,7 @@ class OwnParameters(SelfragParameters):
         return self.utility_rejection(segment.labels)
 
     def utility_rejection(self, labels: Collection[str]) -> str:
-        """Return why an answer with these labels is rejected for its utility, or an empty text."""
+        """Return why the utility constraint rejects an answer with these labels, or an empty string."""
         grades = [grade for grade, label in enumerate(tokens.UTILITIES, start=1) if label in labels]
         if grades and grades[0] < self.least_utility:
             return f"its utility is {grades[0]}, less than {self.least_utility}"

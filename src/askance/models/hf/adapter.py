@@ -1,8 +1,8 @@
-"""Adapters of peft, such as LoRA: load one, check it, and merge it into the weights of its base model.
+"""Load peft adapters such as LoRA, check them, and merge them into the weights of their base model.
 
-The result is an ordinary module, as fast as its base. An adapter on a wrong base of the same shapes would
+The result is an ordinary module, as fast as its base. An adapter on the wrong base with the same shapes would
 silently answer worse. So an adapter with a note (`reader_note`) is checked against the base's weights and
-chat template; for one without a note, only names and shapes are checked.
+chat template; without a note, only names and shapes are checked.
 """
 
 import json
@@ -32,7 +32,7 @@ class Adapter:
 
     Attributes:
         folder: The folder with the adapter.
-        base: The specification of the model that the adapter was trained on; None where it does not say.
+        base: The specification of the model that the adapter was trained on; None if the adapter names none.
         note: The note that askance's trainer wrote; None if another trainer made the adapter.
     """
 
@@ -69,7 +69,7 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
         base: The name of the module in messages.
 
     Raises:
-        ModelSpecError: The adapter is made for another base or chat template, or does not fit.
+        ModelSpecError: The adapter was made for another base or chat template, or does not fit.
     """
     check_belongs(adapter, module, tokenizer, base)
     try:
@@ -77,7 +77,7 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
             return _merged(adapter.folder, module)
     except ModelSpecError:
         raise
-    except Exception as error:  # an adapter for any other model may fail in any way
+    except Exception as error:  # an adapter that does not fit may fail in any way
         made_for = repr(adapter.base) if adapter.base else "a base it does not name"
         what = f"was made for {made_for} and does not fit {base!r}: {first_line(error)}"
         remedy = f"Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
@@ -126,7 +126,7 @@ def _merged(folder: Path, module: Any) -> Any:
         why = "whose weights its base uses for input and output alike, so it can't be added to them"
         raise _flaw(folder, f"changes {min(changed)}, {why}: name one that leaves the embeddings alone.")
     report = wrapped.load_adapter(str(folder), "default", torch_device=str(module.device))
-    # Peft ignores both.
+    # Peft only reports such weights.
     for keys, problem in (
         (report.unexpected_keys, "no place for"),
         (report.missing_keys, "more places than"),
@@ -165,15 +165,15 @@ _ALL_LINEAR = "all-linear"
 _MODULES = ("target_modules", "exclude_modules")
 """The settings that name modules, in a list or by a pattern."""
 _LISTS = ("modules_to_save", "target_parameters")
-"""The settings whose entries are patterns, besides the keys of those that end in ``_pattern``."""
+"""The settings whose entries are patterns; the keys of settings that end in ``_pattern`` are, too."""
 _REPEATS = "*+?{"
 
 
 def resolve_patterns(config: Any, module: Any, folder: Path) -> None:
-    """Replace the patterns in peft's settings by the names of the modules that they match.
+    """Replace the patterns in peft's settings with the names of the modules that they match.
 
-    Peft matches patterns with a backtracking engine, which never ends for some patterns. Here the patterns
-    that name modules are matched in linear time.
+    Peft matches patterns with a backtracking engine, which never ends for some patterns. This function
+    matches the patterns that name modules in linear time.
 
     Raises:
         ModelSpecError: A pattern can't be matched in linear time, or a pattern that can't be replaced has a

@@ -1,8 +1,8 @@
 """The attention function that transformers calls for every layer, for one sequence and for batched passes.
 
-The output is that of the stock implementation. For the layer whose attention weights are wanted, they are
-computed once more, in float32, by the eager attention of the module itself: the option `output_attentions` of
-transformers would make every layer slow and keep every layer's matrix.
+The output comes from the stock implementation. If a layer's attention weights are wanted, the module's own
+eager attention computes them separately, in float32. The option `output_attentions` of transformers would
+slow down every layer and keep every layer's matrix.
 """
 
 import sys
@@ -29,15 +29,15 @@ States = tuple[Tensor, Tensor, Tensor]
 
 
 class AttentionGroup:
-    """The sequences of a pass that have equally many new tokens: their attention is computed together.
+    """The sequences of a pass with equally many new tokens, whose attention is computed together.
 
     Args:
         inputs: The sequences.
-        first: The index of their first new token among all tokens of the pass; the others follow it.
+        first: The index of their first new token among all tokens of the pass; their other tokens follow it.
 
     Attributes:
-        weights: The attention weights after the pass, if they are wanted: shape [sequences, heads, new
-            tokens, keys].
+        weights: The attention weights after the pass if they are wanted, or None: shape [sequences, heads,
+            new tokens, keys].
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AttentionGroup:
         self.weights: Tensor | None = None
         starts = torch.tensor([step_input.start for step_input in inputs], device=device)
         self._positions = starts[:, None] + torch.arange(self._num_new, device=device)
-        # A sequence that is shorter than the longest is padded with its own last token, which the mask hides.
+        # Shorter sequences are padded with copies of their last token, which the mask hides.
         keys = torch.arange(max(step_input.start for step_input in inputs) + self._num_new, device=device)
         last = [step_input.start + self._num_new - 1 for step_input in inputs]
         cells = [step_input.slot.cells.tensor for step_input in inputs if step_input.slot.cells is not None]
@@ -77,7 +77,7 @@ class AttentionGroup:
         return output.flatten(0, 1)
 
     def _mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """Return the attention mask, shape [sequences, 1, new tokens, keys]; all layers share it."""
+        """Return the mask that layers with this window share: shape [sequences, 1, new tokens, keys]."""
         if window not in self._masks:
             keys, last = torch.arange(self._cells.shape[1], device=self._cells.device), self._positions
             is_hidden = keys > last[..., None]
@@ -88,7 +88,7 @@ class AttentionGroup:
         return self._masks[window]
 
     def attention(self) -> Iterator[Sequence[NDArray[Any]]]:
-        """Yield the attention weights for each sequence: those of the tokens whose logits are wanted."""
+        """Yield, for each sequence, the attention weights of the tokens whose logits are wanted."""
         for row, step_input in enumerate(self._inputs):
             if self.weights is None or not step_input.wants_attention:
                 yield ()
@@ -106,7 +106,7 @@ class ForwardContext:
         attention_layer: The layer whose attention weights are wanted, or None.
         groups: The sequences of a batched pass; empty where the module computes one sequence with its own
             cache.
-        windows: The sliding window of each layer in tokens, or None, by the index of the layer.
+        windows: The sliding window of each layer in tokens, or None, by layer index.
         weights: The attention weights of a single sequence, shape [heads, queries, keys].
     """
 
@@ -163,15 +163,15 @@ def compute_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute the output of attention and, if needed, its weights.
 
-    The weights are computed in float32 even where the model is in a coarser precision: its rounded scores
-    would change them by a half.
+    The weights are computed in float32 even if the model's precision is coarser, since rounded scores would
+    change the weights by a half.
 
     Returns:
         The output, shape [rows, queries, heads, head size], and the weights, shape [rows, heads, queries,
         keys], or None.
     """
     eager = sys.modules[type(module).__module__].eager_attention_forward
-    # Stock attention knows no soft cap on the scores.
+    # Stock attention does not support a soft cap on the scores.
     implementation = sdpa_attention_forward if options.get("softcap") is None else eager
     output, _ = implementation(module, *states, mask, **options)
     if not needs_weights:

@@ -19,19 +19,19 @@ from askance.models.hf.kv_cache import KVCells, KVPool, TorchSlot
 from askance.models.hf.logits import rows_of
 
 _TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
-"""How far the logits of a batched pass may be from the module's own, as a share of the greatest logit. Both
-are more than rounding; the second is for precisions of 16 bits."""
+"""The allowed difference between the logits of a batched pass and the module's own, as a share of the
+greatest logit. Both values exceed rounding errors; the second is for 16-bit precisions."""
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
-"""The kinds of rotary embeddings that transformers computes anew when a text grows beyond a length."""
+"""The kinds of rotary embeddings that transformers recomputes when a text grows beyond a length."""
 _VERIFICATION_TOKENS = 16
 
 
 class TorchBackend:
     """A causal language model of transformers, in evaluation mode, as the `Backend` of an `LLMEngine`.
 
-    The tokens of several sequences stand in one row, without padding, so that each layer computes them all
-    together. Only attention needs to know which token belongs to which sequence. Where a module gives other
-    numbers in such a row, it computes one sequence at a time with the KV cache of transformers, and there is
+    The tokens of several sequences form one row without padding, so that each layer computes them all
+    together. Only attention needs to know which token belongs to which sequence. If a module gives other
+    logits for such a row, it computes one sequence at a time with the KV cache of transformers, and there is
     no prefix cache.
 
     Args:
@@ -41,7 +41,7 @@ class TorchBackend:
     Attributes:
         attention_layer: The index of the last layer whose attention can be read, or None.
         bytes_per_token: The bytes that the keys and values of one token take in all layers.
-        num_reserved: The number of tokens for which open slots have room.
+        num_reserved: The number of tokens that open slots reserve.
 
     Raises:
         ModelSpecError: The model has no KV cache.
@@ -59,7 +59,7 @@ class TorchBackend:
         self.can_batch = batched
         self.can_batch = batched and self._supports_batching(windows)
         self.verification_tokens = _VERIFICATION_TOKENS if self.can_batch else 0
-        # The pool of the trial is dropped: tensors made in inference mode can't be changed outside it.
+        # The pool of the trial is dropped, since tensors made in inference mode can't be changed outside it.
         self.num_reserved, self._pool = 0, KVPool(self.device)
 
     def reserved_tokens_with(self, num_tokens: int) -> int:
@@ -118,7 +118,7 @@ class TorchBackend:
         return weights
 
     def _forward_batch(self, inputs: Sequence[StepInput[TorchSlot]]) -> list[StepOutput]:
-        """Compute all sequences in one pass. Attention computes those with equally many tokens together."""
+        """Compute all sequences in one pass; attention groups sequences with equally many new tokens."""
         ordered = sorted(inputs, key=lambda step_input: len(step_input.ids))
         groups, first = list[AttentionGroup](), 0
         for length, same_length in groupby(ordered, key=lambda step_input: len(step_input.ids)):
@@ -134,7 +134,7 @@ class TorchBackend:
             output = self.module(
                 input_ids=self._row(ids),
                 position_ids=self._row(positions),
-                # With this mask transformers does not make its own; nothing reads it.
+                # This mask keeps transformers from making its own; nothing reads it.
                 attention_mask=torch.ones((1, 1, 1, 1), dtype=torch.bool, device=self.device),
                 use_cache=False,  # the pool is the cache
                 logits_to_keep=self._row(kept)[0],
@@ -189,13 +189,13 @@ class TorchBackend:
         return context.windows, max(1, sum(store.nbytes for store in stores if store is not None) // 2)
 
     def _supports_batching(self, windows: Mapping[int | None, int | None]) -> bool:
-        """Return whether batched passes give each sequence the same numbers as passes over it alone.
+        """Return whether batched passes give each sequence the same logits as passes over it alone.
 
         Args:
-            windows: The sliding windows that layers gave to the attention function. A window that is only in
-                the mask, which batched passes do not have, would show late.
+            windows: The sliding windows that layers gave to the attention function. Batched passes lose a
+                window that is only in the mask, and a trial with short texts would not show it.
         """
-        # Where the longest sequence of a pass changes positions, it would change the others.
+        # If the longest sequence of a pass changes the rotary embeddings, it changes the other sequences.
         rope_types = [str(getattr(part, "rope_type", "")) for part in self.module.modules()]
         if windows != self._configured_windows():
             return False
@@ -209,7 +209,7 @@ class TorchBackend:
             return False
 
     def _configured_windows(self) -> dict[int | None, int | None]:
-        """Return the sliding window of each layer by the configuration: None for none, 0 if it is unclear."""
+        """Return each layer's sliding window as configured: None for no window, 0 for an unclear one."""
         config = self.module.config.get_text_config()
         size = getattr(config, "sliding_window", None) or None
         by_type = {"full_attention": None, "sliding_attention": size}
@@ -220,7 +220,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def _is_batching_exact(self) -> bool:
-        """Return whether two sequences, one of them in pieces, get the logits that each gets alone."""
+        """Return whether two sequences, batched piece by piece, get the logits that each gets alone."""
         texts = [[*range(10)], [*range(9, 2, -1)]]
         slots = [self.open(len(text)) for text in texts]
         for starts, stops in pairwise(((0, 0), (6, 5), (9, 6), (10, 7))):

@@ -1,8 +1,8 @@
 """Encoders of sentence-transformers: models that turn texts into embedding vectors.
 
-A `modules.json` in the folder or on the hub states the pooling of token vectors. For a plain model,
-sentence-transformers pools by their mean, or takes the last one of a causal language model. Where a model has
-prompts for queries and for documents, they are put before such texts.
+A `modules.json` in the folder or on the hub sets the pooling of token vectors. For a model without this file,
+sentence-transformers takes their mean or, for a causal language model, the last vector. If a model has
+prompts for queries and documents, they are put before such texts.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ _BATCH_TEXTS = 32
 
 
 class SentenceEncoder:
-    """An `Encoder` of sentence-transformers, in float32; `load_encoder` makes one.
+    """An `Encoder` of sentence-transformers, in float32; `load_encoder` loads one.
 
-    A text longer than `max_tokens` is cut at its end. Calls run one by one in a thread of its own. The other
-    texts of a batch change a vector only by rounding, at most 1e-6.
+    A text longer than `max_tokens` is truncated at its end. Calls run one by one in a separate thread. The
+    other texts of a batch change a vector only by rounding, at most 1e-6.
 
     Attributes:
-        max_tokens: The length of the context window in tokens; None where the model does not state it.
+        max_tokens: The length of the context window in tokens; None if the model does not state it.
     """
 
     def __init__(self, module: Any, name: str) -> None:
@@ -53,7 +53,7 @@ class SentenceEncoder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-encoder")
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
-        """Return the vectors of texts, shape [texts, dimensions].
+        """Return the embedding vectors of texts, shape [texts, dimensions].
 
         Raises:
             ModelFailure: The model failed, for example for lack of memory.
@@ -82,7 +82,7 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
     Args:
         name: A folder, or a name on the hub such as "intfloat/e5-base-v2", which is downloaded if needed.
         device: The device, as for `load_hf`.
-        display_name: The name of the encoder, instead of the specification.
+        display_name: The name of the encoder, instead of its specification.
 
     Raises:
         ModelSpecError: The model is missing, unreachable, damaged or not an encoder, or there is no such
@@ -113,7 +113,7 @@ def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]
     if gguf_file:
         raise ModelSpecError(f"model {name!r} can't be {what}: a GGUF file holds a model that writes text.")
     if Path(folder).is_dir():
-        folder = str(Path(folder).resolve())  # an index remembers it
+        folder = str(Path(folder).resolve())  # an index stores the path
     if find_spec("sentence_transformers") is None:
         raise MissingExtra("sentence-transformers", "dense", what)
     with loading(name, folder):

@@ -1,4 +1,4 @@
-"""Fingerprints of models: models with the same fingerprint give the same answers, which may be cached."""
+"""Fingerprints of models: equal fingerprints mean equal answers, so that answers can be cached."""
 
 import json
 from hashlib import blake2b
@@ -19,7 +19,7 @@ _IGNORED_ENTRIES = ("_name_or_path", "transformers_version")
 def model_fingerprint(module: Any, encoding: Encoding) -> str:
     """Return a digest of the weights, the configuration, the encoding, and the software that computes.
 
-    The versions, the precision and the device count because they change the last digits of numbers. Every
+    The digest covers versions, precision and device, since they change the last digits of numbers. Every
     weight is read once, which takes little time compared with loading it.
     """
     config = {name: value for name, value in module.config.to_dict().items() if name not in _IGNORED_ENTRIES}
@@ -36,8 +36,8 @@ def weights_fingerprint(module: Any) -> str:
     """Return a digest of the weights of a model: 32 hexadecimal digits.
 
     It covers the name and shape of every weight and a few of its numbers in float32. So it is cheap, and does
-    not depend on the format of the file. The weights must be in the precision of that file or a finer one:
-    rounded weights have another digest.
+    not depend on the file format. The weights must be in the precision of their file or a finer one, since
+    rounding changes the digest.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for name, weights in sorted(module.named_parameters()):
@@ -49,9 +49,9 @@ def weights_fingerprint(module: Any) -> str:
 
 
 def _row_sums(weights: Tensor) -> bytes:
-    """Return the sums of the rows' bits as integers: they are fast, exact, and the same in any order."""
+    """Return each row's sum, its bits read as integers: this is fast, exact, and the same in any order."""
     rows = weights.detach().reshape(-1, weights.shape[-1] if weights.dim() else 1).contiguous()
-    # Several numbers are read as one integer; otherwise torch copies them all, and takes many times as long.
+    # Several numbers are read as one integer, since otherwise torch copies them all, which is far slower.
     fits = rows.shape[-1] * rows.element_size() % 8 == 0
     integers = torch.int64 if fits else getattr(torch, f"int{8 * rows.element_size()}")
     sums = rows.view(integers).sum(dim=-1, dtype=torch.int64)

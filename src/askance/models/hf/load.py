@@ -38,8 +38,8 @@ def load_hf(
         display_name: The name in traces and messages, instead of `name`.
 
     Raises:
-        ModelSpecError: The model is not found, not reachable, not a causal language model or damaged, or
-            there is no such device.
+        ModelSpecError: The model is missing, unreachable, damaged or not a causal language model, or there is
+            no such device.
         MissingExtra: The tokenizer needs a package that is not installed.
         MachineFailure: There is not enough memory for the model.
         ParameterError: The `dtype` is unknown.
@@ -49,7 +49,7 @@ def load_hf(
 
 
 def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple[Any, Any]:
-    """Load the module and the tokenizer of a model; its weights can be trained.
+    """Load the module of a model, whose weights can be trained, and its tokenizer.
 
     The arguments and errors are those of `load_hf`.
     """
@@ -60,7 +60,7 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
 
 
 def as_model(module: Any, tokenizer: Any, *, name: str, speculative: bool = True) -> HfModel:
-    """Return the model of a module and its tokenizer; the module's weights can't be trained any more.
+    """Make a model of a module and its tokenizer; the module's weights can't be trained afterwards.
 
     Args:
         speculative: Whether to use speculative decoding; see `HfModel`.
@@ -87,7 +87,7 @@ def save_parts(module: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None]:
-    """Return the device of a model and its precision, which is None for that of the files.
+    """Return the device of a model, and its precision or None for the precision of the files.
 
     The arguments and errors are those of `load_hf`.
     """
@@ -108,7 +108,7 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None
 
 @contextmanager
 def fitting(name: str, device: torch.device) -> Iterator[None]:
-    """Raise ModelSpecError where the device can't run the model, or MachineFailure if memory runs out."""
+    """Raise ModelSpecError if the device can't run the model, or MachineFailure if memory runs out."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -118,13 +118,13 @@ def fitting(name: str, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def loading(name: str, folder: str) -> Iterator[None]:
-    """Silence loaders inside the block, and turn their errors into one that says how to load the model."""
+    """Silence loaders inside the block, and turn an error into one that says how to load the model."""
     try:
         with quiet(), panics_as(ValueError):
             yield
     except ModelSpecError:
         raise
-    except Exception as error:  # loaders of files that may hold anything raise anything
+    except Exception as error:  # loaders of arbitrary files may raise anything
         check_readers(name, error)
         raise _failure(name, error, _why(name, folder, error)) from error
 
@@ -135,8 +135,8 @@ def read(
     """Load a model from its files.
 
     Args:
-        families: The classes that load models, each with the mapping of the architectures that it knows. A
-            class loads other architectures, too, but gives nonsense; so the configuration decides.
+        families: The classes that load models, each with a mapping of the architectures that it supports. A
+            class also loads other architectures, but as nonsense; so the configuration decides.
         refusal: The end of the error message for a model of no family.
 
     Returns:
@@ -152,7 +152,7 @@ def read(
             what = ", ".join(sorted(declared)) or "model of no declared kind"
             raise ModelSpecError(f"model {name!r} is a {'GGUF file' if gguf_file else what}, {refusal}.")
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)
-        tokenizer("a", "a")  # a damaged one may load, and panic at the first text
+        tokenizer("a", "a")  # a damaged tokenizer may load, and panic at the first text
         # Older versions of transformers always dequantize the weights of such a file; newer ones need this.
         if gguf_file and hasattr(transformers, "GgufConfig"):
             gguf["quantization_config"] = transformers.GgufConfig(dequantize=True)
@@ -171,7 +171,7 @@ def read(
 
 
 def _family(declared: set[str], families: Mapping[Any, Mapping[str, Any]]) -> Any:
-    """Return the family that knows a declared architecture; a model without one is taken for causal."""
+    """Return the family that supports a declared architecture; a model that declares none is causal."""
     for family, known in families.items():
         names = {name for names in known.values() for name in ([names] if isinstance(names, str) else names)}
         if declared & names or (not declared and family is AutoModelForCausalLM):
@@ -183,7 +183,7 @@ def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str
     """Return the folder or hub name of a model, and the name of its GGUF file or None.
 
     Args:
-        marks: The files of which a folder with a model has at least one.
+        marks: The file names of which a model's folder has at least one.
     """
     path = Path(name).expanduser()
     if path.suffix == ".gguf" and path.is_file():

@@ -18,18 +18,18 @@ from askance.models.local.model import LocalModel, free_bytes_of_machine
 _SHARE_OF_GPU = 0.8
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
-"""The context window in tokens where neither the model nor its tokenizer states it."""
+"""The context window in tokens if neither the model nor its tokenizer states it."""
 _NO_ATTENTION = "its layers do not use transformers' attention interface"
 
 
 class HfModel(LocalModel):
-    """A causal language model of transformers; `load_hf` makes one.
+    """A causal language model of transformers; `load_hf` loads one.
 
-    It has every signal. Attention, and with it `attend`, is missing only where a model's layers do not use
-    transformers' attention interface.
+    It has every signal. Only a model whose layers do not use transformers' attention interface lacks
+    attention, and with it `attend`.
 
     Args:
-        module: The module. Its weights must not change from here on, since keys and values are cached.
+        module: The module, whose weights must not change afterwards, since keys and values are cached.
         name: The model's name, for traces and messages.
         memory_bytes: The memory of the KV cache in bytes; by default a share of the free memory.
         speculative: Whether to use speculative decoding, which changes nothing but the time.
@@ -67,7 +67,7 @@ class HfModel(LocalModel):
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Return the size in bytes that a KV cache may have: a share of the free memory of the GPU or machine."""
+    """Return how many bytes a KV cache may take: a share of the free memory of the GPU or machine."""
     if device.type == "cuda":
         torch.cuda.empty_cache()  # memory that torch keeps after tensors are freed does not look free
         return int(_SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0])
@@ -85,7 +85,7 @@ def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
 
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:
-    """Return the length of a model's context window in tokens, by its configuration or its tokenizer."""
+    """Return the length of a model's context window in tokens, from its configuration or its tokenizer."""
     for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
         length = getattr(config, field, None)
         if isinstance(length, int) and 0 < length < _UNBOUNDED_TOKENS:

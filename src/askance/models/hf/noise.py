@@ -36,9 +36,9 @@ def quiet() -> Iterator[None]:
 def reading_gguf() -> Iterator[None]:
     """Read GGUF files without a progress bar, and in less than half the time.
 
-    No setting turns off the progress bar of transformers' reader. It opens a file for the tokenizer, the
-    settings and the weights, and builds a table of tensor names for each module; here each happens only
-    once. Other threads that read a file wait, since the patched packages are shared.
+    No setting turns off the progress bar of transformers' reader. The reader also opens a file once each for
+    the tokenizer, the settings and the weights, and builds a table of tensor names for each module. Here both
+    happen only once. Other threads that read a file wait, since the patched packages are shared.
     """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reader
@@ -55,7 +55,7 @@ def reading_gguf() -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message as a sentence, and the second if it ends in a colon."""
+    """Return an error's first line as a sentence, with the second line if the first ends in a colon."""
     lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
     line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     return line if line.endswith((".", "!", "?")) else line + "."

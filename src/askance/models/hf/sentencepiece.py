@@ -1,4 +1,4 @@
-"""Tokenizers with a SentencePiece model and no tokenizer.json: Llama 2's and the Self-RAG checkpoints'."""
+"""Tokenizers with a SentencePiece model but no tokenizer.json, such as those of Llama 2 and Self-RAG."""
 
 import warnings
 from typing import Any
@@ -15,7 +15,7 @@ _PACKAGES = {"sentencepiece": is_sentencepiece_available, "protobuf": is_protobu
 def check_readers(name: str, error: Exception) -> None:
     """Raise MissingExtra if loading a tokenizer failed because a package is not installed.
 
-    Without one of the two packages, transformers takes the file for one of tiktoken, and asks for that.
+    If a package is missing, transformers mistakes the file for a tiktoken file, and asks for tiktoken.
 
     Args:
         error: The error from loading the tokenizer.
@@ -30,12 +30,13 @@ def check_readers(name: str, error: Exception) -> None:
 def settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
     """Note or warn that a tokenizer does not say how it reads text after a control token.
 
-    Llama's tokenizer reads such text in two ways, which `legacy` in its configuration decides. Older versions
-    of transformers put a space there by default, and the Self-RAG checkpoints were trained in this way; newer
-    versions do not. Where nobody listens to notes, as in a user's own program, this is a warning.
+    Llama's tokenizer can read such text in two ways, between which `legacy` in its configuration chooses.
+    Older versions of transformers add a space there by default, and the Self-RAG checkpoints were trained
+    that way; newer versions add none. If nothing collects notes, as in a user's own program, a warning is
+    given instead.
 
-    Where the configuration has `legacy`, the tokenizer gets it again, since transformers would otherwise not
-    save it.
+    If the configuration has `legacy`, the tokenizer gets the value again, since transformers would otherwise
+    not save it.
     """
     if not hasattr(tokenizer, "legacy"):
         return

@@ -20,9 +20,9 @@ from askance.models.llama_cpp.weights import Weights
 PASS_TOKENS = 512
 """The most tokens of one pass (llama.cpp's `n_batch`)."""
 PADDING = 256
-"""The room of a sequence is a multiple of this number of tokens."""
+"""The capacity of a sequence is a multiple of this number of tokens."""
 _MAX_THREADS = 512
-"""With more threads llama.cpp ends the process."""
+"""The most threads; with more, llama.cpp ends the process."""
 
 Ints = Sequence[int]
 Logits = NDArray[np.float32]
@@ -47,9 +47,9 @@ class SavedState:
         """Return the bytes that a context with another number of sequences would write.
 
         Llama.cpp restores a sequence only into a context with as many sequences as the one that saved it.
-        The saved form is two numbers, the number of sequences and, for each sequence, the number of its
-        cells, followed by these cells: all sequences but one have none. A model with another kind of memory
-        saves another form, which is refused here or by llama.cpp.
+        The saved bytes are two numbers, the number of sequences and, for each sequence, the number of its
+        cells, followed by the cells: all sequences but one have none. A model with another kind of memory
+        saves another format, which this method or llama.cpp refuses.
 
         Raises:
             RuntimeError: The model has another kind of memory.
@@ -70,8 +70,8 @@ class Context:
     Args:
         num_sequences: The number of sequences (also an attribute).
         sequence_tokens: The token capacity of each sequence.
-        reads_attention: Whether attention can be read (also an attribute). Otherwise llama.cpp does not
-            call back while it computes.
+        reads_attention: Whether attention can be read (also an attribute). If not, llama.cpp makes no
+            callbacks while it computes.
         flash_attention: Whether flash attention may be used, which keeps no attention weights.
 
     Raises:
@@ -111,7 +111,7 @@ class Context:
         llama.llama_memory_seq_rm(self._memory, seq_id, num_tokens, -1)
 
     def save(self, seq_id: int) -> SavedState:
-        """Copy the keys and values of a sequence, for models with `Weights.can_be_saved`.
+        """Return a copy of the keys and values of a sequence; the model must have `Weights.can_be_saved`.
 
         Raises:
             RuntimeError: Llama.cpp did not write all of them.
@@ -137,19 +137,19 @@ class Context:
             raise RuntimeError(f"keys and values can't be moved: {first_error()}")
 
     def forward(self, seq_ids: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints) -> list[Rows]:
-        """Compute one pass over equally many tokens of neighbouring sequences.
+        """Compute one pass over neighbouring sequences with equally many new tokens.
 
         Args:
             seq_ids: The numbers of the sequences.
             starts: The position of the first new token of each sequence.
             ids: The new token ids of each sequence.
-            num_logits: The number of last tokens of each sequence whose logits are wanted.
+            num_logits: The number of tokens at the end of each sequence whose logits are wanted.
 
         Returns:
-            For each sequence, the logits of its last tokens, each of shape [vocabulary].
+            For each sequence, the logits of those tokens, each of shape [vocabulary].
 
         Raises:
-            RuntimeError: Llama.cpp can't compute it.
+            RuntimeError: Llama.cpp can't compute the pass.
         """
         self._fill_batch(seq_ids, starts, ids, num_logits)
         code = llama.llama_decode(self._pointer, self._batch)
@@ -169,7 +169,7 @@ class Context:
             The logits, and the weights, shape [sequences, heads, new tokens, cells].
 
         Raises:
-            RuntimeError: Llama.cpp can't compute it, or does not show the weights.
+            RuntimeError: Llama.cpp can't compute the pass, or does not show the weights.
         """
         callback = self._callback
         assert callback is not None
@@ -182,7 +182,7 @@ class Context:
             tensor = callback.tensor
             if tensor is not None:
                 return logits, _by_sequence(tensor, len(seq_ids), len(ids[0]))
-            # Llama.cpp has rebuilt its graph, and the tensor has the address of another one before.
+            # Llama.cpp has rebuilt its graph: the tensor has an address that another tensor had before.
             callback.clear()
             for seq_id, start in zip(seq_ids, starts, strict=True):
                 self.truncate(seq_id, start)
@@ -232,7 +232,7 @@ def _free(pointer: Any, batch: Any, *kept: Any) -> None:
 
 
 def num_threads() -> int:
-    """Return how many threads compute a pass: OMP_NUM_THREADS, or the cores that this process may use."""
+    """Return how many threads compute a pass: OMP_NUM_THREADS, or one per core for this process."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdecimal() and int(setting):
         return min(int(setting), _MAX_THREADS)
@@ -246,19 +246,19 @@ _FLOAT32 = 0
 
 
 class TensorCallback(dict[int, bool]):
-    """The evaluation callback, which llama.cpp asks whether it wants each of the thousand tensors of a pass.
+    """The evaluation callback, by which llama.cpp asks if a tensor is wanted: a thousand times in each pass.
 
     The answer must be cheap, so the call is a mere dictionary look-up. The keys are the addresses of unwanted
-    tensors, for which no Python code runs; only at an unknown address is the name of the tensor read. When
+    tensors, for which no Python code runs; a tensor's name is read only if its address is unknown. When
     llama.cpp rebuilds its graph, the wanted tensor may get an address that is known as unwanted: then the
     pass has to be repeated after `clear`.
 
     Args:
         name: The name of the wanted tensor.
-        remembers: Whether addresses are remembered, so that a pass may have to be repeated.
+        remembers: Whether to remember unwanted addresses, so that a pass may have to be repeated.
 
     Attributes:
-        tensor: The tensor of the pass since `start`, or None: shape [sequences, heads, queries, keys].
+        tensor: The tensor read since `start`, or None: shape [sequences, heads, queries, keys].
         address: The address of the function that llama.cpp calls.
     """
 
@@ -268,8 +268,8 @@ class TensorCallback(dict[int, bool]):
         super().__init__()
         self._name, self._remembers = name.encode(), remembers
         self._is_on = self._is_computed = False
-        # Only the first of the three arguments is declared, which is the tensor: the order of the calls shows
-        # whether it is asked about or computed. The other two stay in their registers.
+        # Only the first of the three arguments, the tensor, is declared: the order of the calls shows whether
+        # llama.cpp asks about it or has computed it. The other two stay in their registers.
         self._function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(self.__getitem__)
         self.address = ctypes.cast(self._function, ctypes.c_void_p).value
 

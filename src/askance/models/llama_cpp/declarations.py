@@ -12,20 +12,20 @@ from ctypes import c_uint32 as c_uint
 from typing import Any
 
 PACKAGES = {"xllamacpp": "2026.9.11063", "llama-cpp-python": "0.3.36"}
-"""The versions whose structures are declared here, in the order in which they are tried."""
+"""The packages to try, in order, with the versions whose structures are declared here."""
 FLASH_ATTENTION_OFF = 0
 """The value `LLAMA_FLASH_ATTN_TYPE_DISABLED`."""
 LOGGED_ERROR = 4
 """The value `GGML_LOG_LEVEL_ERROR`."""
 _SPARE = c_int64 * 64
-"""Space after a structure that is passed by value: the library may have a longer one, with defaults there."""
+"""Space after a structure that is passed by value: the library's own may be longer, with defaults there."""
 
 LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 
 
 def _each(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """Return names with their types or values; as in C, the type comes first, then all names that have it."""
+    """Return names with their types or values; as in C, a type comes first, followed by all its names."""
     return [(name, value) for value, *names in declared for name in names]
 
 
@@ -99,7 +99,7 @@ CONTEXT_DEFAULTS: Mapping[str, int] = dict(
         (True, "offload_kqv", "no_perf", "op_offload", "swa_full"),
     )
 )
-"""The defaults of the library that are not 0: a field that has moved shows the default of another one."""
+"""The library's defaults other than 0: a field that has moved shows the default of another field."""
 
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_backend_init": (None, ()),

@@ -22,7 +22,7 @@ _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
 """The settings of a plain LoRA."""
 _UNSET = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
 _HEADS = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
-"""The entries with the numbers of heads; several query heads may share one key head."""
+"""The metadata entries for numbers of heads; several query heads may share one key head."""
 _NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 """The types of an adapter's weights. Numpy has no bfloat16, which is the upper half of a float32."""
 
@@ -36,7 +36,7 @@ class Lora:
 
     Attributes:
         alpha: The scale of the products, times the rank.
-        parts: The two matrices by the names of the tensors that they change.
+        parts: The two matrices of each changed tensor, by the tensor's name.
     """
 
     alpha: float
@@ -57,7 +57,7 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
     """Read a peft adapter for a llama.cpp base model.
 
     Raises:
-        ModelSpecError: The adapter is not plain LoRA, does not fit, or can't be read.
+        ModelSpecError: The adapter is not a plain LoRA, does not fit, or can't be read.
     """
     parts: dict[str, Halves] = {}
     try:
@@ -155,7 +155,8 @@ def _renamed(
 def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
     """Reorder the rows of query and key projections for the llama architecture.
 
-    Rotary embeddings rotate pairs of rows of a head: llama.cpp pairs neighbours, transformers the two halves.
+    Rotary embeddings rotate a head's rows in pairs: llama.cpp pairs neighbouring rows, and transformers pairs
+    the rows of the two halves.
     """
     key = _HEADS.get(part.rpartition(".")[2])
     if base.architecture != "llama" or key is None:

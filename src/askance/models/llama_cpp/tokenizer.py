@@ -27,7 +27,7 @@ class GgufTokenizer:
         chat_template: The source of the chat template; None if the file has none.
         added_tokens_decoder: The control tokens and added tokens by id.
         unk_token_id: The id of the unknown token, or None.
-        end_ids: The ids that llama.cpp takes for the end of a text.
+        end_ids: The ids that llama.cpp treats as the end of a text.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -75,13 +75,13 @@ class GgufTokenizer:
         return text.removeprefix(" ") if self._adds_space else text
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the vocabulary's own strings of ids."""
+        """Return the vocabulary's own strings for `ids`."""
         texts = (llama.llama_vocab_get_text(self._vocabulary, id) for id in ids)
         return [text.decode("utf-8", "replace") for text in texts]
 
     @property
     def special_tokens_map(self) -> dict[str, str]:
-        """The texts of the begin and end tokens, under their names in chat templates."""
+        """The texts of the begin and end tokens, by their names in chat templates."""
         ends = {"bos": llama.llama_vocab_bos, "eos": llama.llama_vocab_eos}
         return {
             f"{name}_token": self._piece(id).decode("utf-8", "replace") if id >= 0 else ""
@@ -93,7 +93,7 @@ class GgufTokenizer:
         size = len(content) + 8
         while True:
             buffer = (ctypes.c_int32 * size)()
-            # The last argument: control tokens are matched.
+            # The last argument makes control strings match control tokens.
             arguments = content, len(content), buffer, size, add_special_tokens, True
             count = llama.llama_tokenize(self._vocabulary, *arguments)
             if count >= 0:
@@ -103,7 +103,7 @@ class GgufTokenizer:
     def _piece(self, id: int) -> bytes:
         """Return the bytes of one token's text."""
         if id not in self._bytes:
-            # The last arguments: the leading space is kept, and control tokens are given as their strings.
+            # The last two arguments keep the leading space, and give control tokens as their strings.
             size = -llama.llama_token_to_piece(self._vocabulary, id, None, 0, 0, True)
             buffer = ctypes.create_string_buffer(max(0, size))
             llama.llama_token_to_piece(self._vocabulary, id, buffer, size, 0, True)

@@ -12,7 +12,7 @@ from askance.models.openai.tokenization import to_utf8
 
 _REPLACEMENT = "\ufffd"
 _ESCAPED = "bytes:\\x"
-"""The prefix of a token that is not valid text, in OpenAI's completions endpoint."""
+"""The prefix with which OpenAI's completions endpoint writes a token that is not valid text."""
 MAX_TOKENS = 10**8
 """The largest plausible number of tokens; no prompt is longer."""
 _MAX_SHOWN_CHARS = 100
@@ -76,7 +76,7 @@ class TokenLogprob:
         raw: The bytes of the token.
         logprob: The log-probability in nats.
         top: The most probable tokens at this position, best first, as far as the server reports them.
-        is_complete: Whether `raw` is known to be all of the token. An empty token may also be a part of a
+        is_complete: Whether `raw` is known to be the whole token. An empty token may instead be a part of a
             character that the server dropped.
     """
 
@@ -133,7 +133,7 @@ def read_event(value: object) -> ServerEvent:
         choice = response.choices[0]
         message = choice.delta or choice.message or _Message(content=choice.text)
         text = message.content or ""
-        # Log-probabilities of an event with reasoning alone do not belong to the text.
+        # Log-probabilities of an event that holds only reasoning do not belong to the text.
         is_reasoning = bool(message.reasoning_content or message.reasoning) and not text
         entries = None if is_reasoning or choice.logprobs is None else _entries(choice.logprobs)
         return ServerEvent(text, entries, choice.finish_reason or "", usage, True)
@@ -186,7 +186,7 @@ def token_count(value: object, most: int = MAX_TOKENS) -> int | None:
 
 
 def _usage(content: object) -> ReportedUsage | None:
-    """Return the reported usage, or None if it is missing or implausible; askance then counts itself."""
+    """Return the reported usage, or None if it is missing or implausible; askance then counts the tokens."""
     prompt_tokens = token_count(get_nested(content, "prompt_tokens"))
     if prompt_tokens is None:
         return None

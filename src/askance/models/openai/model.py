@@ -1,4 +1,4 @@
-"""The `Model` port over a server that speaks OpenAI's protocol."""
+"""The adapter of the `Model` port for servers that speak OpenAI's protocol."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class OpenaiModel:
         options: The abilities of the server, without the parameters that it refused.
         counts_exactly: Whether the server counts every prompt; llama-cpp-python counts no chats.
         fingerprint: The model and the options that answers depend on. It does not change if the server
-            replaces the model of a name.
+            replaces the model under the same name.
     """
 
     precision = ""
@@ -64,7 +64,7 @@ class OpenaiModel:
         Raises:
             ParameterError: A sampling parameter is out of range.
             MissingAbility: The options do not declare an ability that the request needs.
-            PromptTooLong: The prompt does not fit, as the server reports or as is certain beforehand.
+            PromptTooLong: The server reports that the prompt does not fit, or this is certain beforehand.
             ModelUnavailable: The server is busy, can't be reached, or broke off.
             ModelSpecError: The server refuses the key or does not know the model.
             ModelFailure: The server sent an invalid response.
@@ -87,7 +87,7 @@ class OpenaiModel:
         Raises:
             InputError: An option is empty.
             MissingAbility: `score` is not declared, or the prompt is a chat.
-            ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: as for `generate`.
+            ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: As for `generate`.
         """
         self._require("score")
         if isinstance(prompt, Chat):
@@ -114,15 +114,16 @@ class OpenaiModel:
         return tokenization.pieces(ids)
 
     def count(self, prompt: Prompt) -> int:
-        """Return the tokens of a prompt, or an upper bound if the server does not count them (`tokenize=`).
+        """Return the number of tokens of a prompt, or an upper bound if the server can't count (`tokenize=`).
 
         This blocks while the server counts.
         """
         return self._count(prompt)
 
     async def _generate_one(self, request: GenerateRequest, sample: int) -> Generation:
-        """Generate one text. If the server refuses a parameter that requests can do without, note that and
-        omit the parameter from now on.
+        """Generate one text.
+
+        A parameter that the server refuses, and requests can do without, is noted and omitted from then on.
         """
         omitted = set[str]()
         while True:

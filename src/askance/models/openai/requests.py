@@ -13,7 +13,7 @@ from askance.models.openai.options import ServerOptions
 from askance.models.openai.tokenization import neutralize_control, to_utf8
 
 _NUM_SEEDS = 1 << 31
-"""llama.cpp takes seeds of 32 bits."""
+"""The number of seeds, which fit into the 32 bits that llama.cpp takes."""
 _TURN_TOKENS = 16
 """An upper bound of the tokens that a chat template usually adds for each turn and for the whole chat."""
 _COUNTED_HERE = "askance counts the prompt tokens itself"
@@ -103,7 +103,7 @@ def max_prompt_tokens(prompt: Prompt) -> int:
 
 
 def count_tokens(model: str, options: ServerOptions, connection: Connection, prompt: Prompt) -> int:
-    """Return the tokens of a prompt with its chat template, or an upper bound if the server can't count them.
+    """Return the number of tokens of a prompt in its chat template, or an upper bound if it can't be counted.
 
     This blocks while the server counts. It raises the errors of `Connection.fetch_json`.
     """
@@ -135,7 +135,7 @@ def count_tokens(model: str, options: ServerOptions, connection: Connection, pro
 
 
 def refused_parameter(body: Mapping[str, Any], message: str) -> str | None:
-    """Return the parameter of a request that a server's refusal names, if the request can do without it.
+    """Return the parameter that a server's refusal names, or None if the request needs that parameter.
 
     Args:
         body: The body of the request.
@@ -149,10 +149,10 @@ def refused_parameter(body: Mapping[str, Any], message: str) -> str | None:
 async def score_option(
     model: str, seconds: float, connection: Connection, prompt: Raw, option: str
 ) -> Scored:
-    """Return the log-probability of an option, from a prompt with the option that the server echoes.
+    """Return the log-probability of an option, from the server's echo of the prompt with the option.
 
-    The request generates one token, since some servers can't generate none. The entry of that token shows
-    whether the log-probabilities are aligned with their tokens.
+    The request generates one token, since some servers can't generate zero tokens. The entry of that token
+    shows whether the log-probabilities are aligned with their tokens.
     """
     flags = {"echo": True, "logprobs": 1, "max_tokens": 1, "min_tokens": 1, "temperature": 0}
     body = {"model": model, "prompt": _full_text(prompt, option), **flags}

@@ -52,9 +52,9 @@ class BuildReport:
     """The result of a build.
 
     Attributes:
-        documents, passages: The numbers that the index holds now.
-        unchanged: The documents that the index had already, including those written by an interrupted build.
-        duplicates: The documents found twice in this run, with the same id and content.
+        documents, passages: The numbers of documents and passages now in the index.
+        unchanged: The number of documents already in the index, also from an interrupted build.
+        duplicates: The number of documents found again in this run, with the same id and content.
         encoded: The number of passages embedded in this run.
     """
 
@@ -98,22 +98,22 @@ def build_index(
 
     Documents are matched with those in the index as follows:
 
-    - A document with the id and content of one in the index is the same document, also if it is found again
-      in a second file. It is left alone. It moves to the second file only if the first file no longer exists.
-    - A document with the id and file of one in the index, but other content, replaces it.
+    - A document with the same id and content as one in the index is that document, even if it is found in
+      another file. It is left unchanged, and moves to the other file only if the first file no longer exists.
+    - A document with the same id and file as one in the index, but different content, replaces that one.
     - Any other document is new. If its id is taken (by another file, or by an earlier row of the same file),
       it gets the id "ID~2", "ID~3" and so on: nothing is overwritten.
-    - A document that `sources` no longer contain is removed if its file is in `sources` or below one of their
-      folders. Documents of other files stay, and so do those of a file that had to be skipped this time.
+    - A document that is no longer found is removed if its file is in `sources` or in a folder of `sources`.
+      Documents of other files stay, as do the documents of a file that is skipped this time.
 
-    The old index stays in use until the new one is complete, and any interruption leaves the old one. Every
-    100,000 passages and every 5,000 vectors the build writes a checkpoint, from which the next build resumes.
+    The old index stays in use until the new one is complete, even if the build is interrupted. Every 100,000
+    passages and every 5,000 vectors the build writes a checkpoint, from which the next build can resume.
 
     Args:
         encoder: Embeds each passage that has no vector yet. An index with vectors can only be updated with
             the encoder that made them.
-        follow_links: Also read files outside the folders of `sources` that links in them lead to. Otherwise
-            these files are skipped, and removed if an earlier build read them.
+        follow_links: Follow links in the folders of `sources` to files outside them. Otherwise these files
+            are skipped, and removed from the index if an earlier build read them.
         progress: Called after every document, and while passages are embedded.
 
     Raises:
@@ -121,8 +121,7 @@ def build_index(
             index is unchanged.
         BadIndex: `out` is not an index, can't be written, is being written by another process, is damaged or
             newer than this version, or was built with another analysis or encoder.
-        ModelFailure: The encoder failed. The index is unchanged; the next build uses the vectors made up to
-            now.
+        ModelFailure: The encoder failed. The index is unchanged; the next build uses the vectors made so far.
         MissingExtra: The package that reads HTML files is not installed.
     """
     started = time.perf_counter()
@@ -151,10 +150,10 @@ def build_index(
 
 
 def describe_encoder(encoder: Encoder) -> EncoderRecord:
-    """Return the record of an encoder that an index keeps.
+    """Return the record of `encoder` for the manifest of an index.
 
     Raises:
-        InputError: It is called inside a running event loop.
+        InputError: The function is called inside a running event loop.
         ModelFailure: The encoder failed.
     """
     try:
@@ -186,7 +185,7 @@ class _Build:
         if isinstance(item, SkippedSource):
             self.skipped.append(item)
         else:
-            # Only between two documents, so that index and document table agree.
+            # Checkpoints are written only between documents, so that index and document table agree.
             self._checkpoint_after(CHECKPOINT_PASSAGES)
             self.num_documents += 1
             self.outcomes[self._add_or_update(item)] += 1
@@ -276,7 +275,7 @@ class _Build:
 def _batches(
     documents: Iterator[DocumentEntry], lexical: LexicalIndex
 ) -> Iterator[list[tuple[Passage, DocumentEntry | None]]]:
-    """Yield the passages of documents in order, 256 at a time, with the document after its last passage.
+    """Yield batches of 256 passages in order; the last passage of each document comes with the document.
 
     Raises:
         DamagedIndex: The lexical index lacks passages that the document table lists.

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS state (stamp TEXT NOT NULL);
 INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
 COMMIT;
 """
-"""One transaction that keeps existing tables: a file has all of them or none."""
+"""One transaction that creates missing tables, so that a file has all of them or none."""
 _ENTRIES = (
     "SELECT number, id, place, digest, passages, coalesce(segment, -1), coalesce(first_row, -1)"
     " FROM documents LEFT JOIN vectors ON document = number"
@@ -45,7 +45,7 @@ _NOT_ENCODED = "WHERE passages > 0 AND number NOT IN (SELECT document FROM vecto
 
 
 class DamagedIndex(ValueError):
-    """Files of an index contradict each other or themselves; the message says which."""
+    """The files of an index are inconsistent; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class VectorSegment:
     """A segment of vectors.
 
     Attributes:
-        live: The number of its rows that are in use.
-        end: The end of the last row in use.
+        live: The number of rows in use.
+        end: The number of rows up to and including the last row in use.
     """
 
     number: int
@@ -116,8 +116,8 @@ class DocumentTable:
     def find(self, document: Document, digest: bytes) -> DocumentEntry | None:
         """Return the entry that matches `document`, or None.
 
-        It is the entry with the same id and content, from any file. Otherwise it is the entry with the same
-        id and file that was not seen in this run, whose content has changed.
+        An entry with the same id and content matches, from any file. Otherwise an entry with the same id and
+        file matches if it was not seen in this run; its content has changed.
         """
         query = (
             f"{_ENTRIES} WHERE given_id = ?1 AND (digest = ?2 OR (place = ?3 AND number NOT IN seen))"
@@ -136,7 +136,7 @@ class DocumentTable:
     def add(
         self, document: Document, id: str, digest: bytes, num_passages: int, number: int | None = None
     ) -> None:
-        """Add a document as seen, under a new number unless `number` is that of a removed entry."""
+        """Add a document and mark it as seen; `number` may reuse the number of a removed entry."""
         values = (number, id, document.id, document.path, digest, num_passages)
         columns = "number, id, given_id, place, digest, passages"
         insert = f"INSERT INTO documents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
@@ -152,7 +152,7 @@ class DocumentTable:
         return bool(self._database.execute(query, (entry.number,)).fetchone()[0])
 
     def not_seen(self, roots: Iterable[str], kept_paths: Set[str]) -> Iterator[DocumentEntry]:
-        """Yield the documents of this run's sources that it did not see.
+        """Yield the documents that this run should have seen but did not.
 
         Their files are in or below `roots`, but not in or below `kept_paths`.
         """
@@ -164,7 +164,7 @@ class DocumentTable:
                     yield entry
 
     def remove(self, entry: DocumentEntry) -> None:
-        """Remove a document, whose vectors are then no longer in use."""
+        """Remove a document, which makes the rows of its vectors dead."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
         self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
 
@@ -191,7 +191,7 @@ class DocumentTable:
         return int(self._database.execute(query).fetchone()[0])
 
     def not_encoded(self) -> Iterator[DocumentEntry]:
-        """Yield the documents whose passages have no vectors; vectors may be added meanwhile."""
+        """Yield the documents whose passages have no vectors; vectors may be added during the iteration."""
         return self._entries(f"{_ENTRIES} {_NOT_ENCODED} ORDER BY number")
 
     def segments(self) -> list[VectorSegment]:
@@ -203,11 +203,11 @@ class DocumentTable:
         return [VectorSegment(*row) for row in self._database.execute(query)]
 
     def encoded_in(self, segment: int) -> Iterator[DocumentEntry]:
-        """Yield the documents of a segment in row order; they may be moved to another segment meanwhile."""
+        """Yield the documents of a segment in row order; they may change segment during the iteration."""
         return self._entries(f"{_ENTRIES} WHERE segment = ? ORDER BY first_row", segment)
 
     def encoded_at(self, segment: int, row: int) -> DocumentEntry:
-        """Return the document that a row belongs to.
+        """Return the document that owns a row of a segment.
 
         Raises:
             DamagedIndex: The row belongs to no document.

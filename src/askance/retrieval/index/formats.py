@@ -32,7 +32,7 @@ class DocumentRow:
     """A text with its title, which may be empty.
 
     Attributes:
-        line: The line number in the file, from 1 (the last line of a row that spans several); 0 for a whole
+        line: The line number in the file, from 1; the last line if a row spans several. It is 0 for a whole
             file.
     """
 
@@ -43,7 +43,7 @@ class DocumentRow:
 
 
 class UnreadableFile(ValueError):
-    """The content of a file does not match its name; the message is only the reason."""
+    """The content of a file does not match its name; the message holds only the reason."""
 
 
 def read_plain(path: Path) -> Iterator[DocumentRow]:
@@ -88,7 +88,7 @@ def read_pdf(path: Path) -> Iterator[DocumentRow]:
         if "password" in str(error):
             raise UnreadableFile("an encrypted PDF; remove its password first") from error
         raise UnreadableFile(f"a PDF that can't be read: {error}") from error
-    # PDFium ends lines with CRLF, and leaves a marker where a word was hyphenated at the end of one.
+    # PDFium ends lines with CRLF, and leaves a marker where a word was hyphenated at the end of a line.
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_HYPHENATION, "")
     if not text.strip():
         raise UnreadableFile("a PDF without text (scanned pages need text recognition first)")

@@ -7,8 +7,8 @@
         documents.sqlite         the documents, for the next build (see `document_table`)
     writer.lock              held while a build runs
 
-A build writes its own generation (see `build_transaction`). A reader, also after a crash, has the whole old
-generation or the whole new one.
+A build writes its own generation (see `build_transaction`). A reader sees either the whole old generation or
+the whole new one, even after a crash.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ class EncoderRecord:
     """The encoder that made the vectors of an index.
 
     Attributes:
-        name: The specification it was loaded by, if there was one.
+        name: The specification from which the encoder was loaded, if there was one.
         fingerprint: A text that distinguishes its vectors from those of other encoders.
         dimensions: The number of dimensions of a vector.
     """
@@ -55,8 +55,8 @@ class Manifest:
     """The content of `manifest.json`, except format and schema version.
 
     Attributes:
-        generation: The number of builds that changed something; it names the folder of the index.
-        documents, passages: The numbers that the index holds.
+        generation: The number of builds that changed something; it names the folder of the generation.
+        documents, passages: The numbers of documents and passages in the index.
         content_hash: A hash of all documents with their ids, independent of their files and order.
         engine: The library that wrote the index, with its version.
         created_at, updated_at: The times in UTC, ISO 8601.
@@ -76,7 +76,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class IndexReader:
-    """An index opened for reading. It stays valid and unchanged while others build a new generation.
+    """An index opened for reading. It stays valid and unchanged while a build writes a new generation.
 
     Attributes:
         vectors: The vectors; None unless an encoder was given.
@@ -95,7 +95,7 @@ def open_index_reader(
 
     Args:
         analysis: The text analysis that the index must have.
-        encoder: Open the vectors, too, which must be those of this encoder.
+        encoder: The encoder that must have made the vectors; if given, the vectors are opened, too.
 
     Raises:
         BadIndex: The index is missing, empty, damaged, newer than this version, built with another analysis,
@@ -180,7 +180,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
-    """Return the error that an index was built with another analysis or encoder than the wanted one."""
+    """Return the error for an index that was built with another analysis or encoder than the one wanted."""
     return BadIndex(
         f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
         "index, in another folder, with the latter."
@@ -200,7 +200,7 @@ def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
 def _remedy(path: Path, problem: Exception) -> str:
     """Return what the user can do; only a damaged index is worth deleting."""
     try:
-        # The libraries that read an index report missing permissions like damage.
+        # The libraries that read an index report missing permissions as damage.
         for each in path.rglob("*"):
             if each.is_file():
                 each.open("rb").close()

@@ -35,7 +35,7 @@ SCHEMA = _FIELDS.build()
 
 @contextmanager
 def _write_errors() -> Iterator[None]:
-    """Turn the ValueErrors of tantivy about a full disk and the like into OSErrors."""
+    """Turn the ValueErrors that tantivy raises for a full disk and the like into OSErrors."""
     try:
         with panics_as(ValueError):
             yield
@@ -44,9 +44,9 @@ def _write_errors() -> Iterator[None]:
 
 
 class LexicalWriter:
-    """A writer of passages to the index in `folder`, which is created if missing.
+    """A writer that adds passages to the index in `folder`, and creates the index if it is missing.
 
-    It removes what an earlier writer did not commit.
+    It discards what an earlier writer did not commit.
 
     Raises:
         OSError: The index can't be opened or written.
@@ -61,8 +61,8 @@ class LexicalWriter:
         self._index.config_reader("manual")  # otherwise a thread opens and locks each commit
         # One thread keeps the passages in order, so that the same documents always give the same index.
         self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-        # tantivy names its deletion files by the operations since the last commit. A writer that starts where
-        # a killed one started would fail on the files that one left.
+        # tantivy names its deletion files by the operations since the last commit. A writer that starts from
+        # the same commit as a killed writer would fail on the files which that writer left.
         self._writer.garbage_collect_files()
         self._has_changes = False
 
@@ -96,12 +96,12 @@ class LexicalWriter:
 
     @_write_errors()
     def finish(self) -> None:
-        """Wait until index files are merged, and end; uncommitted changes are lost."""
+        """Wait until index files are merged, and close the writer; uncommitted changes are lost."""
         self._writer.wait_merging_threads()
 
 
 class LexicalIndex:
-    """An index as its last commit left it.
+    """A read-only view of an index as of its last commit.
 
     Raises:
         ValueError: The index, or a part of it that a method reads, can't be read.
@@ -116,7 +116,7 @@ class LexicalIndex:
 
     @panics_as(ValueError)
     def search(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
-        """Return BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
+        """Return the BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
         hits: list[tuple[float, tantivy.DocAddress]] = self._searcher.search(query, limit, count=False).hits
         return hits
 
@@ -139,9 +139,9 @@ class LexicalIndex:
 def open_lexical(folder: Path) -> LexicalIndex:
     """Open the index in the folder of a finished generation, which never changes.
 
-    tantivy locks an index while it opens it. If the folder can't be written (on a read-only disk, or owned by
-    another user), tantivy gets a temporary folder of links. tantivy may still lock it during its
-    removal, so an empty folder may stay.
+    tantivy locks an index while opening it. If the folder is not writable (on a read-only disk, or owned by
+    another user), tantivy opens a temporary folder of links instead. It may still hold a lock when that
+    folder is removed, so an empty folder may remain.
 
     Raises:
         ValueError: The index can't be opened.

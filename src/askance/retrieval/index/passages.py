@@ -24,8 +24,8 @@ def cut_passages(document: Document) -> Iterator[Passage]:
     and stays whole, including its white space.
 
     The only passage of a document has the id of the document; several passages have "ID#1", "ID#2" and so on.
-    A document whose own id ends in "#" and a number always gets the latter, so that no two passages share an
-    id.
+    If the id of a document itself ends in "#" and a number, even its only passage gets "ID#1", so that no two
+    passages share an id.
     """
     spans = _spans(document)
     for number, (start, end) in enumerate(spans, start=1):
@@ -34,7 +34,7 @@ def cut_passages(document: Document) -> Iterator[Passage]:
 
 
 def passage_id(document_id: str, number: int, num_passages: int) -> str:
-    """Return the id of a document's passage, numbered from 1; see `cut_passages`."""
+    """Return the id of a passage, given its number in the document, from 1; see `cut_passages`."""
     is_bare = num_passages == 1 and not _NUMBERED.fullmatch(document_id)
     return document_id if is_bare else f"{document_id}#{number}"
 

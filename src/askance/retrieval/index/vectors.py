@@ -2,10 +2,10 @@
 
     vectors/000002.f32      a segment: rows of little-endian float32, no header
 
-Rows are only ever appended to a segment. A later generation links to the same file and appends to it, too; it
-appends after all existing rows, because an earlier generation may use rows that the later one does not. The
-document table records which rows are in use, so rows after the last commit, which a killed build leaves, are
-dead. A generation has one segment; earlier versions wrote several.
+Rows are only ever appended to a segment. A later generation links to the same file and appends after all
+existing rows, because an earlier generation may use rows that the later one does not. The document table
+records which rows are in use, so rows that a killed build wrote after its last commit are dead. A generation
+has one segment; earlier versions wrote several.
 """
 
 import os
@@ -25,11 +25,13 @@ _LENGTH_TOLERANCE = 1e-3
 _BLOCK_ROWS = 16_384
 
 RowAddress = tuple[int, int]
-"""The number of a segment and of a row in it."""
+"""The number of a segment and the index of a row in that segment."""
 
 
 class VectorWriter:
-    """A writer of rows to the segment of a build transaction in the folder `vectors`, created if needed.
+    """A writer that appends vectors to a segment in `folder`, the folder `vectors` of a build transaction.
+
+    The folder is created if missing.
 
     Attributes:
         dimensions: The number of dimensions of each row.
@@ -49,7 +51,7 @@ class VectorWriter:
         self._append_to(segments[-1].number if segments else 1)
 
     def add(self, vectors: NDArray[np.float32], document: DocumentEntry | None) -> None:
-        """Append rows; if `document` is given, they complete its rows."""
+        """Append rows; pass `document` with its last row, so that its location is recorded."""
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self._num_rows += len(vectors)
         if document is not None:
@@ -120,7 +122,7 @@ class FlatIndex:
         self.num_vectors = sum(segment.live for segment in segments)
 
     def search(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, RowAddress]]:
-        """Return the inner products and addresses of the `limit` vectors nearest to the query, best first.
+        """Return the scores (inner products) and addresses of the `limit` best vectors, best first.
 
         Args:
             query: A vector of shape [dimensions].
@@ -136,7 +138,7 @@ class FlatIndex:
         return nlargest(limit, best, key=lambda scored: scored[0])
 
     def ids_at(self, address: RowAddress) -> tuple[str, str]:
-        """Return the ids of the document and of the passage at an address that `search` returned.
+        """Return the document id and the passage id at an address that `search` returned.
 
         Raises:
             DamagedIndex, sqlite3.Error: The document table is damaged.

@@ -8,7 +8,7 @@ from askance.training.calibration.curve import monotone
 
 _STEPS_OUTWARD = 3
 _MARGIN = 1.25
-"""The factor by which more decisions have to change than searches are missing, to pass the wanted number."""
+"""The number of decisions that must change for each missing search, to pass the wanted number."""
 _MIN_WIDTH = 1e-3
 """A bracket narrower than this share of the value is a jump, which no further trial will resolve."""
 
@@ -36,7 +36,7 @@ class CalibrationTarget:
         wanted: The wanted mean number of searches per question.
         is_rising: Whether a greater value means more searches.
         low, high: The range of the parameter; may be infinite.
-        tolerance: The number of searches per question by which the wanted number may be missed.
+        tolerance: The allowed difference from the wanted number, in searches per question.
     """
 
     wanted: float
@@ -51,7 +51,7 @@ class CalibrationTarget:
 
 
 def by_expected_searches(measurements: Sequence[Measurement], *, is_rising: bool) -> list[Measurement]:
-    """Return the measurements from the value expected to search least to the one expected to search most."""
+    """Return the measurements sorted by the number of searches expected of them, fewest first."""
     return sorted(measurements, key=lambda measured: measured.value, reverse=not is_rising)
 
 
@@ -82,7 +82,7 @@ def next_value(target: CalibrationTarget, measurements: Sequence[Measurement]) -
 def widening_value(
     target: CalibrationTarget, measurements: Sequence[Measurement], spread: float
 ) -> float | None:
-    """Return a value further out if no measurement is `spread` searches away from the wanted number."""
+    """Return a value further out unless the means reach `spread` searches above and below the target."""
     means = [measured.searches for measured in measurements]
     for wanted in (target.wanted + spread, max(0.0, target.wanted - spread)):
         if not min(means) <= wanted <= max(means):
@@ -95,10 +95,10 @@ def widening_value(
 def _value_inside(
     target: CalibrationTarget, ordered: Sequence[Measurement], means: Sequence[float], index: int
 ) -> float | None:
-    """Return a value between two neighbours.
+    """Return a value between the two neighbours whose means enclose the wanted number of searches.
 
-    It divides the numbers that decisions recorded between the neighbours as the wanted number of searches
-    divides the two means.
+    It is a quantile of the numbers that decisions recorded between the neighbours. The quantile is the
+    relative position of the wanted number between the two means.
     """
     fewer, more = ordered[index - 1], ordered[index]
     low, high = sorted((fewer.value, more.value))
@@ -115,11 +115,11 @@ def _value_inside(
 def _value_outside(
     target: CalibrationTarget, measurements: Sequence[Measurement], *, needs_more: bool
 ) -> float | None:
-    """Return a value beyond all tried ones.
+    """Return a value beyond all values tried.
 
-    It is a value that would have changed enough decisions, else one half way to the end of the parameter's
-    range. After some steps it is the end itself. In an unbounded range the value doubles, and the last trial
-    takes the greatest number recorded, since no decision exceeds it.
+    The value is one that would have changed enough decisions, or else the midpoint between the last value and
+    the end of the parameter's range. After some steps it is the end itself. In an unbounded range the value
+    doubles, and the last trial takes the greatest number recorded, since no decision exceeds it.
     """
     is_upward = needs_more == target.is_rising
     sign, bound = (1, target.high) if is_upward else (-1, target.low)
@@ -143,10 +143,10 @@ def _value_outside(
 
 
 def _value_changing_enough(target: CalibrationTarget, edge: Measurement, sign: int) -> float | None:
-    """Return the number to pass so that enough decisions change for the missing searches, with a margin.
+    """Return the recorded number beyond which enough decisions change to supply the missing searches.
 
-    A decision changes when the value passes its least number, or its greatest if a search needs a number
-    above the value.
+    A decision changes when the value passes the least of its numbers, or the greatest if the method searches
+    when a number is above the value.
     """
     num_needed = math.ceil(_MARGIN * abs(target.wanted - edge.searches) * edge.num_questions)
     turning = min if target.is_rising else max

@@ -28,8 +28,8 @@ def monotone(means: Sequence[float]) -> list[float]:
 def value_at(wanted: float, values: Sequence[float], means: Sequence[float]) -> float:
     """Return the value at which the curve reaches `wanted`.
 
-    The result is the middle value if several give exactly `wanted`, and the nearest end if the curve does not
-    reach it.
+    If several values give exactly `wanted`, the result is their midpoint. If the curve does not reach it, the
+    result is the nearest end.
 
     Args:
         values: The parameter's values, from fewest to most expected searches.

@@ -1,9 +1,9 @@
 """Training examples of answering: from passages, from memory, and continuing an answer already started.
 
 They use the prompts of `closed_book`, `single`, FLARE and DRAGIN. These methods show passages that support
-all of the answer, a part of it, or nothing. They ask for the whole answer, or for the continuation of a text
-that they keep; DRAGIN cuts that text in mid-sentence, right before the token in doubt. AirRAG's RA is the one
-prompt that allows a refusal, so questions that their paragraph does not answer use it.
+all of the answer, part of it, or none of it. They ask for the whole answer, or for the continuation of text
+that they have kept; DRAGIN cuts that text mid-sentence, right before the uncertain token. Only AirRAG's RA
+prompt allows a refusal, so it is used for questions that their paragraph does not answer.
 """
 
 import random
@@ -23,13 +23,13 @@ from askance.training.reader.passages import PassageLimits, as_hits, mix_with_di
 from askance.training.reader.training_example import TrainingExample, reply_example
 
 CONTINUATION_SHARE = 0.5
-"""The share of answers that also make an example of continuing them from a point within."""
+"""The share of answers that also give an example of continuing a partly written answer."""
 MISSING_PASSAGE_SHARE = 0.2
-"""The share of examples with several supporting passages that lack one of them."""
+"""Among examples with several supporting passages, the share from which one of them is removed."""
 REFUSAL_PROMPT_SHARE = 0.7
 """The share of paragraphs whose questions use the prompt that allows a refusal."""
 MAX_EVIDENCE_WORDS = 30
-"""Evidence of more words per hop is not written out; the target is then the answer alone."""
+"""The most words of evidence per hop that a target states; with more, the target is the answer alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Reasoning:
 
     @property
     def stated_answer(self) -> str:
-        """The answer as the conclusion ends in it, with a leading space and a full stop."""
+        """The answer at the end of the conclusion, with a leading space and a full stop."""
         return f" {self.answer.removesuffix('.')}."
 
     @property
@@ -60,14 +60,14 @@ class Reasoning:
 
     @property
     def text(self) -> str:
-        """The facts and the conclusion as one text, as a method writes it."""
+        """The facts and the conclusion, joined into the text that a model writes."""
         return " ".join(self.sentences)
 
 
 def gold_reasoning(example: Example) -> Reasoning:
-    """Return the reasoning to the first gold answer.
+    """Return the reasoning that leads to the first gold answer.
 
-    Its facts are those that the dataset states, else the sentences that the dataset marks as evidence.
+    Its facts are those that the dataset states, or else the sentences that it marks as evidence.
     """
     facts = tuple(map(_as_closed_sentence, example.supporting_facts.facts)) or _evidence(example)
     return Reasoning(facts, example.golds[0])
@@ -81,7 +81,7 @@ def from_passages(
     rng: random.Random,
     task: str = "reading",
 ) -> Iterator[TrainingExample]:
-    """Yield an example of the whole answer, and sometimes one of continuing it, over the same passages."""
+    """Yield an example of answering from the passages, and sometimes one of continuing such an answer."""
     reasoning = gold_reasoning(example)
     yield reasoned_answer(task, example.question, reasoning, hits, model, layout)
     if reasoning.facts and rng.random() < CONTINUATION_SHARE:
@@ -92,13 +92,13 @@ def from_passages(
 def from_memory(
     example: Example, model: Model, layout: Layout, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield examples of the draft that DRAGIN and FLARE inspect, and of continuing it."""
+    """Yield examples of answering without passages, as in the drafts that DRAGIN and FLARE inspect."""
     if gold_reasoning(example).facts:
         yield from from_passages(example, (), model, layout, rng, "memory")
 
 
 def conclusion_example(example: Example, model: Model, layout: Layout) -> Iterator[TrainingExample]:
-    """Yield an example of continuing after all facts but the last one."""
+    """Yield an example of continuing an answer that lacks only the last fact and the conclusion."""
     reasoning = gold_reasoning(example)
     if len(reasoning.facts) > 1:
         split = " ".join(reasoning.facts[:-1]), f"{reasoning.facts[-1]} {reasoning.conclusion}"
@@ -114,7 +114,7 @@ def reasoned_answer(
     layout: Layout,
     split: tuple[str, str] | None = None,
 ) -> TrainingExample:
-    """Return an example whose target is the reasoning to the answer.
+    """Return an example whose target is the reasoning that leads to the answer.
 
     Args:
         split: The part of the reasoning that is already written, and the rest, which becomes the target; None
@@ -131,7 +131,7 @@ def reasoned_answer(
 def paragraph_answers(
     group: Sequence[Example], max_words: int, model: Model, layout: Layout, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield examples of all questions on one paragraph, all with the prompt that allows a refusal or none."""
+    """Yield examples of all questions on one paragraph; either all prompts allow a refusal, or none does."""
     may_refuse = rng.random() < REFUSAL_PROMPT_SHARE
     for example in group:
         paragraph = shortened(example.supporting_facts.paragraphs[0], max_words)
@@ -155,11 +155,11 @@ def retrieval_answer(
 
 
 def draw_passages(example: Example, limits: PassageLimits, rng: random.Random) -> tuple[Hit, ...] | None:
-    """Return the supporting passages among distractors, or None if there are none or they do not fit.
+    """Return the supporting passages mixed with distractors, or None if there are none or they do not fit.
 
-    Sometimes one of several supporting passages is missing. The target still states its content as if from
-    memory. The model then learns to be uncertain about facts that its passages lack, instead of taking the
-    most likely word from them.
+    Sometimes one of several supporting passages is missing, and the target still states its content as if
+    from memory. The model thus learns to be uncertain about facts that its passages lack, instead of copying
+    the likeliest word from them.
     """
     supporting_facts = example.supporting_facts
     if supporting_facts.facts and not supporting_facts.paragraphs:
@@ -176,7 +176,7 @@ def draw_passages(example: Example, limits: PassageLimits, rng: random.Random) -
 
 
 def _split(reasoning: Reasoning, rng: random.Random) -> tuple[str, str]:
-    """Split the reasoning in two, after a sentence or at a word within one."""
+    """Split the reasoning in two, after a sentence or after a word within one."""
     index = rng.randrange(len(reasoning.facts))
     before, sentence = reasoning.sentences[:index], reasoning.sentences[index]
     words = sentence.split(" ")

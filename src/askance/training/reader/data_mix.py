@@ -31,9 +31,9 @@ class DataMix:
 
     Attributes:
         training: The examples to train on, in order.
-        held_out: Examples from questions that no example in `training` is made from.
+        held_out: The examples made from held-out questions, which `training` does not use.
         num_questions: The number of questions of each dataset.
-        left_out: The number of questions that gave no example, by dataset and reason.
+        left_out: The number of questions that yielded no example, by dataset and reason.
     """
 
     training: tuple[TrainingExample, ...]
@@ -48,7 +48,7 @@ class DataMix:
 
     @property
     def counts_by_dataset(self) -> tuple[tuple[str, int, int, str], ...]:
-        """Each dataset's name, number of questions, number of examples, and examples by task in words."""
+        """Each dataset's name, numbers of questions and examples, and numbers of examples by task as text."""
         counts, rows = sorted(self.num_by_task.items()), []
         for name, num_questions in self.num_questions.items():
             tasks = {task: count for (dataset, task), count in counts if dataset == name}
@@ -66,14 +66,15 @@ class DataMix:
 class ExampleBuilder:
     """A builder of training examples from one dataset: answers from passages and from memory.
 
-    A recipe that teaches more is a subclass. It overrides `from_paragraphs` and `from_chains`, and reads its
-    shares from a subclass of `ReaderSettings`.
+    A recipe that makes more kinds of examples is a subclass that overrides `from_paragraphs` and
+    `from_chains`, and that reads its shares from a subclass of `ReaderSettings`.
 
     Attributes:
         settings_class: The class of settings that holds the shares.
-        takes_decompositions: Whether it uses questions with a decomposition and no supporting facts.
-        model: The model to be trained; its capabilities decide between raw prompts and chat.
-        left_out: The number of questions that gave no example, by dataset and reason; the builder adds to it.
+        takes_decompositions: Whether it uses questions with a decomposition but no supporting facts.
+        model: The model to be trained; its capabilities decide between raw prompts and chat prompts.
+        left_out: The number of questions that yielded no example, by dataset and reason; the builder adds to
+            it.
         name: The name of the dataset.
     """
 
@@ -138,7 +139,7 @@ class ExampleBuilder:
         return PassageLimits(self.settings.passage_words, self.settings.passages)
 
     def draw_layout(self) -> Layout:
-        """Draw the layout of the next prompt by the share of chat prompts."""
+        """Draw the layout of the next prompt, raw or chat, according to the share of chat prompts."""
         capabilities = self.model.capabilities
         is_chat = "chat" in capabilities and (
             "raw" not in capabilities or self.rng.random() < self.settings.chat
@@ -146,7 +147,7 @@ class ExampleBuilder:
         return "chat" if is_chat else "raw"
 
     def draw_count(self, share: float) -> int:
-        """Draw the number of examples to make from one question; its mean is the share."""
+        """Draw the number of examples to make from one question, whose mean is the share."""
         return floor(share + self.rng.random())
 
 
@@ -156,15 +157,15 @@ def build_data_mix(
     settings: ReaderSettings,
     builder: type[ExampleBuilder] = ExampleBuilder,
 ) -> DataMix:
-    """Build the training examples of all datasets, in an order that depends on the settings' seed alone.
+    """Build the training examples of all datasets, in an order that only the seed in the settings decides.
 
     A share of each dataset's questions, chosen by their ids, is held out.
 
     Args:
-        model: The model to be trained; its capabilities decide between raw prompts and chat.
+        model: The model to be trained; its capabilities decide between raw prompts and chat prompts.
 
     Raises:
-        InputError: no question has supporting facts to learn from.
+        InputError: No question has supporting facts to learn from.
     """
     seed, share = settings.seed, settings.held_out
     training: list[TrainingExample] = []
@@ -184,14 +185,14 @@ def build_data_mix(
 
 
 def is_on_one_paragraph(example: Example) -> bool:
-    """Return whether a question has one paragraph, which holds its answer or is known not to hold it."""
+    """Return whether a question has a single paragraph that is known to hold, or to lack, its answer."""
     paragraphs = example.supporting_facts.paragraphs
     is_labelled = bool(example.supporting_facts.supporting) or example.kind == UNANSWERABLE
     return example.hops == 1 and len(paragraphs) == 1 and is_labelled
 
 
 def grouped_by_paragraph(examples: Sequence[Example]) -> list[list[Example]]:
-    """Return the questions on each paragraph, in the order of the first question of each."""
+    """Return the questions grouped by paragraph, in the order of the first question of each group."""
     groups: dict[tuple[str, str], list[Example]] = {}
     for example in examples:
         paragraph = example.supporting_facts.paragraphs[0]
@@ -209,7 +210,7 @@ def _is_held_out(name: str, example: Example, share: float) -> bool:
 
 
 def _unusable(example: Example, takes_decompositions: bool) -> str:
-    """Return why no training example can be made from a question, or an empty text."""
+    """Return the reason why a question gives no training example; empty if it can give one."""
     supporting_facts = example.supporting_facts
     if not (
         supporting_facts.supporting

@@ -1,10 +1,10 @@
-"""Pack training examples into rows, so that a prefix that several share is computed once.
+"""Pack training examples into rows, so that a prefix shared by several examples is computed once.
 
 Questions on one paragraph repeat the paragraph, and judgements repeat their instruction. A row is therefore a
 tree of tokens: examples with a common prefix share a path from the root and then branch off. Each token
 attends to its ancestors alone and has its depth as its position, so one forward pass computes every example
-exactly as it would be computed alone (up to rounding). Unrelated examples, which share only
-the root, fill the rows up, so that next to no padding is needed.
+exactly as it would be computed alone (up to rounding). Unrelated examples, which share only the root, fill up
+the rows, so that almost no padding is needed.
 """
 
 import random
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from askance.training.reader.training_example import EncodedExample
 
 MIN_SHARED_TOKENS = 24
-"""Examples whose common prefix has fewer tokens are not kept together."""
+"""The fewest tokens that a common prefix must have for examples to be kept together."""
 MOSTLY_SHARED = 0.7
-"""The share of its tokens that an example must have in common for its group to fill more than half a row."""
+"""The share of an example's tokens that must be shared for its group to fill more than half a row."""
 _MAX_OPEN_ROWS = 16
 
 
@@ -62,10 +62,10 @@ class PackedRow:
     def add(self, example: EncodedExample) -> None:
         """Add an example and its target tokens to the tree.
 
-        A target of n tokens weighs √n in all. Weighted by tokens, a worked answer would count forty times as
-        much as a judgement of one word; weighted by examples, the two would count the same. If a target ends
-        in an answer, the answer gets half of the weight: most of the reasoning is copied, and a "yes" would
-        have no influence beside it.
+        The weights of a target of n tokens add up to √n. If each token had the same weight, a worked answer
+        would count forty times as much as a one-word judgement; if each example had the same weight, the two
+        would count the same. If a target ends in an answer, the answer gets half of the weight: most of the
+        reasoning is copied, and a "yes" would have no influence beside it.
         """
         index, weights = -1, _token_weights(example)
         for position, token_id in enumerate(example.ids):
@@ -76,7 +76,7 @@ class PackedRow:
         self.examples.append(example)
 
     def num_new_tokens(self, example: EncodedExample) -> int:
-        """Return by how many tokens an example would lengthen the row."""
+        """Return the number of tokens that an example would add to the row."""
         index = -1
         for position, token_id in enumerate(example.ids):
             index = self._children.get((index, token_id), -2)
@@ -129,9 +129,9 @@ def _token_weights(example: EncodedExample) -> list[float]:
 def pack_rows(examples: Sequence[EncodedExample], row_tokens: int, rng: random.Random) -> list[PackedRow]:
     """Pack all examples into rows of at most `row_tokens`, in random order.
 
-    An example longer than a row gets a row to itself. Examples with a common prefix stay together while they
-    fit into one row if they share most of their tokens, and into half a row if they share fewer. A row, and
-    so an optimizer step, then mixes examples of several kinds.
+    An example longer than a row gets a row to itself. Examples with a common prefix stay together: up to a
+    whole row if they share most of their tokens, and up to half a row otherwise. Each row, and so each
+    optimizer step, thus mixes examples of several kinds.
     """
     groups = list(_prefix_groups(sorted(examples, key=lambda example: example.ids), row_tokens))
     rng.shuffle(groups)
@@ -165,7 +165,7 @@ def single_example_rows(examples: Sequence[EncodedExample]) -> list[PackedRow]:
 def _prefix_groups(
     ordered: Sequence[EncodedExample], row_tokens: int
 ) -> Iterator[tuple[list[EncodedExample], int]]:
-    """Yield groups of examples that stay together, with the number of tokens in a row of that group alone."""
+    """Yield each group of examples that stay together, with the number of tokens that it adds to a row."""
     group: list[EncodedExample] = []
     row = PackedRow()
     for example in ordered:

@@ -16,9 +16,9 @@ class PassageLimits:
     """The limits on the passages of a training example.
 
     Attributes:
-        max_words: The greatest number of words of a passage. A longer paragraph is cut between sentences, and
+        max_words: The greatest number of words in a passage. A longer paragraph is cut between sentences, and
             never within its evidence.
-        max_passages: The greatest number of passages of an example.
+        max_passages: The greatest number of passages in an example.
     """
 
     max_words: int = 100
@@ -26,7 +26,7 @@ class PassageLimits:
 
 
 def shortened(paragraph: Paragraph, max_words: int) -> Paragraph | None:
-    """Return the paragraph, or as many of its sentences as fit, with all of its evidence.
+    """Return the paragraph, cut to the sentences that fit but with all of its evidence.
 
     The result is None if the evidence alone is too long: an example must not ask for an answer that its
     passage no longer supports.
@@ -83,7 +83,7 @@ def mix_with_distractors(
 ) -> tuple[Hit, ...] | None:
     """Return the `needed` paragraphs and a random number of `others`, shuffled, or None if one does not fit.
 
-    They are shuffled because methods put the best passages first or last: the model must use any position.
+    Methods put the best passages first or last, so the model must learn to use passages in any position.
     """
     kept = [shortened(paragraph, limits.max_words) for paragraph in needed]
     if any(paragraph is None for paragraph in kept):

@@ -69,7 +69,7 @@ def write_reader(
     tokenizer.
 
     Raises:
-        InputError: the folder can't be written; the checkpoint is still there.
+        InputError: The folder can't be written; the checkpoint is still there.
     """
     method = report.settings.method
     note = ReaderNote(
@@ -170,6 +170,6 @@ def _licence_of(dataset: str) -> str:
 
 
 def _public_name(base: str) -> str:
-    """Return the name of a base; of a folder or file only the last part, since its location is private."""
+    """Return the name of a base; a folder or file is shown without its location, which is private."""
     name = base.removeprefix("hf:")
     return f"hf:{Path(name).name}" if Path(name).is_absolute() else base

@@ -1,4 +1,4 @@
-"""The schedule of a training run: which rows each step computes, and its learning rate."""
+"""The schedule of a training run: the rows that each step computes, and its learning rate."""
 
 import math
 import random
@@ -52,7 +52,8 @@ def make_schedule(
     """Return the schedule of a training run; each epoch packs the training examples again.
 
     Args:
-        is_packed: If false, each example gets a row to itself, and a step takes as many tokens as it would.
+        is_packed: Whether examples share rows. If not, each example gets its own row, and the token limit of
+            a step stays the same.
     """
     steps: list[tuple[PackedRow, ...]] = []
     for epoch in range(settings.epochs):

@@ -10,8 +10,8 @@ from askance.core.parameters import Parameters, parameter
 class ReaderSettings(Parameters):
     """The settings of one training run; an interrupted run resumes with the same settings.
 
-    The shares are training examples for each question of a dataset: 0.3 makes three from ten questions, and 2
-    makes two different ones from each, with other distractors in another order.
+    A share is a number of training examples per question of a dataset: 0.3 makes three examples from ten
+    questions, and 2 makes two from each question, with different distractors in a different order.
     """
 
     owner: ClassVar[str] = "askance train reader"

@@ -33,9 +33,8 @@ class Base:
     """A model to start training from.
 
     Attributes:
-        spec: The specification, ``bundled:base`` or ``hf:NAME``. A folder or file has its absolute path,
-        since
-            the reader loads its base from any working directory.
+        spec: The specification, ``bundled:base`` or ``hf:NAME``. A folder or file is named by its absolute
+            path, so that the reader can load its base from any working directory.
         module, tokenizer: The model and its tokenizer, in float32.
         adapter: A reader on this base to train further; None to start from a new adapter.
     """
@@ -48,7 +47,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class _PromptCapabilities:
-    """The prompts that a model takes, for code that builds prompts; stands in for the model itself."""
+    """A stand-in for a model in code that builds prompts; it knows only which prompts the model takes."""
 
     capabilities: frozenset[Capability]
 
@@ -76,8 +75,8 @@ def train_reader(
         is_dry_run: Whether to return after `on_start`, with nothing written.
 
     Raises:
-        InputError: The data teach nothing, no example fits, the adapter to start from has other
-            settings, the folder exists or belongs to another training, or the disk is full.
+        InputError: The data yield no examples, no example fits, the adapter to start from has other settings,
+            the folder exists or belongs to another training run, or the disk is full.
         TrainingFailed: A loss or a gradient is not finite.
     """
     check_free(out)
@@ -153,7 +152,7 @@ def check_free(out: Path) -> None:
     """Check that the folder for a reader does not exist.
 
     Raises:
-        InputError: a file or folder of that name exists.
+        InputError: A file or folder of that name exists.
     """
     if out.exists():
         raise InputError(
@@ -187,9 +186,9 @@ def load_base(spec: str, device: str = "auto") -> Base:
     A reader is ``bundled`` or the folder of an adapter.
 
     Raises:
-        InputError: the specification names a model that can't be trained.
-        ModelSpecError: as for `load_parts`, or an adapter does not belong to its base.
-        MissingExtra: the specification names an adapter, and peft is not installed.
+        InputError: The specification names a model that can't be trained.
+        ModelSpecError: As for `load_parts`, or an adapter does not belong to its base.
+        MissingExtra: The specification names an adapter, and peft is not installed.
     """
     if spec == BUNDLED:
         return _load_reader(READER, device)

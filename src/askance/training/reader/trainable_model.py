@@ -26,7 +26,7 @@ _TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: 0.05}
 
 
 class TrainableModel:
-    """A causal language model of which an adapter, or every weight, is trained.
+    """A causal language model that is trained, either through an adapter or in all of its weights.
 
     The module stays in evaluation mode, since dropout would make an example's loss depend on the examples
     packed with it. Logits are computed only for the tokens to be predicted: in a small model with a
@@ -73,8 +73,8 @@ class TrainableModel:
     def packs_exactly(self, rows: Sequence[PackedRow]) -> bool:
         """Return whether an example has the same loss in a packed row as alone.
 
-        The row with the longest example is tried. Some models ignore the positions or the attention mask
-        that they are given.
+        Some models ignore the positions or the attention mask that they are given. The test computes the
+        row with the longest example.
         """
         packed = [row for row in rows if len(row.examples) > 1]
         if not packed:
@@ -103,12 +103,12 @@ def with_adapter(module: Any, settings: ReaderSettings, start: Adapter | None = 
     """Return a peft model around `module`, with a LoRA adapter on every linear layer but the last.
 
     Args:
-        start: The reader whose weights the adapter starts from. Without one, its weights are random, with
-            zeros where they would change the output.
+        start: The reader whose weights the adapter starts from. Without one, half of the adapter's matrices
+            are random and the others zero, so that the adapter does not change the output at first.
 
     Raises:
         InputError: `start` has another rank or alpha.
-        MissingExtra: peft is not installed.
+        MissingExtra: The package peft is not installed.
     """
     try:
         from peft import LoraConfig, get_peft_model

@@ -32,7 +32,7 @@ class TrainingStatus:
         loss: The loss of the last step: the weighted mean over its target tokens, in nats.
         num_tokens: The number of tokens computed so far.
         total_tokens: The number of tokens of the whole schedule.
-        seconds: The time spent on steps so far, in earlier processes too.
+        seconds: The time spent on steps so far, including that of earlier processes.
         held_out: The held-out loss, if it was measured after this step.
     """
 
@@ -60,11 +60,11 @@ OnStep = Callable[[TrainingStatus], None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """A Ctrl-C, raised between two changes of the weights."""
+    """An interrupt by Ctrl-C, raised between two updates of the weights."""
 
 
 class DeferredInterrupt:
-    """A Ctrl-C that is raised only after all weights of a step have changed."""
+    """A handler of Ctrl-C that raises the interrupt only between two updates of the weights."""
 
     def __init__(self) -> None:
         self._is_pending = False
@@ -122,8 +122,8 @@ class Trainer:
         """Run all remaining steps; save a checkpoint at intervals, at the end and on an interrupt.
 
         Raises:
-            TrainingFailed: a loss or a gradient is not finite; the last checkpoint stays.
-            InputError: a checkpoint can't be read or written, or belongs to another schedule; the last one
+            TrainingFailed: A loss or a gradient is not finite; the last checkpoint stays.
+            InputError: A checkpoint can't be read or written, or belongs to another schedule; the last one
                 stays.
         """
         self._resume()
@@ -221,7 +221,7 @@ class Trainer:
         self.curve = curve
 
     def _check_schedule(self, curve: list[TrainingStatus]) -> None:
-        """Raise InputError if the checkpoint's schedule differs: each machine tests whether to pack."""
+        """Raise InputError if the checkpoint's schedule differs: not every machine can pack rows."""
         steps, tokens = len(self._schedule.steps), self._schedule.num_tokens
         last = curve[-1] if curve else None
         if last is not None and (last.num_steps, last.total_tokens) != (steps, tokens):

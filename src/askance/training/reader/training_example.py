@@ -78,7 +78,7 @@ def encode(
     answer would teach the model to stop early.
 
     Raises:
-        InputError: the model's chat template refuses an example.
+        InputError: The model's chat template refuses an example.
     """
     encoded, num_too_long = [], Counter[str]()
     for example in examples:
