@@ -66,8 +66,8 @@ def contention(setup: Setup) -> Iterator[Row]:
                         process.kill()
                         process.wait()
     alone, beside = (statistics.median(found) for found in seconds.values())
-    told = f"{alone:.2f} s alone, {beside:.2f} s beside them"
-    yield row("beside two busy processes", [beside / alone], "times slower", told, at_most=3.5)
+    note = f"{alone:.2f} s alone, {beside:.2f} s beside them"
+    yield row("beside two busy processes", [beside / alone], "times slower", note, at_most=3.5)
 
 
 def _python(*words: str) -> None:

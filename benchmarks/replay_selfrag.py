@@ -181,18 +181,18 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     for parent in (node for level in levels for node in level if f"{node.name}.1" in named):
         for node in await expand_node(asked, parent, hits):
             found += _of_node(case, asked, node, named[node.name])
-    told = [supported_path(leaf, rejects=asked.parameters.reject_unsupported) for leaf in levels[-1]]
-    whole = [" ".join(["", *(text for text, _ in path)]) for path in told]
+    paths = [supported_path(leaf, rejects=asked.parameters.reject_unsupported) for leaf in levels[-1]]
+    whole = [" ".join(["", *(text for text, _ in path)]) for path in paths]
     if whole != [path["final_prediction"] for path in expected["paths"]]:
         found.append(f"paths: ours {whole}")
-    if case.get("task") in ("asqa", "eli5") and not whole_text(told[0]):
-        told[0:1] = told[1:2]  # The authors' code overwrites the record of the first path.
-    for ours_told, path in zip(told, expected["paths"], strict=False):
-        texts, ids = [text for text, _ in ours_told], [passage.id for _, passage in ours_told]
+    if case.get("task") in ("asqa", "eli5") and not whole_text(paths[0]):
+        paths[0:1] = paths[1:2]  # The authors' code overwrites the record of the first path.
+    for our_path, path in zip(paths, expected["paths"], strict=False):
+        texts, ids = [text for text, _ in our_path], [passage.id for _, passage in our_path]
         if ["", *texts] != path["splitted_sentences"] or [None, *ids] != path["passages"]:
-            found.append(f"path: ours {ours_told}, theirs {path}")
+            found.append(f"path: ours {our_path}, theirs {path}")
     if "docs" in expected:
-        docs = [passage.id for _, _, passage in distinct_segments(told[0])]
+        docs = [passage.id for _, _, passage in distinct_segments(paths[0])]
         found += [] if docs == expected["docs"] else [f"docs: ours {docs}, theirs {expected['docs']}"]
     return found
 
@@ -263,7 +263,7 @@ def _close(ours: float, theirs: float) -> bool:
 def table(folder: Path) -> tuple[str, int]:
     """Return a Markdown table of classes, and the number of cases that differ."""
     cases, differing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    apart, told = set[tuple[str, str]](), list[str]()
+    apart, messages = set[tuple[str, str]](), list[str]()
     for name in FILES:
         path = folder / f"{name}.jsonl.gz"
         for token_ids, case in cases_of(path) if path.exists() else ():
@@ -271,13 +271,13 @@ def table(folder: Path) -> tuple[str, int]:
             cases[row] += 1
             differing[row] += bool(found)
             apart |= {row} if found is None else set()
-            told += [f"{case['id']}: {what}" for what in found or ()]
+            messages += [f"{case['id']}: {what}" for what in found or ()]
     rows = ["| file | class | cases | differences |", "|---|---|---|---|"]
     for row, num in cases.items():
         rows.append(f"| {row[0]} | {row[1]} | {num} | {'not compared' if row in apart else differing[row]} |")
     num_compared = sum(num for row, num in cases.items() if row not in apart)
     rows.append(f"| all | compared | {num_compared} | {differing.total()} |")
-    return "\n".join([*rows, *told]), differing.total()
+    return "\n".join([*rows, *messages]), differing.total()
 
 
 def main(arguments: list[str] | None = None) -> None:

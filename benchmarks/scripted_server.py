@@ -144,8 +144,8 @@ class ScriptedServer:
         if self.faults:
             return await _give(self.faults.popleft(), writer)
         if self._key and request.headers.get("authorization") != f"Bearer {self._key}":
-            told = f"wrong key: {request.headers.get('authorization')}"
-            return await _give(Fault(401, body={"error": {"message": told}}), writer)
+            message = f"wrong key: {request.headers.get('authorization')}"
+            return await _give(Fault(401, body={"error": {"message": message}}), writer)
         if (answer := self.answers(request)) is not None:
             return await _give(answer, writer)
         await asyncio.sleep(self._latency_seconds)
@@ -174,8 +174,8 @@ class ScriptedServer:
                 GenerateRequest(prompt, sampling, want, key=("seed", body.get("seed", "")))
             )
         except PromptTooLong as error:
-            told = {"message": str(error), "code": "context_length_exceeded"}
-            return await _give(Fault(400, body={"error": told}), writer)
+            problem = {"message": str(error), "code": "context_length_exceeded"}
+            return await _give(Fault(400, body={"error": problem}), writer)
         events = list(_events(written, body, is_chat=is_chat))
         _begin(writer, 200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         self.num_sent.append(0)
@@ -242,16 +242,17 @@ def _prompt(body: Json) -> Prompt:
     if "messages" not in body:
         return Raw((Span(body["prompt"]),))
     messages = body["messages"]
-    goes_on = messages[-1]["role"] == "assistant"
+    continues = messages[-1]["role"] == "assistant"
     turns = tuple(
-        Turn(message["role"], (Span(message["content"]),)) for message in messages[: -1 if goes_on else None]
+        Turn(message["role"], (Span(message["content"]),))
+        for message in messages[: -1 if continues else None]
     )
-    return Chat(turns, (Span(messages[-1]["content"]),) if goes_on else ())
+    return Chat(turns, (Span(messages[-1]["content"]),) if continues else ())
 
 
 def _num_top(body: Json) -> int:
-    told = body.get("logprobs")
-    return int(body.get("top_logprobs", 0)) if isinstance(told, bool) else int(told or 0)
+    wanted = body.get("logprobs")
+    return int(body.get("top_logprobs", 0)) if isinstance(wanted, bool) else int(wanted or 0)
 
 
 def _events(written: Generation, body: Json, *, is_chat: bool) -> Iterator[Json]:
@@ -270,21 +271,25 @@ def _events(written: Generation, body: Json, *, is_chat: bool) -> Iterator[Json]
 
 
 def _chat_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
-    told = None
+    logprobs_field = None
     if has_logprobs:
         text = token.text or "<|end|>"
         top = [{"token": text, "logprob": logprob, "bytes": None} for text, logprob in token.top]
         entry = {"token": text, "logprob": token.logprob, "bytes": list(text.encode()), "top_logprobs": top}
-        told = {"content": [entry]}
-    return {"index": 0, "delta": {"content": token.text}, "logprobs": told, "finish_reason": finish}
+        logprobs_field = {"content": [entry]}
+    return {"index": 0, "delta": {"content": token.text}, "logprobs": logprobs_field, "finish_reason": finish}
 
 
 def _plain_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
-    told = None
+    logprobs_field = None
     if has_logprobs:
         text = token.text or "<|end|>"
-        told = {"tokens": [text], "token_logprobs": [token.logprob], "top_logprobs": [dict(token.top)]}
-    return {"index": 0, "text": token.text, "logprobs": told, "finish_reason": finish}
+        logprobs_field = {
+            "tokens": [text],
+            "token_logprobs": [token.logprob],
+            "top_logprobs": [dict(token.top)],
+        }
+    return {"index": 0, "text": token.text, "logprobs": logprobs_field, "finish_reason": finish}
 
 
 def _echo(model: ScriptedModel, body: Json) -> Json:
@@ -296,8 +301,12 @@ def _echo(model: ScriptedModel, body: Json) -> Json:
         for at, piece in enumerate(pieces)
     ]
     tokens = [*pieces, " more"]
-    told = {"tokens": tokens, "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
-    return {"choices": [{"index": 0, "text": "".join(tokens), "logprobs": told, "finish_reason": "length"}]}
+    logprobs_field = {"tokens": tokens, "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
+    return {
+        "choices": [
+            {"index": 0, "text": "".join(tokens), "logprobs": logprobs_field, "finish_reason": "length"}
+        ]
+    }
 
 
 def _counted(model: ScriptedModel, request: Request) -> Fault:

@@ -154,8 +154,8 @@ def question_of(case: Case) -> Question:
 
 def lettered_options(choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the choices of ARC in the form that `evaluation.datasets.choices.arc` gives them: "A: iron"."""
-    told = zip(choices["label"], choices["text"], strict=True)
-    return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in told)
+    options = zip(choices["label"], choices["text"], strict=True)
+    return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in options)
 
 
 def with_numbers(answer: Answer) -> str:

@@ -73,7 +73,7 @@ def _match(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
 
 def _mean_f1(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
     golds = [[each] if isinstance(each, str) else each for each in args[1]]
-    scores = [f1(said, accepted) or 0.0 for said, accepted in zip(args[0], golds, strict=True)]
+    scores = [f1(answer, accepted) or 0.0 for answer, accepted in zip(args[0], golds, strict=True)]
     return 100 * fmean(scores), out
 
 

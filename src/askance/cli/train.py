@@ -55,11 +55,11 @@ def _train() -> None:
     """
 
 
-def reader_command(lessons: str) -> Callable[..., None]:
+def reader_command(builder_spec: str) -> Callable[..., None]:
     """Return the command that trains a reader.
 
     Args:
-        lessons: The ``module:Class`` that builds the training examples; it is imported when the command runs.
+        builder_spec: The ``module:Class`` that builds the training examples, imported when the command runs.
     """
 
     def reader(
@@ -90,7 +90,7 @@ def reader_command(lessons: str) -> Callable[..., None]:
         for package in ("torch", "transformers", "peft"):
             if find_spec(package) is None:
                 raise MissingExtra(package, "train", "training a reader")
-        builder: type[ExampleBuilder] = resolve_name(lessons)
+        builder: type[ExampleBuilder] = resolve_name(builder_spec)
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
         from askance.training.reader.train_reader import check_free

@@ -133,13 +133,15 @@ def _on_paragraph(asked: Field, title: str, context: str) -> Example:
     )
 
 
-def _sentences(context: str, answer: str, said: int) -> tuple[tuple[int, int], ...]:
+def _sentences(context: str, answer: str, given_start: int) -> tuple[tuple[int, int], ...]:
     """Return the spans of the sentences that hold an answer, or the whole text if it does not occur.
 
     Args:
-        said: The offset of the answer according to the dataset; if it is wrong, the first occurrence is used.
+        given_start: The offset of the answer by the dataset; if it is wrong, the first occurrence is used.
     """
-    start = said if said >= 0 and context.startswith(answer, said) else context.find(answer)
+    start = (
+        given_start if given_start >= 0 and context.startswith(answer, given_start) else context.find(answer)
+    )
     if start < 0:
         return whole(context)
     end = start + len(answer)

@@ -82,9 +82,9 @@ class RunGroup:
             if all(run.settings.parameters.get(parameter, value) == value for run in self.whole)
         }
 
-    def _differing(self, setting: str, told: Sequence[Mapping[str, str]]) -> DifferingSetting:
+    def _differing(self, setting: str, settings_of_runs: Sequence[Mapping[str, str]]) -> DifferingSetting:
         names: dict[str, list[str]] = {}
-        for name, settings in zip(self.names, told, strict=True):
+        for name, settings in zip(self.names, settings_of_runs, strict=True):
             if setting in settings or not setting.startswith("parameter "):
                 names.setdefault(settings.get(setting) or "none", []).append(name)
         values = ((_shortened(value), tuple(runs)) for value, runs in names.items())

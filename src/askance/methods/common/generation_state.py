@@ -180,11 +180,11 @@ class GenerationState:
         """
         whole = self.parse_text(piece.text).blanked
         end = answer_end(whole)
-        said, tokens = (whole[:end] + " " * (len(whole) - end))[len(self.text) :], []
+        kept, tokens = (whole[:end] + " " * (len(whole) - end))[len(self.text) :], []
         for token in piece.tokens:
             span = slice(token.start, token.end)
-            is_said = said[span] == piece.text[span]
-            tokens.append(token if is_said else replace(token, text=said[span], logprob=None, entropy=None))
+            is_kept = kept[span] == piece.text[span]
+            tokens.append(token if is_kept else replace(token, text=kept[span], logprob=None, entropy=None))
         return replace(piece, tokens=tuple(tokens))
 
     def parse_text(self, further: str = "") -> UnmarkedText:
