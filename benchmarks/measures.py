@@ -93,10 +93,10 @@ def answering() -> Iterator[Row]:
         for name in METHODS:
             engine = Engine(make_method(name), {"answer": model}, retriever)
             usages = [engine.ask(Question(q["id"], q["question"])).usage for q in questions]
-            yield Row(f"{name}: time", statistics.median(u.seconds for u in usages), "s a question")
-            yield Row("  searches", statistics.mean(u.searches for u in usages), "a question (mean)")
+            yield Row(f"{name}: time", statistics.median(u.seconds for u in usages), "s per question")
+            yield Row("  searches", statistics.mean(u.searches for u in usages), "per question (mean)")
             tokens = statistics.mean(u.prompt_tokens + u.generated_tokens for u in usages)
-            yield Row("  tokens computed", tokens, "a question (mean)")
+            yield Row("  tokens computed", tokens, "per question (mean)")
 
 
 def _timed(work: Callable[[], object], repeats: int = REPEATS) -> float:

@@ -104,7 +104,7 @@ class AirragParameters(Parameters):
     )
     most_passages: int | None = parameter(None, "most passages if passages is 0; none: no limit", at_least=1)
     l_max: int | None = parameter(
-        None, "most input tokens of all calls of a question; none: no limit", at_least=1
+        None, "maximum number of input tokens of all calls of a question; none: no limit", at_least=1
     )
     count_verifier: bool = parameter(True, "whether the verifier's call counts against l_max")
     verifier: Verifier = parameter(
