@@ -1,1 +1,1 @@
-"""Benchmarks and measurements; `make bench` runs the measurements of speed."""
+"""Benchmarks and other measurements, among them the speed measurements that `make bench` runs."""

@@ -4,12 +4,13 @@ r"""Measure how much of a server's throughput askance reaches when it has many q
 
 A scripted server in a separate process waits before each answer (for the network and the prompt) and before
 each token, as a real server would. It serves any number of requests concurrently, and each question is one
-request. The ideal throughput is the one that these waits alone allow: rounds of `--in-flight` questions, each
-round as long as the waits of one request. The loss against it is the cost of askance, of its HTTP client, and
-of the scripted server on the same machine. A bare client shows the throughput without askance: it sends the
-same requests as "text alone" and only looks for the end of each answer. Requests are sent with all signals
-(log-probabilities of tokens and of 5 alternatives, entropy) and without. All lines are measured in turn; the
-table has medians over `--repeats`. FOLDER/throughput.json has the table.
+request. The ideal throughput is the throughput that these waits alone would allow: rounds of `--in-flight`
+questions, each round as long as the waits of one request. The loss against the ideal is the cost of askance,
+of its HTTP client, and of the scripted server on the same machine. A bare client shows the throughput without
+askance: it sends the same requests as "text alone" and only looks for the end of each answer. Requests are
+sent with all signals (log-probabilities of tokens and of 5 alternatives, entropy) and without signals. Every
+repeat measures all lines of the table in turn, and the table has the medians over `--repeats`.
+FOLDER/throughput.json has the table.
 """
 
 import argparse
@@ -61,7 +62,7 @@ class Line:
     """The medians over the repeats for one kind of request.
 
     Attributes:
-        share: The share of the ideal throughput.
+        share: The measured throughput as a fraction of the ideal throughput.
         client_ms, server_ms: The CPU milliseconds of the client and of the server per question.
     """
 
@@ -133,7 +134,7 @@ def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> Lin
 
 
 async def _timed(name: str, url: str, server: Connection, options: argparse.Namespace) -> Timed:
-    """Return the times for all questions, including those for opening connections."""
+    """Return the times for all questions, including the time to open connections."""
     ask = _bare(url, options) if name == BARE else _asking(WANTS[name], url, options)
     await ask(Question("warm", "Are you there?"))
     server_began, client_began, began = _seconds_of(server), time.process_time(), time.perf_counter()

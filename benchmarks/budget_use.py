@@ -1,11 +1,12 @@
-r"""Measure the share of L_max that methods read when they show as many passages as fit.
+r"""Measure the fraction of the token budget L_max that methods use when they show as many passages as fit.
 
     python -m benchmarks.budget_use --out FOLDER
 
-The collection has `--collection` passages of `--words` words. Every query finds them in the same order, but
-starting at a different passage. The scripted model has a window of `--window` tokens (a token is a word or a
-punctuation mark) and writes the plan that the row names. The table has the share of L_max that was read, then
-the numbers of passages in the first retrieval and in the summary. FOLDER/use.json has the same numbers.
+The collection has `--collection` passages of `--words` words. Every query returns them in the same order, but
+starts at a different passage. The scripted model has a context window of `--window` tokens (a token is a word
+or a punctuation mark). It writes the plan that is named in the row of the table. Each cell has the fraction
+of L_max that was used, then the numbers of passages in the first retrieval prompt and in the summary prompt.
+FOLDER/use.json has the same numbers.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def rows(l_max: int) -> dict[str, tuple[Method, str]]:
 
 
 class Shelf:
-    """A retriever of equally long passages, whose order starts at a passage that depends on the query."""
+    """A retriever of equally long passages in a fixed order, whose first hit depends on the query."""
 
     name = "shelf"
     fingerprint = ""
@@ -70,7 +71,7 @@ class Shelf:
 
 
 def playing(plan: str) -> ScriptedModel:
-    """Return a scripted model that writes the plan, and a fixed reply to every other kind of prompt."""
+    """Return a scripted model that writes the plan, and a fixed reply to each other kind of prompt."""
 
     def reply(shown: str, key: tuple[str | int, ...]) -> str:
         script = {"say": plan, "qt": "None", "line": "Follow up: Which creek is it?", "da": "the sea"}
@@ -88,7 +89,11 @@ def use(method: Method, plan: str, options: argparse.Namespace) -> Result:
 
 
 def cell(result: Result, l_max: int) -> dict[str, float]:
-    """Return the share of L_max that was read, and the passages in the first RA and last SA prompts."""
+    """Return the fraction of L_max that was used, and the numbers of passages in two prompts.
+
+    The two prompts are the first RA prompt and the last SA prompt. If a method has no such prompt, the
+    greatest number of passages in any prompt stands in.
+    """
     prompts = {event.key: event for event in result.trace.events if isinstance(event, Generated)}
     shown = {str(key[-1]): event.prompt.count("Title ") for key, event in reversed(prompts.items())}
     last = {str(key[-1]): event.prompt.count("Title ") for key, event in prompts.items()}

@@ -4,14 +4,16 @@ r"""Compare the accuracy, speed and size of the bundled model's weights by quant
         --searched hotpotqa:FILE 2wikimultihopqa:FILE --read squad2:FILE --articles Normans 'Steam engine'
     python -m benchmarks.bundled_weights --out FOLDER --speed
 
-The base and the adapter that ships are merged once for each type and written into FOLDER (0.9 GB). All types
-answer the same questions with the method single and the prompts of `bundled`. The questions of --searched
-come with the first 4 passages of an index, and the questions of --read with the paragraphs that hold the
-answer. Name articles of SQuAD that the adapter was not trained on. The table has the mean F1 of each type,
-and its difference from float32 on the same questions, with the interval of the paired bootstrap.
+For each type, the base and the adapter that ships are merged once and written into FOLDER (0.9 GB). The
+models of all types answer the same questions, with the method single and the prompts of `bundled`. The
+questions of --searched come with the first 4 passages of an index, and the questions of --read with the
+paragraphs that contain the answer. For --articles, name articles of SQuAD that the adapter was not trained
+on. The table has the mean F1 of each type, and its difference from float32 on the same questions, with the
+interval of the paired bootstrap.
 
-FOLDER/questions.jsonl keeps each finished question, and a stopped run continues. --speed converts each type
-again, then times all types and the original base in turn, in several rounds: run it on an idle machine.
+FOLDER/questions.jsonl stores each finished question, and the same command continues a stopped run. With
+--speed, each type is converted again, and then all types and the original base are timed in turn, in several
+rounds. Use --speed on an idle machine.
 """
 
 import argparse
@@ -48,12 +50,12 @@ TYPES: Mapping[str, tuple[str, str]] = {
     "Q4_0, embeddings Q8_0": ("Q4_0", ""),
     "Q4_0": ("Q4_0", "Q4_0"),
 }
-"""The types of the layers' matrices and of the embeddings, which are Q8_0 in the original file."""
+"""The types of the layers' matrices and of the embeddings. An empty type keeps the original Q8_0."""
 AS_IT_CAME = "Q4_1, the base as it came"
 IN_FLIGHT = 8
 NUM_PASSAGES = 4
 PROMPT_NUMBERS, NEW_TOKENS = 100, 64
-"""The numbers in a prompt of --speed, which have five tokens each, and the new tokens after it."""
+"""The count of numbers in a prompt of --speed, of five tokens each, and the count of generated tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def weights_of(name: str, out: Path) -> Path:
-    """Return the file with the weights of a type in FOLDER, and write it first if it does not exist."""
+    """Return the path of the file with a type's weights, after writing the file if it does not exist."""
     from askance.models.bundled import READER, gguf_path
     from askance.models.llama_cpp.packing import pack
 
@@ -213,7 +215,7 @@ def _seconds_to_write(name: str, out: Path) -> float:
 
 
 async def _speeds(model: Model, number: int) -> tuple[float, float]:
-    """Return the tokens per second of reading a prompt, and of generating the text after it."""
+    """Return the speeds of reading a prompt and of generating the text after it, in tokens per second."""
     numbers = (1000 + (number * 7919 + at * 977) % 9000 for at in range(PROMPT_NUMBERS))
     prompt = Raw((Span(" ".join(map(str, numbers))),))
     began = time.perf_counter()

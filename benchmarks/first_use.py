@@ -23,7 +23,7 @@ _REPOSITORY = Path(__file__).parent.parent
 
 
 def demo(setup: Setup) -> Iterator[Row]:
-    """Time the demo's question in a new process and in a warm one, and measure the memory of the latter."""
+    """Time the demo's question in a new process and in a warm one, and measure the warm process's memory."""
     words = ("-m", "askance.cli.main", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
     seconds = [timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
     yield row("question of the demo, whole process", seconds, "s", at_most=2.5)
@@ -34,7 +34,10 @@ def demo(setup: Setup) -> Iterator[Row]:
 
 
 def install(setup: Setup) -> Iterator[Row]:
-    """Time `make demo` in a fresh clone of this repository with an empty home; it needs a package index."""
+    """Time `make demo` in a fresh clone of this repository, with an empty home folder.
+
+    The installation needs access to a package index.
+    """
     clone, home = setup.folder / "clone", setup.folder / "home"
     home.mkdir()
     subprocess.run(["git", "clone", "-q", str(_REPOSITORY), str(clone)], check=True)
@@ -52,7 +55,7 @@ def install(setup: Setup) -> Iterator[Row]:
 
 
 def contention(setup: Setup) -> Iterator[Row]:
-    """Time the demo's question alone and beside two busy processes, in turn."""
+    """Time the demo's question alternately alone and beside two busy processes."""
     seconds: dict[int, list[float]] = {0: [], 2: []}
     with _apart() as asked:
         asked(_ask_demo, setup.spec, setup.index)
@@ -82,11 +85,14 @@ def _apart() -> Iterator[Callable[..., float]]:
 
 
 _engines: list[Engine] = []
-"""The engine that answers the demo's question; each process keeps one."""
+"""The engine that answers the demo's question. Each process has its own."""
 
 
 def _ask_demo(spec: str, index: Path) -> float:
-    """Return the seconds for the demo's question, after another one has put the examples into the cache."""
+    """Return the seconds that the demo's question takes.
+
+    Another question is asked first, so that the examples in the prompt are already in the cache.
+    """
     if not _engines:
         method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
         _engines.append(Engine(method, {"answer": loaded(spec)}, open_retriever(index)))

@@ -1,4 +1,4 @@
-"""The functions that make, run and show a grid, shared by the scripts that compare methods."""
+"""Functions that make, run and show a grid, shared by the scripts that compare methods."""
 
 import argparse
 import asyncio
@@ -40,7 +40,10 @@ def grid_options(about: str) -> argparse.ArgumentParser:
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """Add the option --cache, with which runs share calls; seconds then count only the remaining work."""
+    """Add the option --cache, with which runs share the results of model calls and searches.
+
+    The recorded seconds then cover only the work that was not in the cache.
+    """
     parser.add_argument(
         "--cache",
         type=Path,
@@ -50,7 +53,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def loaded(specs: Mapping[str, str]) -> dict[Role, Model]:
-    """Return models by role, from their specifications by role."""
+    """Return the models by role, given their specifications by role."""
     return load_models(specs)
 
 
@@ -82,10 +85,10 @@ def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
     """Run the unfinished questions of OUT/runs, print tables of all experiments, and write OUT/report.html.
 
     Args:
-        base: The method that all others are compared with; the first one if the grid lacks it.
+        base: The method that all others are compared with. If the grid lacks it, the first method is used.
 
     Raises:
-        SystemExit: An experiment failed, and no table shows it; the exit code is 1.
+        SystemExit: An experiment failed, so no table shows it. The exit code is 1.
     """
     found, stopped = run_experiments(grid.experiments(), out)
     _show(found, grid.datasets, out, base)
@@ -98,7 +101,8 @@ def run_experiments(
 ) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
     """Run the unfinished questions of OUT/runs, and return the runs by name, DATASET/MODEL/METHOD.
 
-    Experiments that failed are printed on standard error, and their names are returned separately.
+    The errors of failed experiments are printed on standard error. The names of these experiments are the
+    second result.
     """
     ready = prepare_experiments(
         {name: replace(experiment, cache=cache) for name, experiment in experiments.items()}
@@ -130,5 +134,5 @@ def _show(names: Iterable[str], datasets: Iterable[str], out: Path, base: str) -
 
 
 def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table whose cells are texts."""
+    """Return a Markdown table with a heading for each column and with the given rows of strings."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (titles, ["---"] * len(titles), *rows))

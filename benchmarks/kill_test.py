@@ -1,11 +1,12 @@
-r"""A test that kills an evaluation run repeatedly, and compares it with an undisturbed run.
+r"""Kill an evaluation run repeatedly, and compare its results with those of an undisturbed run.
 
     python -m benchmarks.kill_test --dataset sample --index DIR --method dragin --model scripted \
         --kills 5 --out FOLDER
 
-`askance eval` first runs undisturbed, into FOLDER/undisturbed. Then it runs into FOLDER/killed, where it is
-repeatedly ended by SIGKILL and started again, and finishes after the last kill. Each kill waits until a
-random number of further questions is finished, and then for a random part of the time that a question takes.
+`askance eval` first runs undisturbed and writes into FOLDER/undisturbed. Then it runs again and writes into
+FOLDER/killed. This second run is repeatedly ended by SIGKILL and started again, and finishes after the last
+kill. Each kill waits until a random number of further questions is finished, and then for a random fraction
+of the time that a question takes.
 
 No finished question may be lost, changed or recorded again, and in the end both runs must have the same
 questions, each once, with the same answers, scores, decisions, searches, tokens and traces. Times may differ,
@@ -46,12 +47,12 @@ class Stop:
     """The state that one process left when it was killed or had finished.
 
     Attributes:
-        wanted: The number of finished questions to wait for; the kill follows `delay_seconds` later. None if
-            the process finished.
+        wanted: The number of finished questions to wait for, `delay_seconds` before the kill. None if the
+            process finished.
         num_before, num_finished: The numbers of finished questions when the process started and stopped.
         half_written_bytes: The bytes after the last finished question, which the next start has to cut off.
-        lost: The ids of questions that were finished before, but missing or changed afterwards.
-        twice: The ids that are recorded more than once.
+        lost: The ids of questions that were finished before, but are missing or changed afterwards.
+        twice: The ids of questions that are recorded more than once.
     """
 
     wanted: int | None
@@ -164,7 +165,7 @@ def _look(
 
 
 def lost(before: Sequence[Record], after: Sequence[Record]) -> tuple[str, ...]:
-    """Return the ids of the records that have moved or changed."""
+    """Return the ids of the earlier records that have moved, changed or vanished."""
     return tuple(record.id for at, record in enumerate(before) if list(after[at : at + 1]) != [record])
 
 

@@ -31,7 +31,7 @@ sys.stdin.read()
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The number of tokens that the server generated for a call, and the times of the first and last one."""
+    """The number of tokens that the server generated for a call, and when it sent the first and last one."""
 
     num_tokens: int
     first: float
@@ -45,7 +45,11 @@ class LlamaServer:
         self._address = address.partition("//")[2].rstrip("/")
 
     def write(self, calls: Sequence[Call], *, cached: bool = True) -> list[Written]:
-        """Send all calls at once, each on its own connection; `cached` allows the prompt cache."""
+        """Send all calls concurrently, each on its own connection.
+
+        Args:
+            cached: Whether the server may use its prompt cache.
+        """
         with ThreadPoolExecutor(len(calls)) as threads:
             return list(threads.map(partial(self._written, cached=cached), calls))
 

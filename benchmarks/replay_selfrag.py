@@ -1,8 +1,9 @@
 """Replay recorded cases of the Self-RAG authors' functions: python -m benchmarks.replay_selfrag FOLDER.
 
-FOLDER has `short_form.jsonl.gz`, `long_form.jsonl.gz` and `strings.jsonl.gz`, or some of them. Generations
-and passages come from the record. The decisions, scores and texts that `selfrag_authors` makes from them must
-equal the recorded ones. The script prints a table of classes, with their cases and the cases that differ.
+FOLDER has `short_form.jsonl.gz`, `long_form.jsonl.gz` and `strings.jsonl.gz`, or some of these files.
+Generations and passages are played back from the recording. The decisions, scores and texts that
+`selfrag_authors` makes from them must equal the recorded ones. The script prints a table with the number of
+cases in each class, and the number of cases that differ.
 """
 
 import argparse
@@ -41,13 +42,14 @@ from benchmarks.selfrag_recorded import (
 from benchmarks.selfrag_strings import string_differences
 
 RELATIVE = 1e-12
-"""The tolerance of scores, since the record has log-probabilities and askance reads probabilities."""
+"""The tolerance of scores. They differ slightly, because the recording has log-probabilities, whereas askance
+uses probabilities."""
 
 FILES = ("short_form", "long_form", "strings")
 
 
 def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
-    """Yield the cases of a file, each with the ids of the control tokens."""
+    """Yield the cases in a file, each together with the ids of the control tokens."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         token_ids = json.loads(next(file))["token_ids"]
         for line in file:
@@ -55,9 +57,9 @@ def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
 
 
 def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
-    """Return descriptions of the differences, or None if askance has no counterpart.
+    """Return descriptions of the differences, or None if askance has no counterpart of the recorded function.
 
-    Askance answers even if the authors' code fails; only results from before the failure are compared.
+    If the authors' code failed in a case, only the results from before the failure are compared.
     """
     if "script" not in case:
         return string_differences(case)
@@ -153,7 +155,10 @@ def _of_long_form(case: Case, result: Result) -> Iterator[str]:
 
 
 def _named(nodes: Sequence[Case]) -> dict[str, Case]:
-    """Return the recorded nodes by askance's names: the parent's name and the number among its children."""
+    """Return the recorded nodes by the names that askance gives to nodes.
+
+    A name consists of the parent's name and the node's number among the parent's children.
+    """
     names, siblings = dict[int, str](), Counter[int]()
     for node in nodes:
         parent = node["parent"]
@@ -166,7 +171,7 @@ def _named(nodes: Sequence[Case]) -> dict[str, Case]:
 
 
 async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
-    """Compare the texts of nodes, the nodes that each level keeps, and the paths."""
+    """Compare the texts of all nodes, the nodes kept at each level, and the paths through the tree."""
     expected = case["expected"]
     if "paths" not in expected:
         return []
@@ -210,7 +215,7 @@ def _of_node(case: Case, asked: QueryContext, node: BeamNode, theirs: Case) -> I
 
 
 async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
-    """Compare one expansion, with passages or without."""
+    """Compare the expansion of one node, with or without passages."""
     expected, found = case["expected"], list[str]()
     asked = _asked(case, token_ids)
     behind: tuple[Part, ...] = (Span(case["behind"]),)
@@ -261,7 +266,7 @@ def _close(ours: float, theirs: float) -> bool:
 
 
 def table(folder: Path) -> tuple[str, int]:
-    """Return a Markdown table of classes, and the number of cases that differ."""
+    """Return a Markdown table with a row for each class, and the total number of cases that differ."""
     cases, differing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     apart, messages = set[tuple[str, str]](), list[str]()
     for name in FILES:

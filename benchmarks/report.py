@@ -22,7 +22,7 @@ _HEAD = ("what", "value", "unit", "ratio", "against", "goal")
 
 
 def report(measures: Mapping[str, Callable[[], Iterator[Row]]], description: str) -> None:
-    """Run the measurements that the command line names, or all, and optionally log them."""
+    """Run the measurements named on the command line (by default all), and optionally log them."""
     options = parser(measures, description).parse_args()
     show({name: measures[name]() for name in options.name or measures}, options.log)
 
@@ -45,7 +45,7 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
     for each in measured.values():
         for row in each:
             rows.append(row)
-            # Each row is printed at once: all take most of an hour, and no result should be lost.
+            # Each row is printed immediately: all rows take most of an hour, and none should be lost.
             print(" · ".join(filter(None, _cells(row))), file=sys.stderr, flush=True)
     table = Table(*_HEAD, box=None, header_style="bold")
     for row in rows:
@@ -64,7 +64,10 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
 
 
 def _machine() -> str:
-    """Return cores, processor and Python version; only Linux names the processor model."""
+    """Return the number of cores, the processor, and the Python version.
+
+    Only on Linux does the processor include its model.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     processor = platform.processor() or platform.machine()
     with suppress(OSError):

@@ -1,7 +1,8 @@
 """A server with a scripted model that speaks OpenAI's protocol on loopback, for tests and measurements.
 
-It serves chat and plain completions, streamed or not, with log-probabilities, echo and usage, and counts
-tokens like vLLM, llama.cpp and llama-cpp-python. Instead of an answer it can return any fault.
+The server offers chat and plain completions, streamed or not, with log-probabilities, echo and usage. It
+counts tokens through the same endpoints as vLLM, llama.cpp and llama-cpp-python. It can also respond with any
+fault instead of an answer.
 """
 
 import asyncio
@@ -63,15 +64,15 @@ class Request:
 
 
 class ScriptedServer:
-    """A server that runs in a separate thread as a context manager.
+    """A server that runs in a separate thread while its context manager is open.
 
     Args:
-        latency_seconds: The wait before each answer; `token_seconds` is the wait before each token.
-        key: The key that requests must have; empty for none.
+        latency_seconds, token_seconds: The waits before each answer and before each token.
+        key: The API key that requests must have; empty if they need none.
 
     Attributes:
-        faults: The next responses, in order; after them the server answers again.
-        answers: A function that returns the answer to a request, in place of the scripted model's.
+        faults: The next responses, in order. After the last of them, the server gives answers again.
+        answers: A function that may return a response to a request, in place of the scripted model's answer.
         withholds: The features that the server lacks: log-probabilities, completions.
         requests: All requests so far.
         num_sent: For each streamed answer, the number of tokens sent before the client left.
@@ -140,7 +141,7 @@ class ScriptedServer:
             writer.close()
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
-        """Answer a request; return whether the connection may be used again."""
+        """Answer a request, and return whether the connection may be used again."""
         if self.faults:
             return await _give(self.faults.popleft(), writer)
         if self._key and request.headers.get("authorization") != f"Bearer {self._key}":
@@ -293,7 +294,7 @@ def _plain_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
 
 
 def _echo(model: ScriptedModel, body: Json) -> Json:
-    """Return the prompt with the log-probability of each of its tokens, and a token after it."""
+    """Return the prompt with the log-probability of each token, followed by one more token."""
     ids = model.tokenize([Span(body["prompt"])])
     pieces = model.pieces(ids)
     logprobs = [

@@ -1,13 +1,13 @@
-"""Comparison of the smaller functions of the Self-RAG authors' code with their counterparts in askance.
+"""Compare the smaller functions of the Self-RAG authors' code with their counterparts in askance.
 
 Functions without a counterpart are not compared: the script of the baselines (`run_baseline_lm`,
-`postprocess_answers_closed`), `find_entity_tags`, `accuracy` (it compares characters of strings), and the
+`postprocess_answers_closed`), `find_entity_tags`, `accuracy` (which compares characters of strings), and the
 preparation of training data (`postprocess_data`, `convert_score_to_…`, `postprocess_relevance_reward_token`,
-`run_reward_vllm`, `chatgpt_…`). Nor are the passages of `process_data_evidences`: a retriever finds
-them here.
+`run_reward_vllm`, `chatgpt_…`). The passages of `process_data_evidences` are not compared either, because a
+retriever finds them in askance.
 
-The authors' functions fail on some inputs that askance's functions accept. They find an empty gold answer in
-every text, whereas askance ignores it.
+The authors' functions fail on some inputs that askance's functions accept. The authors' functions also find
+an empty gold answer in every text, whereas askance ignores empty gold answers.
 """
 
 import math
@@ -51,7 +51,8 @@ def _equal(ours: Any, theirs: Any) -> bool:
 
 
 Compared = Callable[[Sequence[Any], Any], tuple[Any, Any]]
-"""A function from recorded arguments and value to our value and theirs; ours is None if not comparable."""
+"""A function that takes the recorded arguments and result, and returns askance's result and the recorded one.
+Askance's result is None if the two can't be compared."""
 
 
 def _text(ours: Callable[[str], str]) -> Compared:
@@ -78,7 +79,10 @@ def _mean_f1(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
 
 
 def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out) -> Compared:
-    """Return a function that compares the text before a question; OpenBookQA has the task "choice" here."""
+    """Return a function that compares the prompt text before a question.
+
+    OpenBookQA has the task "choice" in askance.
+    """
 
     def compared(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
         row = (
@@ -93,7 +97,7 @@ def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out
 
 
 def _instruction(question: Question, task: Task, form: str, separator: Separator = "auto") -> str:
-    """Return the prompt's text without the lines that begin and end every prompt."""
+    """Return the prompt for a question, without the lines that begin and end every prompt."""
     asked, known = question_and_separator(question, task, separator, form)
     return "".join(span.text for span in prompt_head(asked, task, OWN_INSTRUCTIONS, known)[1:-1])
 
@@ -116,7 +120,7 @@ def _evidences(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
 
 
 def _alce(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
-    """Compare with an older form of the authors' script, which repeats texts and keeps spaces."""
+    """Compare with an older version of the authors' script, which repeats texts and keeps spaces."""
     texts = [segment_text(text) for text in args[0] if text]
     if out is None or len(set(texts)) < len(texts) or any(f".{CONTINUE}" in text[:-1] for text in texts):
         return None, None

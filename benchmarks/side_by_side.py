@@ -5,8 +5,8 @@ r"""Compare all methods on the same questions, with the same prompts, passages a
 
 A cell is METHOD or METHOD+PROFILE, and may have further parameters: dragin+code,max_rounds=5. Each cell is a
 separate run in FOLDER/runs, as by `askance eval`. The tables of each dataset are printed as Markdown, as by
-`askance compare`, with differences from the cell `single`. FOLDER/report.html has all tables on one page. A
-stopped comparison continues, also with more cells or a larger sample.
+`askance compare`, with differences from the cell `single`. FOLDER/report.html has all tables on one page. The
+same command continues a stopped comparison, even with more cells or a larger sample.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,8 @@ def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, Ta
     """Return the methods of a grid, by the names of their folders.
 
     Args:
-        common: ``PARAMETER=VALUE`` for every cell whose method has the parameter; a cell's own value wins.
+        common: ``PARAMETER=VALUE`` for every cell whose method has the parameter. A cell's own value takes
+            precedence.
 
     Raises:
         UnknownName: A method does not exist, or no cell has a common parameter.

@@ -1,4 +1,4 @@
-"""Check docstrings for openings that make them fragments, and for words that the style refuses.
+"""Check docstrings for first words that make them fragments, and for words that the style refuses.
 
     python scripts/check_words.py [FOLDER …]
 
@@ -36,7 +36,7 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def flaw(text: str) -> str:
-    """Return the opening or the word that a docstring should not have, or an empty string."""
+    """Return the first word or the other word that a docstring should not have, or an empty string."""
     match = OPENINGS.match(text) or WORDS.search(QUOTED.sub("", text))
     return match.group() if match else ""
 

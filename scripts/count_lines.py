@@ -2,7 +2,7 @@
 
     python scripts/count_lines.py [FOLDER …]
 
-A line counts if it has a token that is neither a comment nor part of a string that is a whole statement.
+A line counts if it contains code other than comments and strings that are whole statements.
 """
 
 import ast
@@ -38,7 +38,7 @@ def lines_of_code(path: Path) -> int:
 
 
 def count(folders: list[Path]) -> tuple[Counter[str], Counter[str]]:
-    """Return the numbers of lines and of files by package, which is a folder just below a given folder."""
+    """Return the counts of lines and files by package. A package is a direct subfolder of a given folder."""
     lines, files = Counter[str](), Counter[str]()
     for folder in folders:
         root = folder / "askance" if (folder / "askance").is_dir() else folder

@@ -2,9 +2,9 @@
 
     python scripts/list_tests.py [PYTEST ARGUMENT …] > before
 
-An assertion is an `assert` statement or a call of `raises`, `warns`, `fail` or a function whose name begins
+An assertion is an `assert` statement, or a call of `raises`, `warns`, `fail` or a function whose name begins
 with `assert_`. The assertions of a test are those in its own body, in its fixtures, and in the test helpers
-that any of these name, each counted once.
+that the test or its fixtures use, directly or indirectly. Each assertion counts once.
 """
 
 import ast
@@ -45,13 +45,13 @@ def tree_of(thing: Any) -> ast.AST:
 
 
 def named_in(thing: Any, tree: ast.AST) -> Iterable[object]:
-    """Return the objects that the names in a function or class refer to, if its module defines them."""
+    """Return the objects in a module's namespace that a function or class of the module uses by name."""
     around = vars(sys.modules[thing.__module__])
     return (around[node.id] for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in around)
 
 
 def assertions_of(*things: Callable[..., object]) -> int:
-    """Return the number of assertions in functions and in the helpers that they name, however indirectly."""
+    """Return the number of assertions in functions and in the test helpers that they use, at any depth."""
     waiting: list[Any] = list(things)
     known, found = set[int](), 0
     while waiting:

@@ -18,7 +18,7 @@ _COLUMN = 34
 
 
 def first_line(path: Path) -> str:
-    """Return the first line of a module's docstring, or an empty text if it has none."""
+    """Return the first line of a module's docstring, or an empty string if the module has no docstring."""
     docstring = ast.get_docstring(ast.parse(path.read_bytes())) or ""
     return docstring.partition("\n")[0]
 
@@ -38,7 +38,7 @@ def _line(name: str, text: str, depth: int) -> str:
 
 
 def page_with(lines: Iterator[str], page: str) -> str:
-    """Return the page with the lines placed between its marks.
+    """Return the page with the lines inserted between its marks, in place of the old lines.
 
     Raises:
         ValueError: The page lacks the marks.

@@ -60,7 +60,7 @@ class Walk:
 
     @property
     def summary(self) -> str:
-        """The numbers of calls, functions and files of the walk, as text."""
+        """A line with the counts of calls, functions and files."""
         return (
             f"{sum(stop.num_calls for stop in self.stops)} calls of {len(self.stops)} functions in "
             f"{len(self.files)} files; {len(self.turns)} functions hand on to another file"

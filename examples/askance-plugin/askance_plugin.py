@@ -29,7 +29,7 @@ from askance.models.scripted import Reply, ScriptedModel
 
 @dataclass(frozen=True)
 class Doubting(Parameters):
-    """Answer at once, and answer again with passages if a token of the first answer is improbable."""
+    """Answer without passages, then again with passages if a token of the first answer is improbable."""
 
     threshold: float = parameter(
         0.5, "search where a token is less probable than this", at_least=0, at_most=1
@@ -87,7 +87,10 @@ class Grep:
 
 
 def parrot(reply: str = "Rhine") -> ScriptedModel:
-    """Return a model with one reply: ``parrot:Rhine``. Your own needs the members of `askance.Model`."""
+    """Return a model that always gives the same reply: ``parrot:Rhine``.
+
+    A model of your own must have the members of `askance.Model`.
+    """
     return ScriptedModel(lambda prompt, key: Reply(f" {reply}"))
 
 
@@ -100,5 +103,5 @@ def towns(path: Path | None = None) -> Iterator[Example]:
 
 
 def starts_alike(answer: str, golds: tuple[str, ...]) -> float:
-    """Return whether an answer begins with the same letter as an accepted one."""
+    """Return 1 if the answer begins with the same letter as an accepted answer, or else 0."""
     return float(any(answer[:1] == gold[:1] for gold in golds))

@@ -1,12 +1,12 @@
 """Training examples of judgements: Self-RAG's four questions, with labels that follow from a dataset's facts.
 
 - relevance: "relevant" for a supporting paragraph, "irrelevant" for a distractor;
-- support: "fully" for the paragraph that states the fact, "partially" for one that states the first of two
-  facts, "not" for a distractor, or for a fact with a wrong object;
-- usefulness: 5 for the whole reasoning to the answer, 3 for its first fact, 1 for the answer to another
-  question;
-- retrieval: a search if no passage shown states the next fact, further use of the evidence if one does, and
-  no retrieval if all facts are written.
+- support: "fully" for the paragraph that states the fact, "partially" for a paragraph that states only the
+  first of two facts, "not" for a distractor and for a fact whose object was made wrong;
+- usefulness: 5 for the whole reasoning that leads to the answer, 3 for the first fact of this reasoning, 1
+  for the answer to another question;
+- retrieval: a search if no passage shown states the next fact, further use of the evidence if a passage
+  states it, and no retrieval if all facts are already written.
 """
 
 import random
@@ -78,7 +78,10 @@ def support(
 def usefulness(
     example: Example, other: Example, model: Model, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield a judgement of the whole reasoning, of its first fact, or of the answer to another question."""
+    """Yield a judgement of how useful an answer is.
+
+    The answer is the whole reasoning, only its first fact, or the answer to another question.
+    """
     reasoning, case = gold_reasoning(example), rng.randrange(3)
     if case == 0:
         answer, label = reasoning.text, "[Utility:5]"
@@ -128,7 +131,10 @@ def _states(paragraph: Paragraph, fact: Triple) -> bool:
 
 
 def _may_state(passage: Passage, fact: Triple) -> bool:
-    """Return whether a distractor may state a fact, as an article on a brother may name his father."""
+    """Return whether a distractor may state a fact.
+
+    For example, the article about a man's brother may name their father.
+    """
     subject = without_parentheses(fact.subject)
     return fact.object in passage.text and subject in f"{passage.title} {passage.text}"
 
@@ -151,6 +157,6 @@ def _draw_passage(
 
 
 def _as_passage(paragraph: Paragraph, limits: PassageLimits) -> Passage | None:
-    """Return the passage as a method would show it, or None if the evidence does not fit."""
+    """Return the paragraph as a passage that a method would show, or None if its evidence does not fit."""
     short = shortened(paragraph, limits.max_words)
     return Passage("", short.title, short.text) if short else None

@@ -18,7 +18,7 @@ from askance.evaluation.datasets.example import Triple
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The templates that phrase one relation; the fields are those of `relations.toml`."""
+    """The templates that phrase one relation. `relations.toml` explains the fields."""
 
     noun: str
     statement: str = "The {noun} of {s} is {o}."
@@ -32,7 +32,7 @@ class Relation:
 
 _TEMPLATES = tomllib.loads(Path(__file__).with_name("relations.toml").read_text(encoding="utf-8"))
 RELATIONS = {name: Relation(**fields) for name, fields in _TEMPLATES.items()}
-"""The relations of 2WikiMultihopQA. Default templates phrase all others by their name."""
+"""The relations of 2WikiMultihopQA. All other relations are phrased by default templates with their name."""
 
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)?")
 _MONTHS = "january february march april may june july august september october november december".split()
@@ -54,7 +54,7 @@ def as_sentence(fact: Triple) -> str:
 
 
 def questions(fact: Triple, subject: str = "") -> tuple[str, ...]:
-    """Return questions that ask for the object.
+    """Return questions that ask for the fact's object.
 
     Args:
         subject: A description to use in place of the fact's subject, such as "the director of Jaws".
@@ -65,12 +65,12 @@ def questions(fact: Triple, subject: str = "") -> tuple[str, ...]:
 
 
 def object_description(fact: Triple) -> str:
-    """Return a description of the object by its relation to the subject: "the director of Jaws"."""
+    """Return a description of the object by its relation to the subject, such as "the director of Jaws"."""
     return f"the {relation_of(fact).noun} of {without_parentheses(fact.subject)}"
 
 
 def without_parentheses(name: str) -> str:
-    """Return a name without its disambiguation in parentheses, even if these are not closed."""
+    """Return a name without its disambiguation in parentheses, even if the parenthesis is not closed."""
     return _IN_PARENTHESES.sub("", name).strip() or name
 
 
@@ -126,10 +126,12 @@ def conclusions(triples: Sequence[Triple], answer: str) -> list[str]:
 
 
 def compare_dates(one: str, other: str, so: str = "") -> list[str]:
-    """Return one sentence that says which of two dates is earlier, or none if they can't be compared.
+    """Return one sentence that says which of two dates is earlier.
+
+    The result is an empty list if the dates can't be compared.
 
     Args:
-        so: The conclusion, as in "Ada was born earlier".
+        so: The conclusion, such as "Ada was born earlier".
     """
     first, second = date(one), date(other)
     length = min(len(first), len(second))
@@ -141,7 +143,10 @@ def compare_dates(one: str, other: str, so: str = "") -> list[str]:
 
 
 def date(text: str) -> tuple[int, ...]:
-    """Return the year, month and day that a date states, in that order; empty for a date before Christ."""
+    """Return the year, and the month and day if the date states them.
+
+    The result is empty if the date has no year or is before Christ.
+    """
     year = re.search(r"\b(\d{3,4})\b", text)
     if year is None or re.search(r"\bB\.?C", text):
         return ()

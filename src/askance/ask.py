@@ -35,13 +35,13 @@ class Engine:
 
     Attributes:
         method: The method that answers.
-        models: The models by role; the role "answer" is required.
+        models: The models by role. The role "answer" is required.
         retriever: The collection to search, for methods that search.
         seed: The seed of all random choices.
-        budget: The most that one question may cost.
+        budget: The limits on the cost of one question.
         encoder: The encoder, for methods that compare texts by their vectors.
-        why: The reason why this method answers instead of the default one; every trace records it.
-        config: The configuration that the engine was made from, as JSON values; every trace records it.
+        why: The reason why this method answers instead of the default one. Every trace records this reason.
+        config: The configuration that the engine was made from, as JSON values. Every trace records it.
 
     Raises:
         MissingAbility: The models, the retriever or the encoder do not meet the method's needs.
@@ -73,8 +73,8 @@ class Engine:
         Args:
             question: The question, or its text.
             listener: A callback that receives every event of the trace as it happens.
-            trace: The trace to record into, by default a new one. It is complete even if this method raises.
-                If it is given, `listener` is ignored.
+            trace: The trace to record into; by default a new one. The trace is complete even if this method
+                raises. If `trace` is given, `listener` is ignored.
             retriever: A retriever to use instead of the engine's own.
 
         Returns:
@@ -82,9 +82,9 @@ class Engine:
 
         Raises:
             QuestionError: The question is empty or not valid Unicode.
-            ModelFailure, RetrieverFailure: A call failed; the trace says which one.
+            ModelFailure, RetrieverFailure: A call failed. The trace names the call.
             BudgetTooSmall: The method's `l_max` was used up before any text was generated.
-            LimitReached: The question reached its budget; the trace holds the calls made until then.
+            LimitReached: The question used up its budget. The trace contains the calls made until then.
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
         check_question(question.text)
@@ -129,7 +129,7 @@ class Engine:
     async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
         """Answer one question, and yield every event of the trace as it happens.
 
-        Events of type "commit" carry the final text of the answer piece by piece; events of type "draft"
+        Events of type "commit" carry the final text of the answer piece by piece. Events of type "draft"
         carry text that may still change. The last event is an `Answered`. Closing the iterator cancels the
         question.
 
@@ -148,10 +148,10 @@ class Engine:
             await asyncio.gather(answering, return_exceptions=True)
 
     def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
-        """Answer one question from synchronous code; see `answer`.
+        """Answer one question from synchronous code (see `answer`).
 
         Raises:
-            InputError: An event loop is running; use ``await engine.answer(…)`` there.
+            InputError: An event loop is already running. Use ``await engine.answer(…)`` instead.
         """
         try:
             asyncio.get_running_loop()
@@ -171,7 +171,7 @@ async def ask(
     trace: Trace | None = None,
     **options: Any,
 ) -> Result:
-    """Make an engine, and answer one question with it; `options` are the other fields of `Engine`."""
+    """Make an engine, and answer one question with it. `options` are the other fields of `Engine`."""
     return await Engine(method, models, retriever, **options).answer(question, trace=trace)
 
 
@@ -184,7 +184,8 @@ def check_needs(
     """Check that models, retriever and encoder meet a method's needs.
 
     Raises:
-        MissingAbility: One of them is missing or lacks an ability; the message says what would work.
+        MissingAbility: A model, the retriever or the encoder is missing or lacks an ability, or a model is
+            given that the method does not use. The message says what would work.
     """
     needs, model, name = method.needs, models.get("answer"), name_of(type(method))
     if model is None:
@@ -230,7 +231,7 @@ def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:
 
 
 def describe_models(names: Mapping[Role, str] | Mapping[str, str], precisions: Mapping[str, str]) -> str:
-    """Return the models by role as text: ``bundled (float32), attend: hf:NAME (bfloat16)``."""
+    """Return the models by role as a string: ``bundled (float32), attend: hf:NAME (bfloat16)``."""
     models = {
         role: f"{name} ({precisions[role]})" if role in precisions else name for role, name in names.items()
     }
@@ -274,7 +275,7 @@ def check_question(text: str) -> None:
 
 
 class NoRetriever:
-    """A stand-in for a missing retriever. `check_needs` keeps methods that search from reaching it."""
+    """A placeholder for a missing retriever. `check_needs` rejects methods that would search with it."""
 
     name = fingerprint = ""
 

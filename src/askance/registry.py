@@ -61,7 +61,7 @@ READINGS = {
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }
-"""The profiles of methods that are implemented as separate methods."""
+"""The profiles that are implemented as separate classes of methods, by name."""
 
 PROFILES = {"paper": "paper", "code": "authors"}
 """The suffix that each profile has in the names of `READINGS`."""
@@ -73,10 +73,11 @@ RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
     "methods": lambda text: parse_members(text, METHODS | READINGS, make_method),
 }
-"""The functions that make a record from a text, by the name of the parameter that holds the record."""
+"""The functions that make a record from a string, by the name of the parameter that holds the record."""
 
 Fill = Callable[[Any, dict[str, Any], bool], dict[str, Any]]
-"""A function that completes a method's typed settings; the last argument is true for a method's member."""
+"""A function that completes a method's typed settings. Its arguments are the method, the settings, and
+whether the method is a member of another method."""
 
 
 def method_class(name: str) -> type[Any]:
@@ -86,7 +87,7 @@ def method_class(name: str) -> type[Any]:
         name: A built-in name, the name of a plug-in, or ``module:Class``.
 
     Raises:
-        UnknownName: The method is unknown; the message suggests the nearest name.
+        UnknownName: The method is unknown. The message suggests the nearest name.
         InputError: A plug-in can't be imported, or is not a class.
     """
     known = METHODS | READINGS
@@ -103,10 +104,11 @@ def method_class(name: str) -> type[Any]:
 
 
 def plain_method(method: str | Method) -> Method:
-    """Return a method with its default parameters; an object is returned unchanged.
+    """Return a method by name with its default parameters. A method object is returned unchanged.
 
     Raises:
-        InputError: The method is unknown, or its class lacks members of `Method`; the message names them.
+        InputError: The method is unknown, or its class lacks members of `Method`. The message names
+            the missing members.
     """
     if not isinstance(method, str):
         return method
@@ -132,14 +134,19 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
 
 
 def profiles_of(name: str) -> dict[str, type[Any]]:
-    """Return the classes of a method by profile; empty if its profiles are not separate classes."""
+    """Return the classes of a method by profile.
+
+    The result is empty if the method's profiles are not separate classes.
+    """
     names = {profile: f"{name}_{suffix}" for profile, suffix in PROFILES.items()}
     others = {profile: resolve_name(READINGS[other]) for profile, other in names.items() if other in READINGS}
     return {"default": method_class(name), **others} if others else {}
 
 
 def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
-    """Return a method, converted to the class that implements the profile in `settings`, if there is one.
+    """Return a method, converted to the class that implements the profile in `settings`.
+
+    If the method's profiles are not separate classes, the method is returned unchanged.
 
     Raises:
         ParameterError: The method does not have this profile.
@@ -165,10 +172,10 @@ def _parameters(cls: type[Any]) -> set[str]:
 
 
 def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a method to the types of its parameters; see `make_method`.
+    """Convert the settings of a method to the types of its parameters (see `make_method`).
 
-    Settings of a member of `blender`, or of a method that is an action of `airrag`, begin with its name:
-    ``{"single.passages": 5}``.
+    The name of a setting of a member of `blender`, or of a method that is an action of `airrag`, begins with
+    the member's or method's name: ``{"single.passages": 5}``.
     """
     return _settings(plain_method(name), settings, lambda method, typed, is_member: typed)
 
@@ -214,7 +221,7 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _open_record(cls: type[Any], parameter: str, text: str | Path) -> Any:
-    """Make the record that `text` describes, for a parameter of a method's class."""
+    """Return the record that `text` describes, for a parameter of a method's class."""
     if parameter == "prompts" and prompts_class(cls) is AirragPromptTemplate:
         return open_airrag_prompts(text)
     return RECORD_PARAMETERS[parameter](text)
@@ -230,9 +237,9 @@ def with_preset(
 
     Args:
         name: The method, by name or as an object.
-        settings: The settings by name, which win over the preset.
+        settings: The settings by name, which override the preset.
         answer_model: The specification of the answering model; may be empty. ``bundled`` and ``bundled:base``
-            have presets, which apply by default if they have values for the method in its profile. A trained
+            have presets, which apply by default if they have values for the method and profile. A trained
             reader gets the prompts that it was trained on.
         preset: The preset, by name or as a file.
 
@@ -266,7 +273,7 @@ def with_preset(
 
 
 def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[str]:
-    """Return the settings of a method and its members that a preset sets or that its threshold depends on.
+    """Return the settings of a method and its members that the preset sets or its threshold depends on.
 
     Raises:
         UnknownName, ParameterError: A setting is unknown or has an invalid value.
@@ -280,7 +287,9 @@ def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[
 
 
 def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
-    """Return the prompts that a model was trained on, as a setting of the method; empty for most models.
+    """Return the prompts that a model was trained on, as a setting of the method.
+
+    The result is empty for a method without prompts, and for a model that is not a trained reader.
 
     Raises:
         UnknownName, ModelSpecError: The model is unknown, or its `reader.json` can't be read.
@@ -308,13 +317,13 @@ def ready_method(
     prompts: Any = None,
     preset: str | Path | None = None,
 ) -> Method:
-    """Make a method with its parameters, prompts and preset; see `EngineConfig`."""
+    """Make a method with its parameters, prompts and preset (see `EngineConfig`)."""
     settings = with_prompts(name, parameters, prompts)
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 
 def with_prompts(name: str | Method, parameters: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
-    """Return the parameters of a method with its prompts added, if `prompts` is not None.
+    """Return the parameters of a method, with `prompts` added unless it is None.
 
     Raises:
         InputError: The prompts are unknown, given twice, or can't be changed for this method.
@@ -347,7 +356,10 @@ def choose_method(
     retriever: Retriever | None,
     encoder: Encoder | None = None,
 ) -> tuple[Method, str]:
-    """Choose the named method, the default one, or the best fallback that the answering model supports.
+    """Choose the method that answers, and check that its needs are met.
+
+    A named method is always chosen. If no method is named, the default method is chosen or, if the answering
+    model does not support it, the best fallback that the model supports.
 
     Args:
         make: A function that makes a method by name, with the configured parameters and prompts.
@@ -357,11 +369,11 @@ def choose_method(
         encoder: The encoder, if there is one.
 
     Returns:
-        The method, and the reason for choosing a fallback; the reason is empty if none was needed.
+        The method, and the reason for choosing a fallback, which is empty if no fallback was needed.
 
     Raises:
-        MissingAbility: The method lacks something that it needs. If that is an ability of the model, the
-            message names a method that works.
+        MissingAbility: Something that the method needs is missing. If the model lacks an ability, the message
+            names a method that works.
     """
     preferred = make(named or DEFAULT_METHOD)
     try:

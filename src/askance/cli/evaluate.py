@@ -59,12 +59,12 @@ def evaluate(
         dataset: The dataset, as NAME:FILE; `askance datasets` lists the names.
         folder: The folder of the run; an unfinished run there is continued.
         limit: Ask only the first N questions.
-        sample: Ask a sample of N questions, with the same share of each kind of question.
+        sample: Ask a sample of N questions, in which each kind is as frequent as in the dataset.
         ids: Ask only the questions whose ids this file lists, one per line.
         metric: A metric to use instead of the default ones; the option may be repeated.
-        reading: The way to read short answers before they are scored: own, or authors for the way of the
-            DRAGIN authors (2wikimultihopqa, hotpotqa, iirc and strategyqa). Answers of an existing run are
-            read again.
+        reading: The rules for extracting short answers before they are scored: own, or authors for the rules
+            of the DRAGIN authors (2wikimultihopqa, hotpotqa, iirc and strategyqa). In an existing run, short
+            answers are extracted again.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
         retry_failures: Ask the failed questions again.
 

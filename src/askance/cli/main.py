@@ -77,7 +77,7 @@ def explain(command: Any) -> None:
 
 
 class Commands(TyperGroup):
-    """The group of all commands; each runs under `exit_codes`, so typer can't swallow an interrupt."""
+    """The group of all commands. Every command runs under `exit_codes`, so typer can't swallow Ctrl-C."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -85,7 +85,7 @@ class Commands(TyperGroup):
         self.commands = dict.fromkeys(COMMANDS, cast(Any, None))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, which is imported only when it is used, to save time."""
+        """Return a command. To save time, the module of a command is imported only when it is used."""
         return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def invoke(self, ctx: Any) -> Any:
@@ -100,7 +100,7 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pret
 
 
 def main() -> None:
-    """Run the command line; this is the entry point."""
+    """Run the command line. This function is the entry point of the program."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # a closed stream: input is empty, and output is discarded
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
@@ -153,7 +153,7 @@ def _print_error_object(error: BaseException, message: str, exit_code: int, *, w
 
 
 def _discard_unwritten() -> None:
-    """Discard output that can't be written; Python would try again at exit, and print a traceback."""
+    """Discard output that can't be written, because Python would try again at exit and print a traceback."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from askance.training.reader.settings import ReaderSettings
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
-"""The shares of the training examples that only the recipe in the repository can make."""
+"""The settings for those kinds of training examples that only the recipe in the repository can make."""
 
 train = typer.Typer(no_args_is_help=True)
 
@@ -107,7 +107,11 @@ train.command()(reader_command("askance.training.reader.data_mix:ExampleBuilder"
 
 
 def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSettings":
-    """Return the settings of a training run; a share that only the recipe has is an error."""
+    """Return the settings of a training run.
+
+    Raises:
+        InputError: A setting is for training examples that only the recipe can make.
+    """
     for name in [each for each in given if each in _RECIPE - kind.__dataclass_fields__.keys()]:
         raise InputError(
             f"--set {name}={given[name]}: only the recipe makes such training examples. In a checkout of the "
@@ -136,7 +140,9 @@ def train_shown(
 
 
 def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple[Example, ...]]:
-    """Return the questions of each dataset by its name; a second dataset of the same name gets a number.
+    """Return the questions of each dataset by the dataset's name.
+
+    If several datasets have the same name, a number is added to the name of each but the first.
 
     Raises:
         InputError: A dataset is given twice, or as for `read_dataset`.
@@ -155,7 +161,7 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
 
 
 def print_training_report(report: "TrainingReport", console: Console) -> None:
-    """Print the training examples by kind, the examples left out, and the number of steps and tokens."""
+    """Print the training examples by kind, the left-out examples, and the number of steps and tokens."""
     counts = report.data_mix.counts_by_dataset
     console.print(plain_table(("dataset", "questions", "training examples", "of which"), counts))
     for reason in report.data_mix.left_out_reasons:

@@ -1,9 +1,9 @@
-"""Notes and activities, by which calls report problems that they recovered from, and work that takes a while.
+"""Reports from calls: notes on problems that a call recovered from, and activities that take a while.
 
 Models, retrievers and indexes know neither the trace nor the screen. A note passes through any number of
 wrappers and tasks to every listener around the call, such as a session that traces notes and a command that
-prints them. An activity, such as converting weights, is displayed by the command line; other programs ignore
-it at no cost.
+prints them. An activity, such as converting weights, is displayed by the command line. Other programs
+ignore activities at no cost.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,11 +11,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 Notes = Callable[[str, str], None]
-"""A listener, called with the name of a note, such as "retry", and its text, a sentence."""
+"""A listener that is called with the name of a note, such as "retry", and its text, which is one sentence."""
 Advance = Callable[[float], None]
 """A function that is called with the amount of work done since the last call, in the unit of the total."""
 Shows = Callable[[str, float | None], AbstractContextManager[Advance]]
-"""A function that displays an activity while it lasts, given its description and its total, if known."""
+"""A function that displays an activity while it lasts. It takes the activity's description, and the total
+amount of work, or None if that is unknown."""
 
 _listener: ContextVar[Notes | None] = ContextVar("askance_notes", default=None)
 _shows: ContextVar[Shows | None] = ContextVar("askance_activity", default=None)
@@ -64,7 +65,7 @@ def doing(what: str, total: float | None = None) -> Iterator[Advance]:
 
 @contextmanager
 def shown_by(shows: Shows | None) -> Iterator[None]:
-    """Display the activities of calls inside the block with `shows`; None displays nothing."""
+    """Display the activities of calls inside the block with `shows`. If `shows` is None, display nothing."""
     token = _shows.set(shows)
     try:
         yield
@@ -74,7 +75,7 @@ def shown_by(shows: Shows | None) -> Iterator[None]:
 
 @contextmanager
 def before_doing(begin: Callable[[], None]) -> Iterator[None]:
-    """Call `begin` before displaying each activity of calls inside the block."""
+    """Call `begin` each time before an activity inside the block is displayed."""
     outer = _shows.get()
 
     @contextmanager

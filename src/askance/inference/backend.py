@@ -24,12 +24,12 @@ class StepInput(Generic[S]):
     """The tokens that a forward pass computes for one sequence.
 
     Attributes:
-        slot: The KV slot of the sequence. The pass writes the keys and values of `ids` into it, after its
-            first `start` tokens.
-        start: The position of the first of `ids` in the sequence.
+        slot: The KV slot of the sequence. The pass writes the keys and values of `ids` into the slot, after
+            the first `start` tokens.
+        start: The position in the sequence of the first token of `ids`.
         ids: The token ids to compute.
         num_logits: The number of tokens at the end of `ids` whose logits are wanted.
-        wants_attention: Whether the last layer's attention weights are wanted for those tokens, too.
+        wants_attention: Whether the last layer's attention weights are wanted for the same tokens, too.
     """
 
     slot: S
@@ -45,8 +45,8 @@ class StepOutput:
 
     Attributes:
         logits: The logits of the last `num_logits` input tokens, each of shape [vocabulary].
-        attention: The attention weights of each of these tokens over all tokens up to itself, each of shape
-            [heads, tokens]; empty if attention was not wanted.
+        attention: For each of these tokens, its attention weights over all tokens up to and including
+            itself, shape [heads, tokens]. Empty if attention was not wanted.
     """
 
     logits: Sequence[Any]
@@ -62,9 +62,9 @@ class Backend(Protocol[S]):
         budget_tokens: The capacity of the KV cache in tokens, for running sequences and the prefix cache
             together.
         can_batch: Whether one pass can compute several sequences, and a new slot can reuse a cached prefix.
-        verification_tokens: The most tokens to decode in a pass with draft tokens; up to this number, extra
-            tokens take little extra time. It is 0 where rejected tokens can't be removed from a slot, or
-            where draft tokens would change the logits.
+        verification_tokens: The greatest number of tokens to decode in a pass with draft tokens. Up to this
+            number, extra tokens take little extra time. The number is 0 if rejected tokens can't be removed
+            from a slot, or if draft tokens would change the logits.
     """
 
     @property
@@ -75,13 +75,13 @@ class Backend(Protocol[S]):
     def verification_tokens(self) -> int: ...
 
     def reserved_tokens_with(self, num_tokens: int) -> int:
-        """Return how many tokens all open slots would reserve if a slot of `num_tokens` were added."""
+        """Return how many tokens all slots would reserve together if a slot of `num_tokens` were opened."""
 
     def num_cached_tokens(self, ids: Sequence[int]) -> int:
-        """Return how many tokens of the prefix `ids` a new slot could reuse; 0 where nothing is shared."""
+        """Return the length of the longest prefix of `ids` that a new slot could reuse, which may be 0."""
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> S:
-        """Open a slot for a sequence, and fill it with the cached part of its prompt.
+        """Open a slot for a sequence, and fill the slot with the cached part of the prompt.
 
         Args:
             num_tokens: The capacity of the slot in tokens.
@@ -93,7 +93,11 @@ class Backend(Protocol[S]):
         """
 
     def cache_prefix(self, slot: S, ids: Sequence[int]) -> None:
-        """Keep the first tokens of a slot, which are `ids`, in the prefix cache if there is room."""
+        """Keep the keys and values of a slot's first tokens in the prefix cache, if there is room.
+
+        Args:
+            ids: The ids of those tokens.
+        """
 
     def close(self, slot: S) -> None:
         """Free the slot of a finished sequence."""
@@ -102,10 +106,10 @@ class Backend(Protocol[S]):
         """Drop the keys and values of all finished sequences."""
 
     def forward(self, inputs: Sequence[StepInput[S]]) -> Sequence[StepOutput]:
-        """Compute one forward pass, in which each sequence attends to its own slot alone.
+        """Compute one forward pass, in which each sequence attends only to its own slot.
 
         Raises:
-            BaseException: The pass failed; if it had several inputs, the engine retries each of them alone.
+            BaseException: The pass failed. If it had several inputs, the engine retries each of them alone.
         """
 
 
@@ -117,7 +121,7 @@ class Request(Protocol):
         max_tokens: The greatest number of tokens that `ids` can have.
         num_logits: The number of tokens at the end of the prompt whose logits are wanted.
         wants_attention: Whether the attention weights of generated tokens are wanted.
-        is_abandoned: Whether nobody waits for the result any more. It may become true at any time.
+        is_abandoned: Whether the caller has stopped waiting for the result, which can happen at any time.
     """
 
     ids: list[int]
@@ -127,7 +131,7 @@ class Request(Protocol):
     is_abandoned: bool
 
     def take(self, output: StepOutput, num_cached_tokens: int) -> bool:
-        """Take the logits of the last token, and append the next token to `ids`.
+        """Process the output of a pass. A request that generates text appends the next token to `ids`.
 
         Args:
             num_cached_tokens: The number of prompt tokens that came from the prefix cache.
@@ -138,4 +142,4 @@ class Request(Protocol):
 
 
 Finished = tuple[Request, BaseException | None]
-"""A finished request, with the error that ended it or None."""
+"""A finished request, and the error that ended it, or None if it did not fail."""

@@ -1,7 +1,7 @@
 """Continuous batching: sequences join and leave the batch between forward passes, without affecting others.
 
 An `LLMEngine` decides what each pass computes. It knows nothing of threads and tensors: a `Backend` computes
-the pass, and each `Request` uses its own logits.
+the pass, and each `Request` processes the logits of its own sequence.
 """
 
 from collections import deque
@@ -16,9 +16,9 @@ from askance.inference.backend import Backend, Finished, Request, S, StepInput, 
 from askance.inference.speculative import MAX_DRAFT_TOKENS, NgramIndex, PromptLookupDrafter
 
 MAX_PREFILL_TOKENS = 512
-"""The most prompt tokens in one pass (chunked prefill), since decoding sequences wait for the pass."""
+"""The limit on prompt tokens in one pass (chunked prefill). A longer pass would delay decoding sequences."""
 _MIN_SHARED_TOKENS = 16
-"""The number of uncached tokens that a prompt must share with a prompt in prefill to wait for it."""
+"""A prompt waits for the prefill of another prompt if they share at least this many uncached tokens."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,11 +42,11 @@ Scheduled = tuple[_Sequence[S], StepInput[S]]
 
 
 class LLMEngine(Generic[S]):
-    """The first-come, first-served scheduler of one model: it holds waiting, running and finished sequences.
+    """The first-come, first-served scheduler of one model, with its waiting, running and finished requests.
 
     Args:
         backend: The model with its KV cache.
-        max_running: The most sequences that run at a time.
+        max_running: The greatest number of sequences that run at the same time.
         speculative: Whether to use speculative decoding (prompt lookup) where the backend supports it.
 
     Attributes:
@@ -102,9 +102,9 @@ class LLMEngine(Generic[S]):
     def _admit(self) -> None:
         """Move requests from waiting to running, in order.
 
-        The first request that has no room, or that should wait for a shared prefix, holds back all requests
-        after it. A request that has no room although nothing else is running will never have any, so it
-        fails.
+        If the first waiting request has no room, or should wait for a shared prefix, all requests after it
+        wait, too. A request that has no room although nothing else is running fails, since it will never
+        have room.
         """
         while self._waiting and len(self._running) < self._max_running:
             request = self._waiting[0]
@@ -138,7 +138,7 @@ class LLMEngine(Generic[S]):
         return self._backend.open(request.max_tokens, prefix, attention=request.wants_attention)
 
     def _awaits_prefix(self, request: Request, num_cached: int) -> bool:
-        """Return whether a sequence in prefill will soon cache a longer prefix of this request."""
+        """Return whether a running prefill will soon put a longer prefix of this request into the cache."""
         num_shared = num_cached + _MIN_SHARED_TOKENS
         if not self._backend.can_batch or len(request.ids) < num_shared:
             return False
@@ -147,7 +147,7 @@ class LLMEngine(Generic[S]):
         return any(sequence.request.ids[:num_shared] == prefix for sequence in prefilling)
 
     def _schedule(self) -> list[Scheduled[S]]:
-        """Choose the tokens for the next pass, of which at most `MAX_PREFILL_TOKENS` are prefill tokens."""
+        """Choose the tokens for the next pass. At most `MAX_PREFILL_TOKENS` of them are prompt tokens."""
         num_left, scheduled = MAX_PREFILL_TOKENS, []
         max_draft = self._max_draft_tokens()
         for sequence in self._running:
@@ -164,9 +164,9 @@ class LLMEngine(Generic[S]):
         return max(0, min(MAX_DRAFT_TOKENS, self._verification_tokens // max(1, num_decoding) - 1))
 
     def _stop(self, sequence: _Sequence[S], num_left: int) -> int:
-        """Return the position before which the next pass stops.
+        """Return the position in the sequence where the next pass stops (exclusive).
 
-        Tokens whose logits are wanted are never split between two passes.
+        The prompt tokens whose logits are wanted are never split between two passes.
 
         Args:
             num_left: The number of prefill tokens that the pass still has room for.
@@ -190,7 +190,10 @@ class LLMEngine(Generic[S]):
         return StepInput(sequence.slot, start, ids, len(ids), request.wants_attention)
 
     def _forward(self, scheduled: Sequence[Scheduled[S]]) -> Iterable[tuple[Scheduled[S], StepOutput]]:
-        """Yield the outputs of a pass; if it fails, run each sequence alone and finish those that fail."""
+        """Yield the outputs of a pass.
+
+        If the pass fails, each sequence runs alone, and a sequence that fails again is finished.
+        """
         try:
             outputs = self._backend.forward([step_input for _, step_input in scheduled])
         except BaseException as error:  # a module may raise anything
@@ -200,8 +203,8 @@ class LLMEngine(Generic[S]):
                 return
             outputs = None
         if outputs is None:
-            # Running each sequence alone shows which one is at fault. It can't be done in the handler, since
-            # there the error keeps the tensors of the pass that ran out of memory.
+            # Running each sequence alone shows which one is at fault. This can't be done in the `except`
+            # block, where the error still holds the tensors of the pass that ran out of memory.
             for entry in scheduled:
                 yield from self._forward([entry])
             return
@@ -210,7 +213,7 @@ class LLMEngine(Generic[S]):
             yield entry, output
 
     def _postprocess(self, sequence: _Sequence[S], step_input: StepInput[S], output: StepOutput) -> None:
-        """Give a sequence its output; finish the sequence if it is complete or raises an error."""
+        """Give a sequence its output, and finish the sequence if it is complete or its request fails."""
         try:
             is_unfinished = self._take(sequence, step_input, output)
         except BaseException as error:  # an error of one request must not reach the others

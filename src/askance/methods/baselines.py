@@ -1,4 +1,4 @@
-"""The baselines of the DRAGIN paper: no search, one search, or a search every n tokens or every sentence."""
+"""The baselines of the DRAGIN paper, which search never, once, every n tokens, or before every sentence."""
 
 import math
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ class ClosedBook(WritesAnswer):
 class Single(WritesAnswer):
     """Search once, with the question, and generate once: "SR-RAG" of the DRAGIN paper (Su et al. 2024).
 
-    With `l_max`, this is the vanilla RAG of Feng et al. 2025 (AirRAG): one call with as many of the best
-    passages as fit, but at most `passages`; `passages=0` removes that limit.
+    With `l_max`, this is the vanilla RAG of Feng et al. 2025 (AirRAG): a single call whose prompt shows as
+    many of the best passages as fit. `passages` also limits their number, unless it is 0.
     """
 
     profile: Literal["default"] = parameter("default", "variant of the method")
@@ -97,9 +97,10 @@ class WritesInRounds(WritesAnswer):
 class FixedLength(WritesInRounds):
     """Search every n tokens: FL-RAG of the DRAGIN paper (Su et al. 2024, Table 1).
 
-    It follows RETRO and in-context RALM. The first search is for the question. The model then writes
-    `every_tokens` tokens with the passages found, and the last `query_last_tokens` tokens of the answer are
-    the next query. The paper does not state n (D24); 25 is its n for queries from the last n tokens.
+    The method follows RETRO and in-context RALM. The first query is the question. The model then writes
+    `every_tokens` tokens with the passages found, and the last `query_last_tokens` tokens of the answer
+    become the next query. The paper does not state n (D24). The default of 25 is the number of tokens that
+    the paper uses for queries from the last n tokens.
     """
 
     every_tokens: int = parameter(25, "number of tokens between searches", at_least=1)
@@ -124,8 +125,8 @@ class FixedLength(WritesInRounds):
 class FixedSentence(WritesInRounds):
     """Search before every sentence: FS-RAG of the DRAGIN paper (Su et al. 2024, Table 1).
 
-    It follows IRCoT. The first search is for the question. The model then writes one sentence with the
-    passages found, and that sentence is the next query.
+    The method follows IRCoT. The first query is the question. The model then writes one sentence with the
+    passages found, and that sentence becomes the next query.
     """
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FS-RAG"

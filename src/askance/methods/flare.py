@@ -21,7 +21,7 @@ class Flare(WritesAnswer):
     (The paper is "Active Retrieval Augmented Generation".) The method drafts the next sentence. If one of its
     tokens has a probability of at most `search_below` (the paper's theta), the tokens above `mask_below`
     (beta) become the query. The passages found replace those in the prompt, and the sentence is generated
-    again. The answer ends once it is stated, or when the model repeats a sentence.
+    again. The method stops once the text states its answer, or when the model repeats a sentence.
     """
 
     passages: int = parameter(2, "number of passages per search", at_least=1)
@@ -71,7 +71,10 @@ def masked(tokens: Sequence[Token], mask_below: float) -> str:
 
 
 def decide_search(trace: Trace, sentence: Generation, search_below: float, mask_below: float) -> Decided:
-    """Decide whether a sentence triggers a search; the query is the sentence without its masked tokens."""
+    """Decide whether a sentence triggers a search, and record the decision in the trace.
+
+    The query is the sentence without its masked tokens. If nothing is left of it, there is no search.
+    """
     tokens, signals = sentence.tokens, list[WordSignal]()
     for word in token_words(tokens):
         value = min(map(_probability, tokens[word.first : word.last]))

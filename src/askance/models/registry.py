@@ -19,7 +19,7 @@ from askance.models.bundled import READER
 from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 
 ModelFactory = str | Callable[..., Any]
-"""A function that creates a model from an optional name and options; or its "module:function"."""
+"""A function that creates a model from an optional name and options, or the function's "module:name"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,23 @@ class ModelKind:
 
     @property
     def missing(self) -> list[str]:
-        """The missing packages of the set that lacks the fewest; empty if the kind can be used here."""
+        """The packages that are missing to use this kind of model; empty if it can be used already.
+
+        If there are alternative sets of packages, the set with the fewest missing packages counts.
+        """
         missing = [[name for name in packages if find_spec(name) is None] for packages in self.packages]
         return min(missing, key=len)
 
     def load(self, name: str, options: Mapping[str, str]) -> Model:
-        """Load the model with a name and options."""
+        """Load the model that a name and options describe."""
         model: Model = _create(self.factory, name, options)
         return model
 
     def reader(self, name: str, options: Mapping[str, str]) -> Path | None:
-        """Return the folder whose `reader.json`, if it exists, describes the model's training."""
+        """Return the folder that may hold a `reader.json`, which describes the training of the model.
+
+        The result is None if models of this kind have no such folder.
+        """
         if "adapter" not in self.options:
             return None
         if "adapter" in options:
@@ -184,7 +190,10 @@ def parse_spec(spec: str, role: str = "models") -> tuple[ModelKind, str, dict[st
 
 
 def _extension(role: str, full_name: str) -> tuple[ModelKind, str] | None:
-    """Return the kind for a plug-in or ``module:Class``, and the model's name that follows the plug-in's."""
+    """Return the kind of model that a plug-in or ``module:Class`` defines, and the name of the model.
+
+    The result is None if there is no such plug-in.
+    """
     extension = find_with_place(role, full_name)
     if extension is None:
         return None
@@ -207,7 +216,10 @@ def announce_loading(kind: ModelKind, what: str) -> AbstractContextManager[objec
 
 
 def _suggestion(name: str) -> str:
-    """Return a remedy for a model's name without a kind, or an empty text if it is a misspelt kind."""
+    """Return a remedy for the name of a model that was given without its kind.
+
+    The remedy is an empty string if the name begins with a kind, even with a misspelt one.
+    """
     kind, colon, _ = name.partition(":")
     if colon or get_close_matches(kind.lower(), MODEL_KINDS, n=1, cutoff=0.7):
         return ""
@@ -251,11 +263,17 @@ def load_encoder(spec: str) -> Encoder:
 
 
 def _load(spec: str, port: str, known: tuple[str, ...], remedy: str) -> Any:
-    """Load an encoder or an entailment model, as `port` says; `known` lists the options that it takes."""
+    """Load an encoder or an entailment model.
+
+    Args:
+        port: The role of the model: "encoder" or "entailment".
+        known: The options that the kinds of askance take in this role.
+        remedy: The end of the error message for a model that can't have this role.
+    """
     kind, name, options = parse_spec(spec, f"{port}s")
     factory: ModelFactory = getattr(kind, port)
     is_ours = kind in MODEL_KINDS.values()
-    # If a kind needs no name, only its models take one, not its encoders.
+    # A kind that needs no name accepts a name only for a model, not for an encoder.
     if not factory or (is_ours and name and not kind.needs_name):
         raise ModelSpecError(f"model {spec!r} {remedy}")
     for option in options.keys() - known if is_ours else ():

@@ -37,7 +37,7 @@ from askance.text.linguistics import Linguistics
 class AuthorsMethod(TokenLimited):
     """The parameters of every method in the authors' code.
 
-    Prompts are raw text. Generated text stays unchanged, markers and end tokens included.
+    Prompts are raw text. Generated text stays unchanged, including citation markers and end tokens.
     """
 
     profile: Literal["code"] = parameter("code", "variant of the method")
@@ -50,7 +50,7 @@ class AuthorsMethod(TokenLimited):
 
     keeps_markers: ClassVar[bool] = True
     reads: ClassVar[frozenset[Signal]] = frozenset()
-    """The signals that the method reads."""
+    """The signals that the method needs for each generated token, such as log-probabilities."""
     retrieves: ClassVar[bool] = False
 
     @property
@@ -87,11 +87,11 @@ class AuthorsState:
 
     Attributes:
         short_answer_tokens: The maximum number of new tokens of the short answer; 0 means not to ask for one.
-        text: The answer so far, with the leading and trailing spaces that the code keeps.
-        stop_reason: The reason why the answer has ended; empty while it continues.
-        shown: Pairs (offset in the stripped text, passages found there), used for citations.
-        control: The ids, by text, of control tokens that the model has written, usually its end token. Later
-            prompts encode these texts as control tokens.
+        text: The answer so far, with the leading and trailing spaces that the authors' code keeps.
+        stop_reason: The reason why the answer has ended; an empty string while it continues.
+        shown: Pairs (length of the stripped text at a search, passages found), used for citations.
+        control: The ids of the control tokens that the model has written, by their text. Usually, this is
+            only the end token. Later prompts encode these texts as control tokens.
     """
 
     question: Question
@@ -104,7 +104,10 @@ class AuthorsState:
     control: dict[str, int] = field(default_factory=dict)
 
     def rounds(self, most: int, max_tokens: int) -> Iterator[int]:
-        """Yield the number of each round until the answer has ended, and record the reason in the trace."""
+        """Yield the number of each round, from 0, until the answer has ended or `most` rounds have run.
+
+        At the end, the trace records the reason for stopping.
+        """
         for step in range(most):
             chars_before = len(self.text)
             yield step
@@ -116,10 +119,10 @@ class AuthorsState:
     async def write(
         self, text: str, max_tokens: int, key: Key, passages: Sequence[str] | None = None, want: Want = Want()
     ) -> Generation:
-        """Continue `text` greedily, without stop strings; the prompt shows `passages` before the question.
+        """Return a greedy continuation of `text`, generated without stop strings.
 
-        As in the authors' code, the generated tokens and text include the end token. The generated text has
-        no leading space, even if the tokenizer adds one.
+        The prompt shows `passages` before the question. As in the authors' code, the generated tokens and
+        text include the end token. The generated text has no leading space, even if the tokenizer adds one.
         """
         model, prompt, on_text = self.run.model, self._prompt(text, passages), self.run.trace.draft
         request = GenerateRequest(prompt, Sampling(max_tokens), want, key=key, on_text=on_text)
@@ -130,7 +133,7 @@ class AuthorsState:
         return replace(generation, text=model.decode(ids, at_start=True), tokens=tokens, dropped=())
 
     async def search(self, decision: Decided, k: int, query_tokens: int) -> tuple[str, ...]:
-        """Return the texts of `k` passages, padded with empty texts if fewer are found.
+        """Return the texts of `k` passages, padded with empty strings if fewer are found.
 
         The query is cut to its last `query_tokens` tokens, and control tokens among these are removed.
         """
@@ -148,16 +151,22 @@ class AuthorsState:
         return await self.search(decision, k, query_tokens)
 
     def ids(self, text: str) -> TokenIds:
-        """Return the token ids of `text`, encoded as a separate text without BOS."""
+        """Return the token ids of `text`, encoded on its own and without a BOS token."""
         return self.run.model.tokenize(control_spans(text, self.control), at_start=True)
 
     def replace(self, text: str) -> None:
-        """Replace the answer with `text`, which continues it; surrounding white space may differ."""
+        """Replace the answer with `text`, and commit the new part of it to the trace.
+
+        `text` must continue the answer so far, except that white space around the answer may differ.
+        """
         self.run.trace.commit(text.strip()[len(self.text.strip()) :])
         self.text = text
 
     async def finish(self) -> Answer:
-        """Return the answer with the code's white space, and without the text added for the short answer."""
+        """Return the answer, with white space as the authors' code leaves it.
+
+        Text that was generated only to get a short answer is not part of the answer.
+        """
         leading = len(self.text) - len(self.text.lstrip())
         shown = [(offset and offset + leading, hits) for offset, hits in self.shown]
         short, text = await self._short_answer(), self._without_control_tokens(self.text)
@@ -167,10 +176,10 @@ class AuthorsState:
     async def _short_answer(self) -> str:
         """Return the short answer, extracted from the text before any invented question or note.
 
-        As in the code, if the text lacks "the answer is" (case-sensitive), the model completes it without
-        passages, and a space follows these words. The code parses the text after them by rules for each data
-        set; here the rules of all other methods apply. The trace records when the window has no room for
-        this.
+        As in the authors' code, if the text lacks "the answer is" (case-sensitive), the beginning of such a
+        sentence and a space are added, and the model completes the sentence without passages. If there is no
+        room for this call, the trace records the reason. The authors' code then extracts the answer by rules
+        for each data set. Here the same rules apply as in all other methods.
         """
         text = before_invention(self.text.strip(), least_index=1)
         if self.short_answer_tokens and AUTHORS_MARKER not in text:
@@ -199,11 +208,11 @@ class AuthorsState:
     def _prompt(self, text: str, passages: Sequence[str] | None = None) -> Raw:
         """Return the prompt in the authors' format: examples, passages, question and answer so far.
 
-        Their format has no place for a question's options and history, so both are left out. `text` directly
-        follows "Answer:", including its leading white space.
+        This format does not provide for a question's options and history, so both are left out. `text`, with
+        its leading white space, directly follows "Answer:".
 
         Args:
-            passages: The passages; if None, the prompt has no block of passages.
+            passages: The passages. If None, the prompt has no block of passages at all.
         """
         template, question = self.template, self.question
         demos = template.demos if question.demos is None else question.demos
@@ -221,10 +230,10 @@ class Trigger:
 
     Attributes:
         kept: The text of the draft before the part to rewrite.
-        words: The scored parts of the triggering sentence: words, or FLARE's tokens or entities.
+        words: The scored parts of the triggering sentence: words for DRAGIN, tokens or entities for FLARE.
         query: The query of the search.
-        signal: The meaning of the scores; empty for a trigger without scores.
-        threshold: The threshold for the scores; None without scores.
+        signal: The meaning of the scores; an empty string for a trigger without scores.
+        threshold: The threshold for the scores; None for a trigger without scores.
     """
 
     kept: str
@@ -250,16 +259,16 @@ class AuthorsDrafts(AuthorsRounds, ABC):
     )
 
     joins_empty: ClassVar[bool] = False
-    """Whether spaces also separate empty texts from their neighbours."""
+    """Whether empty strings also count as parts when parts of a text are joined with spaces."""
 
     @property
     @abstractmethod
     def want(self) -> Want:
-        """The signals of a draft that the method reads."""
+        """The signals that the method needs for each token of a draft."""
 
     @abstractmethod
     async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:
-        """Return the part of `draft` to rewrite; None to keep the whole draft."""
+        """Return the part of `draft` to rewrite, or None to keep the whole draft."""
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
@@ -283,18 +292,18 @@ class AuthorsDrafts(AuthorsRounds, ABC):
         return (await state.write(text, self.max_tokens, ("again", step), passages)).text
 
     def _leading(self, *parts: str) -> str:
-        """Return the joined parts, preceded by the space after "Answer:"."""
+        """Return the joined parts with a leading space, which separates them from "Answer:" in the prompt."""
         text = joined(*parts, keeps_empty=self.joins_empty)
         return f" {text}" if text or self.joins_empty else ""
 
 
 def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
-    """Split `text` into spans: the strings in `control` are trusted, and all other text is untrusted."""
+    """Split `text` into trusted spans, which are strings in `control`, and untrusted spans for the rest."""
     longest_first = sorted(control, key=len, reverse=True)
     pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text) if control else [text]
     return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)
 
 
 def joined(*parts: str, keeps_empty: bool = False) -> str:
-    """Join the parts with single spaces; omit empty parts unless `keeps_empty` is set."""
+    """Return the parts joined with single spaces, without empty parts unless `keeps_empty` is set."""
     return " ".join(part for part in parts if part or keeps_empty)

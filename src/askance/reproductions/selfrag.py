@@ -36,7 +36,7 @@ class SelfragAuthors(SelfragParameters):
 
     In the short form, retrieval tokens in a draft decide whether to search, and the best answer over all
     passages is returned. In the long form, segments form a tree, and the scores along a path are multiplied.
-    The model must have the reflection tokens. Input that crashes the authors' code is accepted here;
+    The model must have the reflection tokens. Input that crashes the authors' code is accepted here, and
     docs/methods/selfrag.md lists the differences.
     """
 
@@ -76,7 +76,10 @@ class SelfragAuthors(SelfragParameters):
 
 
 async def _short_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]:
-    """Write an answer for each passage and return the best; in a tie, the higher-ranked passage wins."""
+    """Return the best of the answers that the model writes with one passage each, and its citation.
+
+    In a tie, the higher-ranked passage wins. Without a search, the model answers without passages.
+    """
     hits = await _search_by_draft(context)
     if not hits:
         return _final_text(outputs.closed_answer(await context.write_alone())), ()
@@ -93,7 +96,10 @@ async def _short_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]
 
 
 async def _search_by_draft(context: QueryContext) -> tuple[Hit, ...]:
-    """Search if the retrieval tokens in a draft of the answer ask for it; `mode=never` ignores the draft."""
+    """Search if the retrieval tokens in a draft of the answer ask for it, and return the passages found.
+
+    With `mode=always`, no draft is made. With `mode=never`, the draft is made but ignored.
+    """
     parameters = context.parameters
     draft = await context.write(key=("decide",)) if parameters.mode != "always" else None
     if draft is None or parameters.mode == "never":
@@ -119,7 +125,7 @@ def _candidate(context: QueryContext, number: int, hit: Hit, written: Generation
 
 
 def _final_text(text: str) -> str:
-    """Remove a leading "#" or ":" from an answer, then all control tokens."""
+    """Remove a leading "#" or ":" from an answer, then all control tokens, and return the rest."""
     return outputs.without_control_tokens(outputs.without_leading_sign(text))
 
 
@@ -139,8 +145,8 @@ class BeamNode:
 
     Attributes:
         name: The numbers of the segments that lead to the node, joined by dots.
-        before: The parts before the node's own text in its children's prompts; not always the texts of its
-            ancestors (see `expand_node`).
+        before: The parts that precede the node's own text in the prompts of its children. They are not always
+            the texts of the node's ancestors (see `expand_node`).
         score: The segment's score times the parent's score.
     """
 
@@ -181,7 +187,7 @@ async def grow_tree(context: QueryContext, hits: Sequence[Hit]) -> list[list[Bea
     """Return the best nodes of each level that is not empty, starting with the root.
 
     A level consists of the best children of the level above. A path that has ended is dropped if another path
-    continues. If a node is only the end token, the next level is the last.
+    continues. If the text of a node is only the end token, the next level is the last.
     """
     levels = [[BeamNode()]]
     for _ in range(context.parameters.max_segments):
@@ -198,12 +204,19 @@ async def grow_tree(context: QueryContext, hits: Sequence[Hit]) -> list[list[Bea
 
 
 def supported_path(node: BeamNode, *, rejects: bool) -> list[SegmentAndPassage]:
-    """Return the segments from the root to a node; with `rejects`, omit segments without support."""
+    """Return the segments from the root to a node, with their passages.
+
+    With `rejects`, segments that the model has judged to have no support are left out.
+    """
     return [(text, passage) for text, passage in node.path if not (rejects and tokens.NO_SUPPORT in text)]
 
 
 async def _search_by_probe(context: QueryContext) -> tuple[Hit, ...]:
-    """Search if [Retrieval] occurs early in a probe and its share at the start exceeds the threshold."""
+    """Search if a short generated text, the probe, asks for it, and return the passages found.
+
+    The probe asks for a search if its first paragraph contains [Retrieval] and the probability of [Retrieval]
+    at its first token, relative to [No Retrieval], exceeds the threshold (`retrieval_share`).
+    """
     if context.parameters.mode != "adaptive":
         return await context.search_by_mode()
     probe = await context.write(key=("decide",), max_tokens=_PROBE_TOKENS)
@@ -218,10 +231,11 @@ async def _search_by_probe(context: QueryContext) -> tuple[Hit, ...]:
 
 
 async def expand_node(context: QueryContext, parent: BeamNode, hits: Sequence[Hit]) -> list[BeamNode]:
-    """Return the children of a node: a segment for each passage.
+    """Return the children of a node, one segment for each passage.
 
-    Prompts below the first child contain the parent's text and then the child's. Below any other child, the
-    previous sibling's text replaces the parent's, because the code stores both in one variable.
+    In prompts below the first child, the text of the child follows that of the parent. In prompts below any
+    other child, the text of the previous sibling replaces that of the parent, because the authors' code
+    stores both in one variable.
     """
     behind = (*parent.before, *parent.read.behind)
     written = await gather_or_cancel(

@@ -1,8 +1,8 @@
 """The text analysis of BM25, which turns titles, texts and queries into terms (stop words, stemming).
 
-The steps are those of Lucene's English analyser, which the published systems used: lower case, no possessive
-endings, no stop words, stemming. Unicode compatibility forms are normalised (NFKC), so that the ligatures of
-a PDF match the letters of a query.
+The steps are those of Lucene's English analyser, which the published systems used: lowercasing, removal of
+possessive endings and stop words, and stemming. In addition, Unicode compatibility forms are normalised
+(NFKC), so that the ligatures of a PDF match the letters of a query.
 """
 
 import re

@@ -58,12 +58,15 @@ def check_k(k: int) -> None:
 def rank_hits(
     scored: Iterable[tuple[float, Passage]], k: int, exclude: frozenset[str] = frozenset()
 ) -> tuple[Hit, ...]:
-    """Return at most `k` hits outside `exclude`, best first; ties are broken by passage id."""
+    """Return at most `k` hits, best first, without the passages in `exclude`.
+
+    Ties are broken by passage id.
+    """
     allowed = [(score, passage) for score, passage in scored if passage.id not in exclude]
     best = sorted(allowed, key=lambda scored: (-scored[0], scored[1].id))[:k]
     return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(best, start=1))
 
 
 def round_score(score: float) -> float:
-    """Return the score to six significant digits, because its last bits depend on summation order."""
+    """Return `score` to six significant digits, because the last bits of a sum depend on the order."""
     return float(f"{score:.6g}")

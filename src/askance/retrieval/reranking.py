@@ -18,7 +18,7 @@ from askance.core.types import Hit
 from askance.retrieval.ranking import check_k, rank_hits
 
 RERANKERS = {"cross-encoder": "askance.models.hf.cross_encoder:load_cross_encoder"}
-"""The factory for each kind of reranker, as "module:function"; it is imported on use."""
+"""The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
 """The default number of passages to rerank."""
 
@@ -29,7 +29,7 @@ class RerankedRetriever:
 
     Attributes:
         candidates: The number of hits to rerank. If k is greater, k hits are reranked, so even the first hit
-            may change.
+            may depend on k.
     """
 
     retriever: Retriever
@@ -43,7 +43,10 @@ class RerankedRetriever:
 
     @property
     def fingerprint(self) -> str:
-        """Return both fingerprints and the number of candidates; empty if one has none."""
+        """Return both fingerprints and the number of candidates.
+
+        The result is an empty string if the retriever or the reranker has no fingerprint.
+        """
         both = self.retriever.fingerprint, self.reranker.fingerprint
         return f"reranked, {self.candidates}; {'; '.join(both)}" if all(both) else ""
 
@@ -70,9 +73,9 @@ class RerankedRetriever:
 
 
 def split_reranker(spec: str) -> tuple[str, dict[str, str]]:
-    """Split a specification into that of the retriever and the options of its reranker.
+    """Split a specification into the retriever's own specification and the options of its reranker.
 
-    Other options stay with the retriever; if no reranker is named, all options do.
+    All other options stay in the retriever's specification. If no reranker is named, all options stay there.
     """
     named, _, query = spec.partition("?")
     options = _options_in(query)
@@ -88,7 +91,7 @@ def with_reranker(retriever: Retriever, options: Mapping[str, str]) -> RerankedR
 
     Raises:
         UnknownName: There is no such reranker.
-        InputError: The reranker can't be loaded, or `candidates` is not a number above 0.
+        InputError: The reranker can't be loaded, or `candidates` is not a whole number of at least 1.
     """
     candidates = options.get("candidates", str(CANDIDATES))
     with about("retriever"):
@@ -103,7 +106,7 @@ def load_reranker(spec: str) -> Reranker:
     Raises:
         UnknownName: There is no such reranker.
         InputError: The reranker can't be found, imported or made, or is not a reranker.
-        MissingExtra: A package is missing; the message names the pip line.
+        MissingExtra: A package is missing. The message names the pip line.
     """
     named, _, query = spec.partition("?")
     kind, _, place = named.partition(":")

@@ -16,11 +16,11 @@ from askance.text.printable import printable, printable_record
 class LiveView:
     """A trace listener that shows a question being answered. Use it as a context manager.
 
-    On a terminal, the bottom shows the answer so far, with its draft dimmed, or the time spent if there is no
-    text yet. Elsewhere, only finished blocks are printed.
+    On a terminal, the last lines show the answer so far, in which the draft is dimmed, or the time spent if
+    there is no text yet. If the output is not a terminal, only finished blocks are printed.
 
     Args:
-        ticks: Whether the bottom is redrawn while nothing happens.
+        ticks: Whether the last lines are redrawn while nothing happens.
         clock: A function that returns the time in seconds.
     """
 
@@ -40,7 +40,7 @@ class LiveView:
             )
 
     def echo(self, question: str) -> None:
-        """Show the question, once, before the model has been loaded."""
+        """Show the question, but only once. This can be called before the model has been loaded."""
         if not self._asked:
             self._asked = printable(question)
             self._console.print(Text(self._asked, style="bold"))
@@ -97,7 +97,7 @@ class LiveView:
         print_legend(self._legend(event), self._console)
 
     def _bottom(self) -> RenderableType:
-        """Return the part below everything that has been printed."""
+        """Return the last lines, below everything that has been printed."""
         if self._is_over:
             return Group()
         if (self._committed + self._draft).strip():
@@ -106,7 +106,7 @@ class LiveView:
         return Text(f"working, {self._clock() - self._began:.0f} s{calls}", style=PROVISIONAL)
 
     def _growing(self) -> Text:
-        """Return the answer so far with the draft, cut to as many last lines as the terminal can redraw."""
+        """Return the answer so far with the draft, limited to the last lines that the terminal can redraw."""
         written = shown_plain(self._committed + self._draft, self._quotable)
         text, draft = Text(written.text), written.offset(len(self._committed))
         text.stylize(PROVISIONAL, draft)

@@ -24,7 +24,7 @@ _LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
 
 
 def print_trace(events: Iterable[trace.AnyEvent], console: Console) -> None:
-    """Print a recorded trace: a block for each event, but one block for all steps of a tree."""
+    """Print a recorded trace, as a block for each event and one block for all steps of a tree search."""
     shown = [printable_record(event) for event in events]
     trees = search_trees(shown)
     last_of = {tree.steps[-1].id: tree for tree in trees}
@@ -69,7 +69,7 @@ def usage_line(usage: Usage) -> str:
 
 
 def spending_line(numbers: Mapping[str, float]) -> str:
-    """Return a line with the spending of a tree search, with the papers' names L_max and L_total."""
+    """Return a line with the spending of a tree search, which uses the papers' names L_max and L_total."""
     names = {"l_max": "L_max", "tokens": "L_total"}
     at_most = "≤ " if trace.UPPER_BOUND in numbers else ""
     return " · ".join(
@@ -102,7 +102,10 @@ def _decided(event: trace.Decided, _: Before) -> RenderableType:
 
 
 def _words(words: Iterable[trace.WordSignal], threshold: float | None) -> Text:
-    """Return the scored words; words that trigger show a value, coloured by its distance to the threshold."""
+    """Return the scored words. Each word that triggers is followed by its value.
+
+    The colour of the word and the value shows how far the value is from the threshold.
+    """
     shown = []
     for word in words:
         style = _doubt_style(word.value, threshold)
@@ -186,14 +189,14 @@ _BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
 
 
 def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> UnmarkedText:
-    """Return a model's text without its markers, which the profile "code" keeps in text and answer."""
+    """Return a model's text without its markers, which the profile "code" keeps in texts and answers."""
     asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
     return without_markers(text, lambda: quotable_texts(question, before))
 
 
 def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:
-    """Return content to the right of a label in a narrow column."""
+    """Return a grid with a label in a narrow column and the content to the right of it."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=7)
     grid.add_column(ratio=1)
@@ -202,7 +205,7 @@ def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> 
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
-    """Return texts, some with styles, as one line that is cut at the edge of the terminal."""
+    """Join strings, some of which have a style, into one line that is cut at the edge of the terminal."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
@@ -250,7 +253,11 @@ def _counts(steps: Iterable[trace.Expanded]) -> bool:
 
 
 def _chosen(steps: Mapping[str, trace.Expanded], events: Iterable[trace.AnyEvent]) -> str:
-    """Return the node marked as chosen; without marks, the node that the next choice in the trace names."""
+    """Return the chosen node of a search, or an empty string if the trace does not give it.
+
+    A search that counts visits marks the chosen node. After any other search, the next "choose" event of the
+    trace names the node.
+    """
     if _counts(steps.values()):
         return next((step.node for step in steps.values() if step.numbers.get("chosen")), "")
     last = max(step.id for step in steps.values())
@@ -259,7 +266,7 @@ def _chosen(steps: Mapping[str, trace.Expanded], events: Iterable[trace.AnyEvent
 
 
 def _tree_block(tree: SearchTree) -> RenderableType:
-    """Return the block of a tree; each step has two or more lines, for its text, numbers and remarks."""
+    """Return the block of a tree, in which each step takes two or more lines: text, numbers and remarks."""
     root = Tree(Text(f"tree of {len(tree.steps)} steps", style="bold"), guide_style=PROVISIONAL)
     branches = {_ROOT: root}
     for step in tree.steps:
@@ -273,7 +280,7 @@ def _tree_block(tree: SearchTree) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A tree with room for its deepest step; text beyond the terminal's edge is cut off."""
+    """A tree with enough width for its deepest step. Text beyond the edge of the terminal is cut off."""
 
     tree: Tree
     least_width: int

@@ -1,6 +1,6 @@
 """Linguistic analysis for methods: sentences, content words and named entities.
 
-`Linguistics` is the interface; `OWN` is an implementation that needs no model. `OWN` recognises named
+`Linguistics` is the interface. `OWN` is an implementation that needs no model. `OWN` recognises named
 entities by their spelling: capitals, digits, months, number words and quotes. It has no list of names, so it
 returns false positives if a sentence starts with a common noun ("Water is wet") or a language capitalises all
 nouns. In scripts without capitals and in text in all capitals, it finds no names, only numbers and titles
@@ -18,7 +18,7 @@ from askance.core.types import Token
 from askance.text.answers import sentence_spans, sentences
 
 WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
-"""A word: letters and digits, with inner hyphens, apostrophes and points."""
+"""A word: letters and digits, possibly with hyphens, apostrophes and full stops inside."""
 
 _ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
 FUNCTION_WORDS = frozenset(_ENGLISH["function_words"].split())
@@ -50,7 +50,7 @@ class TokenWord:
 
 
 def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
-    """Group tokens into words by their character offsets, independently of the tokenizer's space marker."""
+    """Group tokens into words by character offsets, independently of the tokenizer's space marker."""
     text, words = "".join(token.text for token in tokens), []
     for match in re.finditer(r"\S+", text):
         start, end = (tokens[0].start + offset for offset in match.span())
@@ -100,7 +100,8 @@ def entity_spans(text: str) -> Spans:
 
     Entities are quoted titles, dates, names and numbers, in this order of precedence. A name is a run of
     capitalised words and initials, possibly with "of", "de" or "von" inside and a number at the end ("Apollo
-    11"). The first word of a sentence counts as a name unless it is a function word or a common opener.
+    11"). The first word of a sentence counts as a name unless it is a function word or a word that
+    commonly starts sentences.
     """
     taken: list[tuple[int, int]] = []
     for start, end in sentence_spans(text):
@@ -127,7 +128,10 @@ def _quoted(text: str, taken: Spans) -> Spans:
 
 
 def _standalone(pattern: re.Pattern[str], text: str, taken: Spans) -> Spans:
-    """Return matches outside longer words; in scripts without capitals, no spaces have to surround them."""
+    """Return the matches of a pattern that are not part of a longer word.
+
+    In scripts without capitals, a match need not be surrounded by spaces.
+    """
     spans = [match.span() for match in pattern.finditer(text)]
     return [
         span for span in spans if not (_is_letter(text[: span[0]][-1:]) or _is_letter(text[span[1] :][:1]))
@@ -158,7 +162,10 @@ def _names(text: str, taken: Spans) -> Spans:
 
 
 def _continues_name(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
-    """Return whether `word` continues a name after a space, "&" or an initial's point, but not after "'s"."""
+    """Return whether `word` continues the name of which `before` is the last word so far.
+
+    A name may continue after a space, "&" or the full stop of an initial, but not after "'s".
+    """
     between, last = text[before.end() : word.start()], before[0]
     numbered = word[0].isdigit() and len(word[0]) < 5 and _has_capital(last)
     belongs = _has_capital(word[0]) or word[0] in _CONNECTORS or numbered
@@ -171,7 +178,7 @@ def _continues_name(text: str, before: re.Match[str], word: re.Match[str]) -> bo
 
 
 def _is_no_name(text: str, word: re.Match[str]) -> bool:
-    """Return whether a run's first word has no capital, or has one only because it opens a sentence."""
+    """Return whether a run's first word has no capital, or has one only because it starts a sentence."""
     if not _has_capital(word[0]):
         return True
     before = text[: word.start()].rstrip()
@@ -186,7 +193,7 @@ def _has_capital(word: str) -> bool:
 
 
 def _name_end(text: str, word: re.Match[str]) -> int:
-    """Return the end offset of a name, without a possessive ending but with the last point of "D.C."."""
+    """Return the end offset of a name, excluding "'s" but including the last full stop of "D.C."."""
     if word[0].endswith(("'s", "’s")):
         return word.end() - 2
     return word.end() + ("." in word[0] and text[word.end() : word.end() + 1] == ".")
@@ -224,7 +231,7 @@ class Linguistics:
         """Return the spans of whole content words.
 
         `content_spans` and `WORD` may split words differently ("father-in-law", "Bonn's", "4,250"). Words
-        that share a character are merged into one, which has content if any of its parts does.
+        that overlap are merged into one word, which is a content word if any of its parts is one.
         """
         words: list[tuple[int, int, bool]] = []
         plain = ((*word.span(), False) for word in WORD.finditer(text))

@@ -22,8 +22,9 @@ _PROBE = "Anna saw Bonn. It rained."
 def load_spacy(name: str) -> Linguistics:
     """Load a spaCy pipeline as linguistics.
 
-    Content words are those tagged NOUN, ADJ, VERB, PROPN or NUM. The pipeline must find sentences. Without a
-    tagger or an entity recogniser, it raises `InputError` only when a method uses the missing annotation.
+    Content words are those tagged NOUN, ADJ, VERB, PROPN or NUM. The pipeline must find sentences. If it
+    has no tagger or no entity recogniser, `InputError` is raised only when a method uses the missing
+    annotation.
 
     Args:
         name: The name of a package, such as ``en_core_web_sm``, or a folder.
@@ -83,7 +84,7 @@ def load_linguistics(spec: str) -> Linguistics:
         UnknownName: The kind of linguistics is unknown.
         ParameterError: ``own`` is given a name.
         ModelSpecError: The pipeline can't be found or loaded.
-        MissingExtra: spaCy is not installed; the message names the pip command.
+        MissingExtra: spaCy is not installed. The message names the pip command.
     """
     kind, _, name = spec.partition(":")
     if kind == "spacy":

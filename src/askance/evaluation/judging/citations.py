@@ -8,8 +8,9 @@ Gao et al. 2023, "Enabling Large Language Models to Generate Text with Citations
 - A citation is relevant if its sentence is supported and needs the passage: the passage alone entails the
   sentence, or the other passages together do not.
 
-Recall is the share of an answer's sentences that are supported; precision is the share of its citations that
-are relevant. An answer without citations has precision 0, and an answer without sentences has recall 0.
+Recall is the fraction of an answer's sentences that are supported. Precision is the fraction of the answer's
+citations that are relevant. An answer without citations has precision 0, and an answer without sentences has
+recall 0.
 
 Deviations from ALCE's code: all citations of a sentence count, not only the first three; sentences are split
 by askance's rules instead of NLTK's; answers without sentences are not skipped.
@@ -24,7 +25,11 @@ from askance.text.support import cited_sentences
 
 
 def citation_judge(entailment: Entailment, spec: str) -> AnswerJudge:
-    """Return a citation judge; `spec` is the judge model as the user specified it."""
+    """Return a judge of citations.
+
+    Args:
+        spec: The specification of the judge model, as the user gave it.
+    """
 
     async def find(id: str, topic: str, answer: Answer) -> tuple[JudgeFinding, ...]:
         return await judge_citations(answer, entailment)
@@ -40,7 +45,8 @@ async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[Judge
 def citation_scores(findings: Sequence[JudgeFinding]) -> dict[str, float]:
     """Return citation recall and precision of one answer, from 0 to 1.
 
-    The first of two sentences cites two passages, one of which is enough; the second cites nothing:
+    In this example, the first sentence cites two passages but needs only one of them, and the second sentence
+    cites none:
 
     >>> citation_scores([JudgeFinding("Bonn is old.", True, 2, 1), JudgeFinding("It rains.", False)])
     {'nli_citation_recall': 0.5, 'nli_citation_precision': 0.5}
@@ -72,5 +78,5 @@ async def _is_relevant(
 
 
 def _premise(passages: Sequence[Passage]) -> str:
-    """Return the passages as one text, in the format that ALCE's judge expects."""
+    """Return the passages as one string, in the format that ALCE's judge expects."""
     return "\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)

@@ -1,12 +1,12 @@
-"""FActScore: the share of an answer's facts that are true.
+"""FActScore: the fraction of an answer's facts that are true.
 
 Min et al. 2023, "FActScore: Fine-grained Atomic Evaluation of Factual Precision in Long Form Text
 Generation" (arXiv 2305.14251). A judge model splits each sentence into atomic facts. For each fact, passages
-are retrieved from an index, and the model judges the fact by them. The score of an answer is the share of its
-facts that are true. An answer with fewer than gamma facts is penalised as in the authors' code: its score is
-multiplied by exp(1 − gamma / facts).
+are retrieved from an index, and the model judges from them whether the fact is true. The score of an answer
+is the fraction of its facts that are true. An answer with fewer than gamma facts is penalised as in the
+authors' code: its score is multiplied by exp(1 − gamma / facts).
 
-A refusal or an empty answer has no score; `responded` is the share of answers that are neither.
+A refusal or an empty answer has no score. `responded` is the fraction of answers that are neither.
 
 Deviations from the paper and its code:
 - the prompts are askance's own, with one example for splitting; one model splits and judges, where the paper
@@ -57,7 +57,14 @@ _REFUSAL = re.compile("|".join(_TEXTS["refusals"]), re.IGNORECASE)
 def fact_judge(
     model: Model, retriever: Retriever, spec: str, *, passages: int = 5, gamma: float = 10, in_flight: int = 1
 ) -> AnswerJudge:
-    """Return a fact judge; `spec` is its model as the user specified it; see `fact_scores` for `gamma`."""
+    """Return a judge of facts.
+
+    Args:
+        spec: The specification of the judge model, as the user gave it.
+        passages: The number of passages to retrieve for each fact.
+        gamma: The parameter of `fact_scores`.
+        in_flight: The number of answers that are judged at the same time.
+    """
     identity = {
         "judge": spec,
         "model": model.name,
@@ -131,12 +138,15 @@ class FactJudge:
 
 
 def fact_scores(findings: Sequence[JudgeFinding], gamma: float = 10) -> dict[str, float | None]:
-    """Return the scores of one answer; all but `responded` are None if it states no facts.
+    """Return the scores of one answer.
+
+    If the answer states no facts, all scores except `responded` are None.
 
     Args:
         gamma: The number of facts below which an answer gets a penalty; 0 means no penalty.
 
-    Two of the three facts are true. With 10 facts or more, `factscore` would equal `supported_facts`:
+    In this example, two of three facts are true. With 10 facts or more, `factscore` would equal
+    `supported_facts`:
 
     >>> facts = {"Ada was born.": True, "Ada sang.": False, "Ada died.": True}
     >>> findings = [JudgeFinding(fact, is_true) for fact, is_true in facts.items()]
@@ -157,7 +167,7 @@ def fact_scores(findings: Sequence[JudgeFinding], gamma: float = 10) -> dict[str
 
 
 def facts_in(written: str) -> tuple[str, ...]:
-    """Return the facts that a model listed, without any text around the list.
+    """Return the facts that a model listed, without the text around the list.
 
     >>> facts_in("- Ada was born.")
     ('Ada was born.',)
@@ -166,7 +176,7 @@ def facts_in(written: str) -> tuple[str, ...]:
 
 
 def says_true(written: str) -> bool:
-    """Return the first verdict in a model's text, or False if there is none.
+    """Return whether the first verdict in a model's text is positive, or False if there is no verdict.
 
     >>> says_true("The statement is true."), says_true("Not true: …"), says_true("Well.")
     (True, False, False)
@@ -176,7 +186,7 @@ def says_true(written: str) -> bool:
 
 
 def is_refusal(text: str) -> bool:
-    """Return whether a text begins like a refusal to answer."""
+    """Return whether a text begins with a known phrase of refusal."""
     return _REFUSAL.match(text.strip()) is not None
 
 

@@ -3,8 +3,8 @@
     RUN/judged/citations-1f0c93ab.jsonl    a header that describes the judge, then one line per answer
     RUN/judged/citations-1f0c93ab.json     the resulting scores
 
-Several judges may judge the same run; the hash in the file name identifies the judge. An answer counts as
-judged once its line is on disk, so judging can be stopped and continued. If a question is asked again and its
+Several judges may judge the same run. The hash in the file name identifies the judge. An answer counts as
+judged once its line is on disk, so judging can be stopped and continued. If a question is asked again and the
 answer changes, the new answer is judged.
 """
 
@@ -46,7 +46,8 @@ class JudgeFinding:
 
     Attributes:
         is_supported: Whether the cited or retrieved passages support the text.
-        cited, relevant: The number of passages that a sentence cites, and how many of them it needs.
+        cited: The number of passages that a sentence cites.
+        relevant: The number of cited passages that are relevant for a sentence.
     """
 
     text: str
@@ -68,7 +69,7 @@ _JUDGEMENT = TypeAdapter(Judgement)
 
 
 def answer_hash(answer: str) -> str:
-    """Return the hash of an answer, with lone surrogates replaced by "?", as in the files."""
+    """Return the hash of an answer in which "?" replaces lone surrogates, as in the files."""
     return sha256(answer.encode(errors="replace")).hexdigest()
 
 
@@ -76,14 +77,16 @@ def answer_hash(answer: str) -> str:
 def open_judgements(
     run: Path, kind: Kind, judge: Mapping[str, str]
 ) -> Iterator[tuple[dict[str, Judgement], AppendOnlyFile, Path]]:
-    """Open or create the judgements of a run; yield them by question id, with the open file and its path.
+    """Open or create the file with a judge's judgements of a run.
+
+    Yields the judgements by question id, the open file, and the path of the file.
 
     Args:
         judge: Everything that the verdicts depend on, by name.
 
     Raises:
-        RunFolderError: The folder can't be written, at once or later; another process is judging; or the file
-            is damaged.
+        RunFolderError: The file is damaged, another process is judging, or the folder can't be written (when
+            the file is opened, or whenever something is added to it).
     """
     header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
     name = sha256((header + "\n").encode()).hexdigest()[:8]
@@ -104,19 +107,21 @@ def _line(text: str) -> bytes:
 
 
 JudgeAnswer = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
-"""A function from a question id (for the keys of model calls), a topic and an answer to the findings."""
+"""A function that judges an answer. It takes the id of the question (for the keys of model calls), the topic
+and the answer, and returns the findings."""
 Progress = Callable[[str, int, int], None]
 """A function that receives the kind of judge, the number of answers judged so far, and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerJudge:
-    """A way to judge answers.
+    """A judge of answers: a function that judges an answer, and a function that computes its scores.
 
     Attributes:
         identity: Everything that the verdicts depend on, by name.
         find: A function that returns the findings about an answer.
-        scores: A function from the findings about one answer to its scores; None means "does not apply".
+        scores: A function that takes the findings about one answer and returns the scores of the answer. A
+            score is None if it does not apply.
         in_flight: The number of answers that are judged at the same time.
     """
 
@@ -133,8 +138,8 @@ class JudgedAnswer:
 
     Attributes:
         file: The file that holds the scores.
-        scores: The mean of each score over the questions that it applies to; a failed question counts as an
-            empty answer.
+        scores: The mean of each score over the questions that the score applies to. A failed question counts
+            as an empty answer.
     """
 
     kind: Kind
@@ -149,7 +154,7 @@ def check_can_be_judged(run: RecordedRun, kinds: Sequence[Kind]) -> None:
 
     Raises:
         RunFolderError: The run has no finished question.
-        InputError: Citations are to be judged, but the run has none.
+        InputError: The kinds include citations, but no answer of the run cites anything.
     """
     if not run.records:
         raise RunFolderError(f"the run {run.folder} has no finished question yet: leave it out.")
@@ -169,7 +174,7 @@ def check_has_citations(run: RecordedRun) -> None:
 async def judge_run(
     run: RecordedRun, judge: AnswerJudge, progress: Progress = lambda *_: None
 ) -> JudgedAnswer:
-    """Judge the remaining answers of a run, and return the scores of all of them.
+    """Judge the answers of a run that are not judged yet, and return the mean scores of all answers.
 
     Raises:
         RunFolderError: As for `open_judgements`.
@@ -204,7 +209,11 @@ async def judge_run(
 
 
 def topic_of(record: Record) -> str:
-    """Return the topic of an answer: the only supporting title, such as a person, or else the question."""
+    """Return the topic of an answer.
+
+    If the question has exactly one supporting title, such as the name of a person, this title is the topic.
+    Otherwise the question is the topic.
+    """
     return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
 
 

@@ -1,14 +1,16 @@
-"""Metrics that compare an answer with the gold answers; each is a function with a worked example.
+"""Metrics that compare an answer with the gold answers, each as a function with a worked example.
 
 A metric takes the short answer or the whole text, and the gold answers or the whole example. It returns a
-number from 0 to 1, the best over the gold answers, or None if it does not apply to the question.
+number from 0 to 1, which is the maximum over the gold answers, or None if the metric does not apply to the
+question.
 
-Answers are normalised before they are compared. DRAGIN and AirRAG take the same steps in this order: lower
-case, no ASCII punctuation, no articles, no superfluous white space (`text.answers.normalise_answer`). They
-differ if a gold answer becomes empty, as "A" and "The The" do. In DRAGIN, SQuAD and HotpotQA, it then equals
-every answer that also becomes empty. In AirRAG, as read here, it is ignored, because every text contains the
-empty text. On Self-RAG's closed sets, the answer may be the letter A, which the other normalisations would
-remove as an article.
+Answers are normalised before they are compared. The normalisations of DRAGIN and AirRAG convert an answer to
+lower case, and then remove ASCII punctuation, articles and superfluous white space, in this order
+(`text.answers.normalise_answer`). They differ only for gold answers that become empty, such as "A" and "The
+The". In DRAGIN, SQuAD and HotpotQA, such a gold answer equals every answer that also becomes empty. In
+AirRAG, as implemented here, it is ignored, because every text contains the empty string. The normalisation of
+Self-RAG is for closed sets of options. The right option may be the letter A, which the other normalisations
+would remove as an article.
 """
 
 import re
@@ -32,11 +34,11 @@ _VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "f
 
 
 def closed_set_form(text: str) -> str:
-    """Return the option that `text` begins with, or the whole text in lower case.
+    """Return the option that `text` begins with, or else the whole text in lower case.
 
-    The closed sets are those of Self-RAG (Asai et al. 2023, arXiv 2310.11511): PubHealth's labels are true
-    and false, or SUPPORTS and REFUTES; ARC's options have a letter or digit, bare or as in "(A)", "A." and
-    "A:".
+    The closed sets are those of Self-RAG (Asai et al. 2023, arXiv 2310.11511). PubHealth's labels are true
+    and false, or SUPPORTS and REFUTES. ARC's options begin with a letter or digit, either alone or as in
+    "(A)", "A." and "A:".
 
     Deviation: the authors' code searches the whole output for the gold answer, as the metric `match` does, so
     every text with a capital A matches "A". The text of an option is mapped to its letter by `short_answer`,
@@ -71,10 +73,9 @@ def exact_match(prediction: str, golds: Sequence[str], normalisation: AnswerForm
     """Return 1 if the answer equals a gold answer, otherwise 0.
 
     The result is None if the normalisation ignores every gold answer. The source is SQuAD (Rajpurkar et al.
-    2016, arXiv 1606.05250), HotpotQA and DRAGIN; the normalisations "airrag" (Feng et al. 2025, arXiv
-    2501.10053) and "selfrag" (the closed sets of Asai et al. 2023, arXiv 2310.11511) follow those papers. As
-    in SQuAD and DRAGIN, an empty answer matches a gold answer that has only articles and punctuation, such as
-    "A".
+    2016, arXiv 1606.05250), HotpotQA and DRAGIN. The normalisation "airrag" follows Feng et al. 2025 (arXiv
+    2501.10053), and "selfrag" follows the closed sets of Asai et al. 2023 (arXiv 2310.11511). As in SQuAD and
+    DRAGIN, an empty answer matches a gold answer that has only articles and punctuation, such as "A".
 
     >>> exact_match("The Rhine.", ["Rhein", "rhine"])
     1.0
@@ -86,11 +87,13 @@ def exact_match(prediction: str, golds: Sequence[str], normalisation: AnswerForm
 def f1(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
     """Return the harmonic mean of precision and recall over multisets of words.
 
-    The result is the best over the gold answers. The source is SQuAD (Rajpurkar et al. 2016, arXiv
-    1606.05250); yes and no must match exactly, as in HotpotQA (Yang et al. 2018, arXiv 1809.09600), DRAGIN
+    The result is the maximum over the gold answers. The source is SQuAD (Rajpurkar et al. 2016, arXiv
+    1606.05250). Yes and no must match exactly, as in HotpotQA (Yang et al. 2018, arXiv 1809.09600), DRAGIN
     and AirRAG (Feng et al. 2025, arXiv 2501.10053). The result is None if the normalisation ignores every
-    gold answer. It is 0 if neither side has a word left, although they match exactly; SQuAD's second version
-    gives 1 there. For "river Rhine" and the gold answer "Rhine", precision is 1/2 and recall is 1.
+    gold answer. If normalisation leaves no words of the answer and of the gold answer, the result is 0,
+    although the two match exactly; the evaluation of SQuAD 2.0 gives 1 in this case.
+
+    In the example, "river Rhine" has precision 1/2 and recall 1:
 
     >>> round(f1("the river Rhine", ["the Rhine"]), 3)
     0.667
@@ -99,11 +102,12 @@ def f1(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin"
 
 
 def precision(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
-    """Return the share of the answer's words that are in a gold answer, from 0 to 1.
+    """Return the fraction of the answer's words that are in a gold answer, from 0 to 1.
 
-    The result is the best over the gold answers; recall or F1 may be best for another gold answer. The result
-    is None if the normalisation ignores every gold answer. One of the two words of "river Rhine" is in
-    "Rhine".
+    The result is the maximum over the gold answers. Recall and F1 may have their maxima at other gold
+    answers. The result is None if the normalisation ignores every gold answer.
+
+    In the example, one of the two words of "river Rhine" is in "Rhine":
 
     >>> precision("the river Rhine", ["the Rhine"])
     0.5
@@ -112,11 +116,12 @@ def precision(prediction: str, golds: Sequence[str], normalisation: WordForm = "
 
 
 def recall(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
-    """Return the share of a gold answer's words that are in the answer, from 0 to 1.
+    """Return the fraction of a gold answer's words that are in the answer, from 0 to 1.
 
-    The result is the best over the gold answers; precision or F1 may be best for another gold answer. The
-    result is None if the normalisation ignores every gold answer. One of the two words of "Ada Lovelace" is
-    in "Ada".
+    The result is the maximum over the gold answers. Precision and F1 may have their maxima at other gold
+    answers. The result is None if the normalisation ignores every gold answer.
+
+    In the example, one of the two words of "Ada Lovelace" is in "Ada":
 
     >>> recall("Ada", ["Ada Lovelace"])
     0.5
@@ -127,10 +132,15 @@ def recall(prediction: str, golds: Sequence[str], normalisation: WordForm = "dra
 def _best(
     prediction: str, golds: Sequence[str], normalisation: WordForm, share: Callable[[int, int, int], float]
 ) -> float | None:
-    """Return the best `share(shared, predicted, gold)` over the gold answers, computed from numbers of words.
+    """Return the maximum of `share` over the gold answers.
 
-    A gold answer without a shared word counts 0. It also counts 0 if only one side is yes, no or noanswer:
-    "no" shares nothing with "no one". The result is None if the normalisation ignores every gold answer.
+    A gold answer counts 0 if it has no word in common with the prediction. It also counts 0 if it differs
+    from the prediction and one of them is yes, no or noanswer: "no" is no match at all for "no one". The
+    result is None if the normalisation ignores every gold answer.
+
+    Args:
+        share: A function of three numbers of words: those in common, those of the prediction, and those of
+            the gold answer.
     """
     predicted, accepted = NORMALISATIONS[normalisation](prediction), accepted_forms(golds, normalisation)
     if not accepted:
@@ -148,13 +158,13 @@ def accuracy(prediction: str, golds: Sequence[str]) -> float | None:
     """Return 1 if the normalised short answer contains a normalised gold answer, otherwise 0.
 
     The source is AirRAG (Feng et al. 2025, arXiv 2501.10053), where an answering node writes a sentence.
-    FlashRAG (Jin et al. 2024, arXiv 2405.13576) computes it in the same way but does not ignore empty gold
-    answers. Here a gold answer that normalisation leaves empty is ignored; if all are ignored, the result is
-    None.
+    FlashRAG (Jin et al. 2024, arXiv 2405.13576) computes accuracy in the same way, but does not ignore empty
+    gold answers. Here a gold answer that normalisation leaves empty is ignored. If all gold answers are
+    ignored, the result is None.
 
-    The metric reads the short answer, because the paper's answering nodes write only that. The whole text may
-    compare candidates, so a gold answer that it mentions need not be its answer. A match need not be a whole
-    word: "Johnson" contains "son".
+    The metric reads the short answer, because the paper's answering nodes write nothing else. The whole text
+    may compare several candidates, so a gold answer that the text mentions need not be the one that it gives.
+    A match need not be a whole word: "Johnson" contains "son".
 
     >>> accuracy("It is the river Rhine.", ["Rhein", "the Rhine"])
     1.0
@@ -186,7 +196,7 @@ def choice_accuracy(prediction: str, example: Example) -> float | None:
     gold. SUPPORTS and REFUTES name the options true and false (`text.options.named_option`).
 
     Deviation: the authors' code searches the whole output for the gold answer, case-sensitively, so a capital
-    A anywhere is the answer A (metric `match`).
+    A anywhere counts as the answer A, as in the metric `match`.
 
     >>> from askance.core.types import Question
     >>> question = Question("q", "Which one rusts?", "choice", ("A: iron", "B: gold"))
@@ -201,11 +211,11 @@ def choice_accuracy(prediction: str, example: Example) -> float | None:
 def match(
     text: str, golds: Sequence[str], normalisation: Literal["raw", "normalised"] = "raw"
 ) -> float | None:
-    """Return 1 if a gold answer occurs literally in the text, otherwise 0; empty gold answers are ignored.
+    """Return 1 if a gold answer occurs literally in the text, otherwise 0.
 
-    The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) and its code, for PopQA and TriviaQA, where
-    the whole text is the answer. A chain of thought that merely mentions a gold answer also matches: use
-    `accuracy` for methods that reason.
+    Empty gold answers are ignored. The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) and its code,
+    for PopQA and TriviaQA, where the whole text is the answer. A chain of thought that merely mentions a gold
+    answer also matches, so use `accuracy` for methods that reason.
 
     Args:
         normalisation: "raw" compares case-sensitively, as the authors' code does; "normalised" compares in
@@ -221,15 +231,15 @@ def match(
 
 
 def str_em(text: str, example: Example) -> float | None:
-    """Return the share of answer groups with a short answer that occurs in the text, from 0 to 1.
+    """Return the fraction of answer groups with a short answer that occurs in the text, from 0 to 1.
 
     The source is ASQA (Stelmakh et al. 2022, arXiv 2204.06092) and ALCE (Gao et al. 2023, arXiv 2305.14627).
-    It measures how many parts of a complete answer a long answer contains. Both sides are normalised, and
-    citation markers such as [1] are removed. The result is None if there are no groups, or if normalisation
-    leaves them empty.
+    The metric measures how many parts of a complete answer a long answer contains. The text and the short
+    answers are normalised, and citation markers such as [1] are removed. The result is None if there are no
+    groups, or if normalisation leaves all short answers empty.
 
-    Deviations: ALCE's code reads only the first line of a text; here all lines are read. A short answer that
-    normalisation leaves empty occurs in every text in ALCE's code; here it is ignored.
+    Deviations: ALCE's code reads only the first line of a text; here all lines are read. In ALCE's code, a
+    short answer that normalisation leaves empty occurs in every text; here it is ignored.
 
     >>> from askance.core.types import Question
     >>> groups = ("1898",), ("12 November 1949", "1949")
@@ -246,9 +256,10 @@ def str_em(text: str, example: Example) -> float | None:
 def rouge_l(text: str, golds: Sequence[str]) -> float:
     """Return ROUGE-L, from 0 to 1: the F1 of the longest common subsequence of words, without stemming.
 
-    The result is the best over the gold answers. The source is Lin 2004, "ROUGE: A Package for Automatic
-    Evaluation of Summaries"; the package rouge-score computes it. Words are runs of digits and of the letters
-    a to z, in lower case: other scripts have no words, and "Köln" counts as two.
+    The result is the maximum over the gold answers. The source is Lin 2004, "ROUGE: A Package for Automatic
+    Evaluation of Summaries". The package rouge-score computes the metric. It converts a text to lower case
+    and takes runs of the letters a to z and of digits as words, so texts in other scripts have no words, and
+    "Köln" counts as two.
 
     The texts below share "Rhine flows north": 3 of 4 words of the first, and 3 of 5 of the second.
 
@@ -261,7 +272,7 @@ def rouge_l(text: str, golds: Sequence[str]) -> float:
 def rouge_lsum(text: str, golds: Sequence[str]) -> float:
     """Return summary-level ROUGE-L, from 0 to 1: an F1 over sentences, without citation markers.
 
-    The result is the best over the gold answers, with stemming, as in ASQA (Stelmakh et al. 2022, arXiv
+    The result is the maximum over the gold answers, with stemming, as in ASQA (Stelmakh et al. 2022, arXiv
     2204.06092) and ALCE (Gao et al. 2023, arXiv 2305.14627). Unlike in `rouge_l`, the order of sentences does
     not matter: each sentence of the gold answer is compared with all sentences of the text.
 

@@ -1,6 +1,6 @@
-"""Published results of papers, for comparison with runs; they are stored in `published.toml`.
+"""Published results of papers, which are stored in `published.toml`, for comparison with runs.
 
-The papers used other models and corpora: their results are context, not targets that a run should reach.
+The papers used other models and corpora, so their results are context, not targets that a run should reach.
 """
 
 import tomllib
@@ -17,12 +17,13 @@ from askance.evaluation.statistics.summaries import RunSummary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A row of a paper's table, or the row of a run beside it.
+    """A row of results, from a paper's table or from a run that is shown beside it.
 
     Attributes:
         method: The method's name in the paper.
-        counterpart: The name of the same method in askance's tables; empty if there is none. Of several
-            readings of the method, this is the paper's or that of the authors' code, never askance's own.
+        counterpart: The name of the same method in askance's tables; empty if there is none. If the method
+            has several profiles, the name includes that of the paper or of the authors' code, never askance's
+            own.
         scores: The scores by metric, from 0 to 1; `searches` is the mean number of searches.
     """
 
@@ -69,7 +70,7 @@ def published(dataset: str) -> tuple[Published, ...]:
 
 
 def caveats(dataset: str) -> tuple[str, ...]:
-    """Return the caveats about the rows of a dataset; each begins with the paper that it concerns."""
+    """Return the caveats about the published rows of a dataset. Each caveat begins with its paper."""
     notes = [
         f"{paper['paper']}, {paper['table']}: {caveat}"
         for paper, results in _results(dataset)
@@ -79,7 +80,7 @@ def caveats(dataset: str) -> tuple[str, ...]:
 
 
 def metrics_of(dataset: str) -> tuple[str, ...]:
-    """Return the metrics in which the rows of a dataset have scores; searches come last."""
+    """Return the metrics in which the published rows of a dataset have scores, with `searches` last."""
     names = dict.fromkeys(name for row in published(dataset) for name in row.scores)
     return *(name for name in names if name != "searches"), "searches"
 
@@ -87,7 +88,8 @@ def metrics_of(dataset: str) -> tuple[str, ...]:
 def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str, list[Published]]:
     """Return the rows by source: the runs first, then the papers with results on the same dataset.
 
-    The result is empty if no paper is known. Scores are means without intervals, because papers give none.
+    The result is empty if no paper has results on the dataset. Scores are means without intervals, because
+    papers give no intervals.
     """
     dataset = group.runs[0].settings.dataset_name
     printed, ours = published(dataset), []
@@ -114,7 +116,7 @@ def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str
 
 
 def _results(dataset: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the tables of a dataset, each with its paper."""
+    """Yield each table of results on a dataset, after the paper that it comes from."""
     for paper in _papers().values():
         yield from ((paper, results) for results in paper["results"] if results["dataset"] == dataset)
 

@@ -1,4 +1,4 @@
-"""Experiments: the configuration of an engine, and the questions that it is asked."""
+"""Experiments, each of which is the configuration of an engine and the questions to ask it."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -40,21 +40,21 @@ Load = Callable[..., Any]
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Experiment(EngineConfig):
-    """An experiment: the configuration of an engine, and the questions that it is asked.
+    """An experiment: the configuration of an engine, and the questions to ask it.
 
     The questions are all questions of a dataset, or those that `limit`, `sample` or `ids` selects. The index
-    may also be "@gold" (see `GoldRetriever`). The prompts may also be "dataset", which is the prompt set with
-    the name of the dataset, or askance's own if there is none; a method with its own prompts ignores
-    "dataset".
+    may also be "@gold" (see `GoldRetriever`). The prompts may also be "dataset", which stands for the prompt
+    set with the name of the dataset or, if there is none, for askance's own prompts. A method with its own
+    prompts ignores "dataset".
 
     Attributes:
         dataset: The dataset, such as "hotpotqa:FILE".
-        limit: The number of questions to ask, from the first.
-        sample: The number of questions to ask, drawn so that each kind keeps about its share of the dataset.
-            A smaller sample is a subset of a larger one.
+        limit: The maximum number of questions to ask, counted from the first.
+        sample: The number of questions to sample. Each kind of question is about as frequent in the sample as
+            in the dataset. A smaller sample is a subset of a larger one.
         ids: A text file with one question id per line.
         metrics: The metrics to score answers by.
-        reading: The way in which short answers are read, see `evaluation.run.readings`.
+        reading: The rules by which short answers are extracted (see `evaluation.run.readings`).
     """
 
     dataset: str
@@ -82,7 +82,7 @@ class Experiment(EngineConfig):
         return self.index == Path(GOLD)
 
     def check_retrieval(self, method: Method) -> None:
-        """Check the retriever as `EngineConfig` does, and that none is named with "@gold"."""
+        """Check the retriever as `EngineConfig` does, and refuse a retriever together with "@gold"."""
         super().check_retrieval(method)
         if self.is_gold and self.retriever != DEFAULT_RETRIEVER:
             raise InputError(
@@ -92,7 +92,7 @@ class Experiment(EngineConfig):
 
 
 def takes_prompts(method: Method) -> bool:
-    """Return whether a method takes the prompt sets of datasets, rather than only its own prompts."""
+    """Return whether a method accepts the prompt sets of datasets, rather than only its own prompts."""
     return prompts_class(type(method)) is PromptTemplate
 
 
@@ -187,7 +187,12 @@ def prepare_experiment(
 def select_examples(
     dataset: str, examples: Sequence[Example], sample: int | None = None, ids: Path | None = None
 ) -> NumberedExamples:
-    """Return all examples of a dataset, a sample of them, or those in a list of ids, in the dataset's order.
+    """Return the selected examples of a dataset by their numbers, in the order of the dataset.
+
+    Args:
+        examples: All examples of the dataset, which are the result without `sample` and `ids`.
+        sample: The number of examples to sample.
+        ids: A text file with the ids of the examples to select.
 
     Raises:
         DatasetError: The list of ids can't be read, or names a question that the dataset does not have.
@@ -201,10 +206,11 @@ def select_examples(
 
 
 def stratified(examples: Sequence[Example], num_wanted: int) -> tuple[int, ...]:
-    """Return the indices of a sample of `num_wanted` examples, in which each kind keeps about its share.
+    """Return the indices of a stratified sample of `num_wanted` examples.
 
-    The members of each kind are shuffled with a fixed seed, and all examples are ranked by their relative
-    position within their kind, so a smaller sample is a subset of a larger one.
+    Each kind of question is about as frequent in the sample as in the dataset. The examples of each kind are
+    shuffled with a fixed seed, and all examples are ranked by their relative position within their kind.
+    Therefore a smaller sample is a subset of a larger one.
     """
     random = np.random.default_rng(SAMPLING_SEED)
     ranked = []

@@ -1,7 +1,7 @@
 """Grids: experiments for methods × datasets × models from one TOML file, each with a run folder.
 
-    index = "wikipedia-index"           # a setting at the top applies to all datasets without their own
-    retriever = "bm25"                  # or "dense" or "hybrid"; a method may have its own
+    index = "wikipedia-index"           # a setting at the top applies unless a dataset or method sets it
+    retriever = "bm25"                  # or "dense" or "hybrid"
     prompts = "dataset"
     sample = 50
     budget = { seconds = 60 }           # for each question: tokens, calls, seconds
@@ -23,8 +23,8 @@
     set = { profile = "paper" }
 
 Every setting of an engine (see `EngineConfig`) may be at the top, in a dataset's table or in a method's
-table; the method's table takes precedence. The run of an experiment is in ``OUT/DATASET/MODEL/METHOD``. Paths
-are relative to the current folder.
+table. The dataset's table takes precedence over the top, and the method's table over both. The run of an
+experiment is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to the current folder.
 """
 
 import re
@@ -65,7 +65,7 @@ from askance.loaders import DEFAULT_RETRIEVER, ROLES, is_kind
 Table = Mapping[str, Any]
 """A table of the file."""
 GridListener = Callable[[str], AbstractContextManager[Progress]]
-"""A function that returns the progress listener for an experiment, given its name."""
+"""A function from the name of an experiment to a context manager that yields the progress listener."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 _QUESTION_KEYS = ("limit", "sample", "ids")
 _EXPERIMENT_KEYS = (*_QUESTION_KEYS, "reading", "metrics")
@@ -85,8 +85,9 @@ class Grid:
     """The contents of a grid file.
 
     Attributes:
-        datasets, models, methods: The tables by name. A dataset has ``questions``, such as ``hotpotqa:FILE``,
-            a model has its roles, and a method's table may name a ``method`` other than its own name.
+        datasets, models, methods: The tables by name. A dataset's table has ``questions``, such as
+            ``hotpotqa:FILE``. A model's table has the specification of each role. A method's table has the
+            name of the method, unless it names another ``method``.
         common: The settings at the top, for every dataset.
         place: The name of the file in error messages.
         lines: The line number of each value, by the path of keys that leads to it.
@@ -139,7 +140,9 @@ class Grid:
     def experiments(
         self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
     ) -> dict[str, Experiment]:
-        """Return all experiments by ``DATASET/MODEL/METHOD``; experiments of the same model are consecutive.
+        """Return all experiments by ``DATASET/MODEL/METHOD``.
+
+        Experiments with the same model follow each other.
 
         Args:
             base: The layers of settings that the file overrides; models come only from the file.
@@ -162,7 +165,7 @@ class Grid:
         return experiments
 
     def place_of(self, experiment: str, setting: str) -> str:
-        """Return the file and line that give an experiment its value of a setting; empty if there is none."""
+        """Return the file and the line that set a setting of an experiment, or an empty string if none do."""
         dataset, model, method = experiment.split("/")
         tables = (("methods", method), ("models", model), ("datasets", dataset), ())
         given = [keys for keys in ((*table, setting) for table in tables) if keys in self.lines]
@@ -230,7 +233,7 @@ def _names_in(table: Table) -> Iterator[tuple[str, ...]]:
 
 
 def _values_in(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value nested in a table, with its path of keys; the path of a plain value is empty."""
+    """Yield each value nested in a table, after its path of keys. A plain value has an empty path."""
     if not isinstance(value, Mapping):
         yield (), value
         return
@@ -242,14 +245,14 @@ def prepare_experiments(
     experiments: Mapping[str, Experiment],
     place_of: Callable[[str, str], str] = lambda name, setting: "",
 ) -> dict[str, ReadyExperiment]:
-    """Load and check everything that the experiments need, except models; see `prepare_experiment`.
+    """Load and check everything that the experiments need, except models (see `prepare_experiment`).
 
     Args:
-        place_of: A function that returns the place where a setting of an experiment was given, such as
-            `Grid.place_of`.
+        place_of: A function that takes the name of an experiment and the name of a setting, and returns where
+            the setting was given, such as `Grid.place_of`.
 
     Raises:
-        GridError: As for `prepare_experiment`, with the name of the experiment.
+        GridError: An experiment can't be prepared. The message names the experiment.
     """
     load_once: Load = cache(lambda function, *given: function(*given))
     ready = {}
@@ -261,7 +264,7 @@ def prepare_experiments(
 
 @contextmanager
 def _place_in_errors(place: str, place_of: Callable[[str], str] = lambda setting: "") -> Iterator[None]:
-    """Raise an `InputError` as a `GridError` that names the experiment or the place in the file."""
+    """Convert an `InputError` into a `GridError` that names the experiment or the location in the file."""
     try:
         yield
     except InputError as error:
@@ -276,10 +279,11 @@ async def run_grid(
     options: RunOptions,
     listener: GridListener,
 ) -> dict[str, RecordedRun | AskanceError]:
-    """Run the unfinished questions of all experiments; return each run, or the error that ended it.
+    """Ask the unfinished questions of all experiments, and return each run or the error that ended it.
 
-    Each model is loaded once, and all its experiments are checked before the first of them runs. If a model
-    can't be loaded or refuses requests, or too many questions fail, the other experiments still run.
+    Each model is loaded once, and all experiments with the model are checked before the first of them runs.
+    If a model can't be loaded or refuses requests, or too many questions fail, the other experiments still
+    run.
 
     Raises:
         RunFolderError, MissingAbility: As for `evaluate`.
@@ -300,7 +304,11 @@ async def run_grid(
 def _keep_error(
     name: str, results: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
 ) -> Iterator[None]:
-    """Keep the error of an experiment as its result, unless it is an error that ends the grid."""
+    """Store the error of an experiment as the result of that experiment, so that the other ones still run.
+
+    Args:
+        unless: The types of errors that end the whole grid, and are raised again.
+    """
     try:
         yield
     except unless:

@@ -1,6 +1,6 @@
 """The contents of a run: its settings, and a record of each question with its answer, scores and cost.
 
-The settings are enough to repeat the run, and to refuse to continue it with different settings.
+The settings suffice to reproduce the run, and to detect an attempt to continue it with different settings.
 """
 
 import os
@@ -38,9 +38,9 @@ class Record:
         error: The reason why the question failed; empty if it did not.
         trace_at, trace_bytes: The offset and the size of the question's trace, which is a gzip member of
             ``traces.jsonl.gz``.
-        options: The options of a choice.
+        options: The options of a multiple-choice question.
         trace_checksum: The checksum of the trace; empty in records written before there were checksums.
-        reading: The way in which `short` was read from the answer.
+        reading: The rules by which `short` was extracted from the answer (see `evaluation.run.readings`).
     """
 
     number: int
@@ -66,12 +66,12 @@ class Record:
 
     @property
     def is_failure(self) -> bool:
-        """Return whether the question failed; it then counts as answered wrongly."""
+        """Return whether the question failed. A failed question counts as answered wrongly."""
         return bool(self.error)
 
     @property
     def line(self) -> bytes:
-        """The line of the file, with its line break."""
+        """The line of ``records.jsonl`` with this record, including the line break."""
         return sealed(json_line(self).encode()) + b"\n"
 
 
@@ -109,7 +109,7 @@ def _question_fields(example: Example) -> dict[str, Any]:
 
 
 def _usage(trace: Trace) -> Usage:
-    """Return the usage of a question; its time ends with the answer or failure, not with the recording."""
+    """Return the usage of a question. Its time ends with the answer or failure, before the recording."""
     last = trace.events[-1] if trace.events else None
     if isinstance(last, Answered):
         return last.usage
@@ -118,7 +118,7 @@ def _usage(trace: Trace) -> Usage:
 
 
 def first_changed_field(record: Record, example: Example) -> str:
-    """Return the first field in which a recorded question differs from the dataset, or an empty text."""
+    """Return the first field in which a recorded question differs from the dataset, or an empty string."""
     now = _question_fields(example)
     return next((name for name, value in now.items() if getattr(record, name) != value), "")
 
@@ -140,10 +140,10 @@ class Settings:
             encoder; empty without an index.
         versions: The versions of Python and of the installed libraries.
         budget: The limits for each question.
-        retriever: The way in which the index is searched.
+        retriever: The name of the retriever that searches the index.
         encoder: The name and the fingerprint of the method's encoder; empty without one.
         precisions: The data types that the models compute in, by role, where known.
-        reading: The way in which short answers are read, see `evaluation.run.readings`.
+        reading: The rules by which short answers are extracted (see `evaluation.run.readings`).
         config: The whole configuration of the engine, from `EngineConfig.stored`; empty in older runs.
     """
 
@@ -184,7 +184,8 @@ class Settings:
     def identity(self) -> dict[str, object]:
         """The settings that the answers depend on, by the names that users know.
 
-        The reading and the metrics are not included, because traces can be read and scored again.
+        The reading and the metrics are not included, because short answers can be extracted from the traces
+        and scored again.
         """
         return {
             "dataset": self.dataset_name,

@@ -1,4 +1,4 @@
-"""Run experiments with many questions in flight; each finished question is stored before it counts."""
+"""Run experiments with many questions in flight, and store each finished question before it is counted."""
 
 import math
 import time
@@ -44,7 +44,10 @@ class RunningMean:
 
     @property
     def margin(self) -> float:
-        """Half the width of the mean's 95 % interval (normal approximation); infinite below 2 numbers."""
+        """Half the width of the 95 % interval of the mean (normal approximation).
+
+        It is infinite if there are fewer than two numbers.
+        """
         if self.count < 2:
             return math.inf
         return _95_PERCENT * math.sqrt(self._squares / (self.count - 1) / self.count)
@@ -52,14 +55,15 @@ class RunningMean:
 
 @dataclass(slots=True)
 class RunStatus:
-    """The status of a run; its memory does not grow with the number of questions.
+    """The status of a run, which takes the same memory for any number of questions.
 
     Attributes:
         num_questions: The number of questions of the whole run.
         metrics: The running means of the metrics, by name.
         searches: The running mean of the number of searches.
         num_before: The number of questions that were finished when this process started.
-        num_finished, num_failures: The number of finished questions, and how many of them failed.
+        num_finished: The number of finished questions, including failed ones.
+        num_failures: The number of failed questions.
         first_failure: The id and the error of the first question that failed.
         tokens_computed: The tokens that this process computed: uncached prompt tokens, and generated tokens.
         num_retries: The number of model calls that this process repeated.
@@ -111,7 +115,10 @@ class RunStatus:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated seconds for the remaining questions; None until this process has finished one."""
+        """The estimated seconds for the remaining questions, or None before the first finished question.
+
+        Only questions that this process has asked count for the estimate.
+        """
         asked = self.num_finished - self.num_before
         return (self.num_questions - self.num_finished) * self.seconds / asked if asked else None
 
@@ -125,7 +132,7 @@ class RunOptions:
 
     Attributes:
         max_failures: The number of questions that may fail before the run stops; None means any number.
-        retry_failures: Whether questions that failed before are asked again.
+        retry_failures: Whether to ask questions again that failed before.
     """
 
     max_failures: int | None = None
@@ -139,14 +146,15 @@ async def evaluate(
     options: RunOptions = RunOptions(),
     progress: Progress = lambda status: None,
 ) -> RecordedRun:
-    """Ask the questions of an experiment that are not finished in `folder` yet; return the whole run.
+    """Ask the questions of an experiment that are not finished in `folder` yet, and return the whole run.
 
     If no question is left, no model is loaded.
 
     Raises:
         RunFolderError: The folder can't be used for this experiment.
         MissingAbility: The models or the index do not meet the method's needs.
-        TooManyFailures: See `_ask_all`.
+        TooManyFailures: More questions have failed than `options` allows.
+        ModelSpecError, RequestRefused: The model can't answer any question (see `_ask_all`).
     """
     with _opened(ready, folder, load_models, options) as (engine, writer, before):
         status = RunStatus.of(len(ready.questions), ready.scoring.names, before.records)
@@ -234,7 +242,7 @@ async def _ask_all(
         status: The status of the run, which is updated.
 
     Raises:
-        TooManyFailures: More questions have failed than `options` allows; questions in flight are abandoned.
+        TooManyFailures: More questions have failed than `options` allows. Questions in flight are abandoned.
         ModelSpecError, MissingAbility: The model can't answer any question.
         RequestRefused: The server refused two questions, and no question of the run has been answered.
         RunFolderError: The folder can no longer be written.

@@ -1,17 +1,17 @@
 """Bootstrap confidence intervals, the paired bootstrap and the paired permutation test.
 
-The bootstrap is that of Efron 1979, "Bootstrap Methods: Another Look at the Jackknife"; it is paired for
-systems that answered the same questions, as in Koehn 2004, "Statistical Significance Tests for Machine
+The bootstrap is that of Efron 1979, "Bootstrap Methods: Another Look at the Jackknife". For two systems that
+answered the same questions, it is paired, as in Koehn 2004, "Statistical Significance Tests for Machine
 Translation Evaluation". Questions are drawn with replacement, and intervals are percentiles. An interval
 reflects only the choice of questions, not the model, its randomness or the index. If all scores are equal,
 the interval has no width, even for few questions.
 
 The permutation test of paired scores (Fisher 1935, "The Design of Experiments", section 21; Noreen 1989,
 "Computer-Intensive Methods for Testing Hypotheses") assumes that the two methods are alike, so the difference
-on each question could equally well have the opposite sign. p is the share of all sign assignments whose mean
-is at least as far from 0 as the observed mean. If there are too many assignments, p is estimated from m
-random ones, of which b are at least as far from 0, as (b + 1) / (m + 1), which is never 0 (Phipson & Smyth
-2010, "Permutation P-values Should Never Be Zero").
+on each question could equally well have the opposite sign. p is the fraction of all sign assignments whose
+mean is at least as far from 0 as the observed mean. If there are too many assignments to enumerate, m of them
+are drawn at random. If b of these have a mean at least as far from 0 as the observed mean, the estimate of p
+is (b + 1) / (m + 1), which is never 0 (Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero").
 
 Multiple tests are corrected by the method of Holm 1979, "A Simple Sequentially Rejective Multiple Test
 Procedure".
@@ -34,7 +34,12 @@ _REPEATED = 8
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """A mean over questions with its confidence interval; `confidence` is a share, such as 0.95."""
+    """A mean over questions with its confidence interval.
+
+    Attributes:
+        low, high: The ends of the interval.
+        confidence: The confidence level, such as 0.95.
+    """
 
     mean: float
     low: float
@@ -48,7 +53,8 @@ class Difference(MeanInterval):
     """The mean score of the first method minus that of the second, over the same questions.
 
     Attributes:
-        share_above_zero: The share of resamples in which the first method is better; ties do not count.
+        share_above_zero: The fraction of resamples in which the first method is better. Ties count as not
+            better.
     """
 
     share_above_zero: float
@@ -56,7 +62,7 @@ class Difference(MeanInterval):
 
 @dataclass(frozen=True, slots=True)
 class PValue:
-    """A two-sided p-value; it is exact if all sign assignments were enumerated."""
+    """A two-sided p-value. The value is exact if all sign assignments were enumerated."""
 
     p: float
     is_exact: bool
@@ -87,7 +93,7 @@ def paired_difference(
         first, second: The scores of the two methods by question id, in any order.
 
     Raises:
-        InputError: A question has a score of only one method, or as for `mean_interval`.
+        InputError: A question has a score for only one of the methods, or as for `mean_interval`.
     """
     unpaired = sorted(first.keys() ^ second.keys())
     if unpaired:
@@ -142,7 +148,12 @@ def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> 
 
 
 def _blocks(draws: int, width: int) -> list[int]:
-    """Split draws of `width` numbers each into blocks that bound memory; return the size of each block."""
+    """Split a number of draws into blocks that fit into memory, and return the number of draws per block.
+
+    Args:
+        draws: The total number of draws.
+        width: The number of random numbers that one draw takes.
+    """
     rows = max(1, _DRAWS_AT_ONCE // width)
     return [min(rows, draws - done) for done in range(0, draws, rows)]
 
@@ -151,8 +162,8 @@ def permutation_test(gains: Sequence[float], *, draws: int = 10_000, seed: int =
     """Return the p-value of the paired permutation test.
 
     Args:
-        gains: The score difference on each question. Differences of 0 have no effect; if all are 0, p is 1.
-        draws: The number of random sign assignments, if there are too many to enumerate.
+        gains: The score difference on each question. Differences of 0 have no effect. If all are 0, p is 1.
+        draws: The number of random sign assignments to draw if there are too many to enumerate.
     """
     values = np.asarray([gain for gain in gains if gain], dtype=np.float64)
     # The tolerance makes sums of the same numbers in a different order count as equal.
@@ -163,7 +174,7 @@ def permutation_test(gains: Sequence[float], *, draws: int = 10_000, seed: int =
 
 
 def holm_adjusted(ps: Sequence[float]) -> list[float]:
-    """Return the p-values, in the order given, corrected for multiple tests by Holm's method."""
+    """Return the p-values corrected for multiple tests by Holm's method, in the order of `ps`."""
     adjusted, largest = [0.0] * len(ps), 0.0
     for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
         largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))

@@ -21,7 +21,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class QuestionDifference:
-    """A question on which two runs have different scores; `run_short` and `base_short` are their answers."""
+    """A question on which two runs have different scores, with the short answers and scores of both runs."""
 
     id: str
     question: str
@@ -39,9 +39,9 @@ class Comparison:
     Attributes:
         p: The p-value of the permutation test, uncorrected.
         p_holm: The p-value corrected for all comparisons by this metric in the same `Comparisons`.
-        won, lost, tied: The numbers of questions on which `run` scores higher than, lower than and the same
-            as `base`.
-        questions: The questions whose scores differ most; empty except for the first metric.
+        won, lost, tied: Counts of the questions on which the score of `run` is higher than, lower than or
+            equal to that of `base`.
+        questions: The questions whose scores differ most. They are listed only for the first metric.
     """
 
     metric: str
@@ -62,10 +62,10 @@ class Comparisons:
 
     Attributes:
         names: The names of the runs, in the order of `summaries`.
-        num_asked, num_finished: The numbers of asked and of finished questions of each whole run, compared or
-            not.
+        num_asked: The number of questions of each whole run, including those that are not compared.
+        num_finished: The number of finished questions of each whole run.
         summaries: The summaries of the runs, over the compared questions only.
-        currency: The currency of the prices in `summaries`; empty without prices.
+        currency: The currency of the prices in `summaries`; empty if there are no prices.
     """
 
     dataset: str
@@ -94,8 +94,8 @@ def compare_group(
 
     Args:
         metrics: The metrics to compare by; by default the main metrics.
-        base: The index of the base run, which the other runs are compared with.
-        all_pairs: Whether to compare every pair of runs instead.
+        base: The index of the base run, with which the other runs are compared.
+        all_pairs: Whether to compare every pair of runs, instead of each run with the base run.
         num_questions: The number of questions to list for each comparison, starting with the largest
             difference.
         prices: The prices of tokens and searches, if the cost in money is wanted.

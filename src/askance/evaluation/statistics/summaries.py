@@ -50,13 +50,17 @@ class Costs:
 
     @property
     def computed_text(self) -> str:
-        """The text that shows `tokens_computed`."""
+        """The value of `tokens_computed` as text, which says whether it is an upper bound."""
         return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens_computed:,.0f}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The summary of the questions of one kind, or with one number of hops; `part` says which."""
+    """The summary of a part of a run: the questions of one kind, or with one number of hops.
+
+    Attributes:
+        part: The kind or the number of hops, as text.
+    """
 
     part: str
     num_questions: int
@@ -75,12 +79,12 @@ class RunSummary:
         num_questions: The number of questions of the run.
         num_finished: The number of finished questions; only these count in the other attributes.
         failures: The number of questions that failed; they are among the finished ones.
-        main_metric: The metric to judge the run by, see `main_metrics`; empty if no metric has a score.
+        main_metric: The metric to judge the run by (see `main_metrics`); empty if no metric has a score.
         metrics: The metrics by name, each over the questions that it applies to.
-        share_answered: The share of questions whose answer has a short form.
-        by_kind, by_hops: The summaries by kind of question and by number of hops, with the main metrics only;
-            empty if there is only one kind or number.
-        reading: The way in which short answers were read, see `evaluation.run.readings`.
+        share_answered: The fraction of questions with a short answer.
+        by_kind, by_hops: The summaries by kind of question and by number of hops, with the main metrics only.
+            Empty if all questions have the same kind or number of hops.
+        reading: The rules by which short answers were extracted (see `evaluation.run.readings`).
     """
 
     folder: str
@@ -135,16 +139,19 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
 
 
 def reading_note(reading: ReadingName) -> str:
-    """Return a note about the reading to append to a line; it is empty for askance's own reading."""
+    """Return a note, to append to a line, about the rules by which short answers were extracted.
+
+    The note is empty for askance's own rules.
+    """
     return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
 
 
 def main_metrics(run: RecordedRun) -> tuple[str, ...]:
-    """Return the metrics to judge a run by, the main one first.
+    """Return the metrics to judge a run by, the main metric first.
 
     These are `yes_no_accuracy` if every question is a yes-or-no question, `choice_accuracy` if every question
-    is a choice, `str_em` if every question has answer groups, and otherwise `f1` and `exact_match`. If none
-    of these was recorded, the result is the first metric that has a score, if any.
+    is multiple-choice, `str_em` if every question has answer groups, and otherwise `f1` and `exact_match`. If
+    none of these was recorded, the result is the first metric that has a score, if there is one.
     """
     recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
     tasks = {record.task for record in run.records}
@@ -157,7 +164,7 @@ def main_metrics(run: RecordedRun) -> tuple[str, ...]:
 
 
 def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:
-    """Return the scores in a metric by question id, for the questions that it applies to."""
+    """Return the scores in a metric by question id, for the questions that the metric applies to."""
     scores = ((record.id, record.scores.get(metric)) for record in records)
     return {id: score for id, score in scores if score is not None}
 

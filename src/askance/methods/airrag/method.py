@@ -30,16 +30,17 @@ class Airrag(AirragParameters):
     """AirRAG (Feng et al. 2025, arXiv 2501.10053): Monte Carlo tree search over five actions.
 
     SAY splits the question into sub-queries, RA answers one of them from passages, QT rewrites the next
-    query, SA summarises the final answer, and DA answers directly. UCT selects the path to extend; the answer
+    query, SA summarises the final answer, and DA answers directly. UCT selects the path to extend. The answer
     of every finished path is a candidate.
 
-    There is no public code. The paper does not define the queue of sub-queries, the exploration weight (we
-    take rStar's) or the expansion (ours is lazy). It does not define the reward either: ours is the
-    similarity of an answer to all answers found so far, recomputed after each rollout. Our first rollout
-    takes the actions in the order of the paper's appendix. DA runs beside SAY (section 3.1) and adds one more
-    candidate. Our additions: a query is never asked twice; a retrieval without passages counts as a refusal;
-    up to `wave` rollouts run concurrently, at most one from each node. All rollouts share the token budget,
-    and timing never changes the result.
+    The authors have published no code. The paper does not define the queue of sub-queries, the exploration
+    weight (we use that of rStar) or when actions are expanded (by default, each is expanded when it is
+    taken). Nor does the paper define the reward. Our reward is the similarity of an answer to all answers
+    found so far, recomputed after each rollout. The first rollout takes the actions in the order of the
+    paper's appendix. DA runs beside SAY (section 3.1) and adds one more candidate. We add three rules. A
+    query is never asked twice. A retrieval without passages counts as a refusal. Up to `wave` rollouts run
+    concurrently, at most one from each node. All rollouts share the token budget, and timing never changes
+    the result.
     """
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG)"
@@ -143,10 +144,11 @@ def _record_choice(
 
 
 def _cited_answer(question: Question, run: Run, chosen: ChosenAnswer | None) -> Answer:
-    """Return the answer, citing the passage on its path that supports it.
+    """Return the chosen answer, with a citation of the passage on its path that supports it.
 
-    If the answer to a sub-query equals the final answer, that sub-query's passages are checked first, against
-    the sub-query. If none of them supports the answer, all passages are checked against the question.
+    If the answer to a sub-query equals the final answer, the passages of that sub-query are checked first,
+    with the sub-query as the question. If none of them supports the answer, all passages of the path are
+    checked, with the original question.
     """
     if chosen is None:
         run.trace.decide("end", "nothing", "no path reached an answer")
@@ -169,11 +171,11 @@ def _is_same_answer(answer: str, final: str) -> bool:
 def answer_with_sources(
     text: str, question: Question, run: Run, own: Sequence[Evidence], others: Sequence[Hit]
 ) -> Answer:
-    """Commit an answer without citation markers, and return it with its citations.
+    """Commit an answer that has no citation markers, and return it with its citations.
 
     Args:
-        own: Pairs of a question and the passages that gave the answer.
-        others: Further passages that the answer is based on, checked only if none in `own` supports it.
+        own: Pairs of a question and the passages from which it was answered.
+        others: Further passages that the answer is based on, checked only if no passage in `own` supports it.
     """
     run.trace.commit(text)
     evidence = [*own, (question.text, [hit.passage for hit in others])]
@@ -187,7 +189,7 @@ def _short_form(text: str, question: Question) -> str:
 
 
 def _is_candidate(node: Node[PathState]) -> bool:
-    """Return whether a node has a valid answer, or no answer yet."""
+    """Return False only if the node has an invalid answer. A node without an answer passes."""
     return node.state.answer is None or FinishedPath(node.state).is_valid
 
 

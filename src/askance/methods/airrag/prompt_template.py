@@ -23,9 +23,10 @@ class AirragPromptTemplate:
         say, ra, qt, sa: The instructions of the actions. DA has none.
         verify: The instruction of the call that chooses between answers.
         judge: The instruction of the reward model, which replies Yes or No.
-        examples: The number of worked examples shown for each action, unless the method overrides it.
-        say_demos, qt_demos, sa_demos: The worked examples; `Question: ` precedes each.
-        name: The prefix of the repr; it is ignored in comparisons.
+        examples: The number of worked examples shown for each action, unless the parameter `examples`
+            overrides it.
+        say_demos, qt_demos, sa_demos: The worked examples. In prompts, `Question: ` precedes each example.
+        name: The prefix of the repr, which is ignored in comparisons.
     """
 
     system: str
@@ -63,4 +64,4 @@ READER = replace(
     "needed.",
     name="airrag-reader",
 )
-"""The template that readers, including the packaged one, are trained on: if you change it, retrain them."""
+"""The template on which readers, including the packaged one, are trained. If you change it, retrain them."""

@@ -1,7 +1,8 @@
 """The state of an AirRAG path: its plan, sub-queries, answers and passages.
 
 See Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. Each state extends its parent by one step.
-The paper names the actions and their order, but not how a list of queries is processed: here it is a queue.
+The paper names the actions and their order, but it does not say how a list of queries is processed. Here, the
+list is a queue.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from askance.text.answers import normalise_answer
 SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
 """System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
 SAME_QUERY = 0.9
-"""The least Jaccard similarity of two queries that count as the same."""
+"""The minimum Jaccard similarity at which two queries count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class ActionStep:
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """A path up to now, finished or not.
+    """A path from the root to a node of the search tree, finished or not.
 
     Attributes:
         pending: The sub-queries that are not answered yet, in order.
@@ -49,7 +50,7 @@ class PathState:
 
     @property
     def last_action(self) -> str:
-        """Return the last action; empty at the root."""
+        """Return the last action, or an empty string at the root."""
         return self.steps[-1].action if self.steps else ""
 
     def count(self, action: str) -> int:
@@ -58,12 +59,12 @@ class PathState:
 
     @property
     def plan(self) -> tuple[str, ...]:
-        """Return the sub-queries of the system analysis; empty if it proposed none."""
+        """Return the sub-queries that the system analysis proposed, if any."""
         return next((step.output for step in self.steps if step.action == SAY), ())
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """Return the distinct passages found, sorted by rank; each appears at its best rank."""
+        """Return the distinct passages found, each at its best rank, sorted by rank."""
         return unique_hits(sorted((hit for hits in self.found for hit in hits), key=lambda hit: hit.rank))
 
     @property
@@ -75,7 +76,10 @@ class PathState:
         return replace(self, steps=(*self.steps, ActionStep(action, output)))
 
     def with_plan(self, queries: tuple[str, ...], question: str) -> "PathState":
-        """Return the state after SAY, with its queries as the queue, or the question if there are none."""
+        """Return the state after SAY.
+
+        The distinct queries of SAY become the queue. If there are none, the question becomes the queue.
+        """
         return replace(self._with_step(SAY, queries), pending=_unique_queries(queries) or (question,))
 
     def with_answer(self, query: str, answer: str, hits: tuple[Hit, ...], *, is_refused: bool) -> "PathState":
@@ -89,9 +93,9 @@ class PathState:
         )
 
     def with_queries(self, queries: tuple[str, ...]) -> "PathState":
-        """Return the state after QT, whose queries, if any, replace the head of the queue.
+        """Return the state after QT. The new queries, if any, replace the head of the queue.
 
-        A query that is the same as an answered one (see `is_same_query`) is left out; otherwise a model that
+        A query that repeats an answered query (see `is_same_query`) is left out. Otherwise a model that
         repeats itself would never finish. A query that is already in the queue moves to the head.
         """
         answered = [pair.question for pair in self.history]
@@ -130,10 +134,10 @@ def is_same_query(query: str, other: str) -> bool:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the set of words of a text, lower-case, without punctuation and articles."""
+    """Return the set of lowercase words in `text`, without punctuation and articles."""
     return frozenset(normalise_answer(text).split())
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return the Jaccard similarity of two word sets; 1 if both are empty."""
+    """Return the Jaccard similarity of two word sets, or 1 if both are empty."""
     return len(one & other) / len(one | other) if one or other else 1.0

@@ -1,6 +1,6 @@
 """Choose among the answers of the finished paths: the verifiers of AirRAG (Feng et al. 2025).
 
-Two verifiers compare each answer with all others (equations 2 and 3).
+The verifiers `jcd` and `emb` compare each answer with all answers (equations 2 and 3).
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class FinishedPath:
     """A path that ended in an answer.
 
     Attributes:
-        copies: The number of samples that gave this answer at this node; each counts as one answer.
+        copies: The number of samples that gave this answer at this node. Each sample counts as one answer.
         visits: The number of rollouts that reached this path.
         reward: The reward of the path in the tree search.
         score: The score from the reward model.
@@ -65,7 +65,7 @@ class ChosenAnswer:
 
 
 def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
-    """Return the paths with valid answers; if there are none, all paths with non-empty answers."""
+    """Return the paths with valid answers or, if there are none, all paths with non-empty answers."""
     valid = [path for path in paths if path.is_valid]
     return valid or [path for path in paths if path.answer.strip()]
 
@@ -73,8 +73,8 @@ def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
 def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
     """Return the mean Jaccard similarity of each answer's words to all answers (equation 2).
 
-    Each answer is also compared with itself. Words are lower-case, without punctuation and articles; two
-    answers without words are equal.
+    Each answer is also compared with itself. Words are compared in lowercase, without punctuation and
+    articles. Two answers without words have a similarity of 1.
     """
     bags = [word_set(answer) for answer in answers]
     shared = [[jaccard(one, other) for other in bags] for one in bags]
@@ -91,7 +91,11 @@ def emb_scores(vectors: NDArray[np.float32], copies: Sequence[int] | None = None
 
 
 def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> list[float]:
-    """Return the mean similarity to all copies of all answers, from a matrix of shape [answers, answers]."""
+    """Return the mean similarity of each answer to all copies of all answers.
+
+    Args:
+        similarity: The similarity of each pair of answers, of shape [answers, answers].
+    """
     counts = np.array(copies or [1] * len(similarity), dtype=np.float64)
     means: list[float] = (similarity @ counts / max(counts.sum(), 1)).tolist()
     return means
@@ -100,8 +104,9 @@ def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> li
 def rank_paths(paths: Sequence[FinishedPath], scores: Sequence[float]) -> list[int]:
     """Return the indices of the paths, best first.
 
-    The greatest score wins. Ties go to more visits, then a greater reward, an answer from passages rather
-    than from memory, fewer words, and the earlier path. Scores that differ only by rounding are equal.
+    The path with the greatest score comes first. Ties are broken by these criteria, in this order: more
+    visits, a greater reward, passages found on the path, fewer words in the answer, and an earlier position
+    in `paths`. Scores that differ only by rounding are equal.
     """
 
     def order(index: int) -> tuple[float, int, float, bool, int]:
@@ -123,12 +128,13 @@ def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
 def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> bool:
     """Return whether `num_more` further paths can't change the verifier's choice.
 
-    The choice may still change in word order, articles and punctuation. All `paths` must be valid. Only votes
-    can be decided early: all other verifiers may prefer a later answer. With `jcd`, the choice is decided if
-    one set of words, the winner, has more copies than all other answers, including further ones. The reason:
-    1 - Jaccard similarity is a distance, so the triangle inequality holds. An answer at distance d from the
-    winner gets d less similarity than the winner from each copy of the winner, and at most d more from each
-    other answer. With `rm_vote`, a further path adds at most 1 to the sum of another answer.
+    The choice may still change in word order, articles and punctuation. All `paths` must be valid. Only `jcd`
+    and `rm_vote` can be decided early, because all other verifiers may prefer a later answer. With `jcd`, the
+    choice is decided if one set of words, the winner, has more copies than all other answers together,
+    including further ones. The reason is that 1 - Jaccard similarity is a distance, so the triangle
+    inequality holds. An answer at distance d from the winner gets d less similarity than the winner from each
+    copy of the winner, and at most d more from each other answer. With `rm_vote`, a further path adds at most
+    1 to the sum of another answer.
     """
     if verifier not in ("jcd", "rm_vote") or not any(path.is_valid for path in paths):
         return False
@@ -147,7 +153,11 @@ def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswe
 
 
 def _by_reward(paths: Sequence[FinishedPath], jcd: Sequence[float], *, is_vote: bool) -> ChosenAnswer:
-    """Choose by the greatest reward or, if `is_vote`, sum over equal answers; `jcd` breaks ties."""
+    """Return the answer with the greatest reward from the reward model.
+
+    If `is_vote` is true, the sum of the rewards of equal answers counts instead. Ties go to the greater
+    single reward, and then to the greater score in `jcd`.
+    """
     sums = [path.score for path in paths]
     for group in cluster_answers(paths) if is_vote else ():
         for index in group:
@@ -159,12 +169,12 @@ def _by_reward(paths: Sequence[FinishedPath], jcd: Sequence[float], *, is_vote: 
 async def choose_answer(
     verifier: Verifier, paths: Sequence[FinishedPath], prompts: PromptBuilder, max_tokens: int, run: Run
 ) -> ChosenAnswer:
-    """Choose an answer with the verifier.
+    """Return the answer that the verifier chooses.
 
     Args:
         paths: The valid paths, at least one.
         prompts: The prompt builder, with the model to call.
-        max_tokens: The maximum number of new tokens of that call.
+        max_tokens: The maximum number of new tokens of the verifier's call.
     """
     copies = [path.copies for path in paths]
     jcd = jcd_scores([path.answer for path in paths], copies)
@@ -182,7 +192,11 @@ async def choose_answer(
 async def _choose_by_call(
     paths: Sequence[FinishedPath], jcd: Sequence[float], prompts: PromptBuilder, max_tokens: int, run: Run
 ) -> ChosenAnswer:
-    """Choose with one more call, which lists all candidates, likeliest first, and the passages that fit."""
+    """Ask the model to choose among the candidates, and return its answer.
+
+    The prompt lists the candidates, likeliest first, and the passages that fit. If the call does not fit or
+    gives no answer, the path that ranks first by `jcd` is chosen.
+    """
     groups = [(max(group, key=lambda index: jcd[index]), group) for group in cluster_answers(paths)]
     groups.sort(key=lambda group: -round(jcd[group[0]], 9))
     best = [paths[index] for index, _ in groups]
@@ -210,7 +224,13 @@ async def _choose_by_call(
 def _fitting_prompt(
     candidates: Sequence[Candidate], hits: Sequence[Hit], prompts: PromptBuilder, max_tokens: int
 ) -> Prompt:
-    """Return a prompt that fits; drop passages first, then all histories, then candidates."""
+    """Return the verifier's prompt, shortened until it fits.
+
+    Passages are dropped first, then all histories, then the last candidates.
+
+    Raises:
+        NoRoom: Not even two candidates fit.
+    """
 
     def fits(prompt: Prompt) -> bool:
         return has_room(prompts.model, prompt, max_tokens)
@@ -227,5 +247,5 @@ def _fitting_prompt(
 
 
 def verifier_tokens(prompts: PromptBuilder, num_answers: int, most: int) -> int:
-    """Return the input tokens reserved for the verifier's call: at most half of `most`."""
+    """Return the number of input tokens to reserve for the verifier's call, at most half of `most`."""
     return min(prompts.model.count(prompts.verify(())) + _CANDIDATE_TOKENS * num_answers, most // 2)

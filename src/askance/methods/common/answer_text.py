@@ -24,7 +24,7 @@ from askance.text.support import (
 class PlainTrace(Trace):
     """A trace that removes the model's citation markers from committed and drafted text.
 
-    It holds back text that may still become a marker, so it never has to retract any.
+    Text that may still become a marker is held back, so text that was passed on never has to be retracted.
 
     Attributes:
         written: All committed text, and the markers found in it.
@@ -41,7 +41,7 @@ class PlainTrace(Trace):
         return self._inner.committed
 
     def flush(self) -> None:
-        """Commit the text held back; later text can't turn it into a marker."""
+        """Commit the text held back, even if later text could have turned it into a marker."""
         self._inner.commit(self.written.end())
 
     def commit(self, text: str) -> None:
@@ -58,7 +58,7 @@ class PlainTrace(Trace):
 
 
 def full_text(trace: Trace) -> UnmarkedText:
-    """Flush a trace, and return all text committed to it with the markers found."""
+    """Flush a trace, and return all text committed to it, with the positions of its citation markers."""
     if not isinstance(trace, PlainTrace):
         return UnmarkedText(lambda: ("",), trace.committed)
     trace.flush()
@@ -66,7 +66,7 @@ def full_text(trace: Trace) -> UnmarkedText:
 
 
 def num_committed_chars(trace: Trace) -> int:
-    """Return the number of characters committed to a trace, markers included."""
+    """Return the number of characters committed to a trace, citation markers included."""
     return len(trace.written.written if isinstance(trace, PlainTrace) else trace.committed)
 
 
@@ -78,12 +78,12 @@ def quotable_texts(question: Question, events: Iterable[Event]) -> Sequence[str]
 
 
 def parse_markers(text: str, question: Question, trace: Trace) -> UnmarkedText:
-    """Find the citation markers in a text that the model wrote."""
+    """Return a text that the model wrote, with the positions of its citation markers."""
     return without_markers(text, lambda: quotable_texts(question, trace.events))
 
 
 Evidence = tuple[str, Sequence[Passage]]
-"""A question, and the passages that its answer was written from."""
+"""A question, and the passages from which its answer was written."""
 
 
 def cite_sentences(
@@ -94,14 +94,14 @@ def cite_sentences(
     questions: QuestionOffsets,
     stated: str = "",
 ) -> tuple[Citation, ...]:
-    """Return the citations of `written.text`, and record in the trace why a sentence cites nothing.
+    """Return the citations of `written.text`, and record in the trace why sentences have no citation.
 
     Args:
         shown: Pairs (offset in `written.written`, numbered passages that the prompt shows from that offset
             on), in order.
         questions: Pairs (offset in `written.text`, question that the text answers from that offset on).
-        stated: `written.text` with blanks in place of text that makes no claim; if empty, all text makes
-            claims.
+        stated: A copy of `written.text` with blanks in place of the parts that make no claim. An empty string
+            means that every part makes a claim.
     """
     marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
     shown = [(written.offset(offset), hits) for offset, hits in shown]
@@ -123,10 +123,12 @@ def cite_with_markers(
 
 
 def cite_whole_answer(trace: Trace, text: str, evidence: Sequence[Evidence]) -> tuple[Citation, ...]:
-    """Return at most one citation: the best passage of the first evidence that supports a bare answer.
+    """Return one citation for a text that is only an answer, or none if no evidence supports the answer.
+
+    The cited passage is the best one of the first evidence that supports the answer.
 
     Args:
-        evidence: Pairs (question, passages that its answer was written from), the most direct first.
+        evidence: Pairs (question, passages from which its answer was written), most direct evidence first.
     """
     reasons = list[str]()
     for asked_question, passages in evidence:
@@ -141,9 +143,10 @@ def cite_whole_answer(trace: Trace, text: str, evidence: Sequence[Evidence]) -> 
 def check_citations(
     question: Question, trace: Trace, text: str, citations: Sequence[Citation], *, judged: bool
 ) -> tuple[str, tuple[Citation, ...]]:
-    """Return a text without markers, and the method's own citations whose passages support their sentences.
+    """Return a text without markers, and those citations whose passage supports the cited sentence.
 
     Args:
+        citations: The citations that the method itself has assigned.
         judged: Whether the method itself has judged that each passage supports its sentence. If so, only
             citations of text without content are checked.
     """
@@ -190,8 +193,9 @@ def committed_answer(question: Question, run: Run, shown: PromptPassages) -> Ans
 
 
 def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: str) -> Decided | None:
-    """Decide to ask for a short answer of up to `num_tokens` tokens; return None if the model can't give one.
+    """Decide whether the model can be asked for a short answer of up to `num_tokens` tokens.
 
+    Return the decision to ask, or None if the model can't continue its own text or the request does not fit.
     The trace records the reason in either case.
 
     Args:

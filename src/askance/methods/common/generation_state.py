@@ -26,12 +26,12 @@ from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_ans
 from askance.text.markers import UnmarkedText
 
 _SHORTEST_ANSWER = 3
-"""The least length of a sentence in characters: " no." is long enough, and a lone full stop is not."""
+"""The minimum length of a sentence in characters, chosen to admit " no." but not a lone full stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesAnswer(TokenLimited):
-    """The parameters of every method whose answers continue the prompt of `answer_prompt`."""
+    """The common parameters of the methods that take their prompt from `answer_prompt`."""
 
     max_tokens: int = parameter(128, "maximum number of new tokens of the answer", at_least=1)
     ask_short_answer: bool = parameter(True, "ask the model for a short answer if the text states none")
@@ -42,7 +42,7 @@ class WritesAnswer(TokenLimited):
     continues: ClassVar[bool] = True
     """Whether the model must be able to continue its own text."""
     reads: ClassVar[frozenset[Signal]] = frozenset()
-    """The signals that the method reads."""
+    """The signals that the method needs for each generated token, such as log-probabilities."""
 
     @property
     def needs(self) -> Needs:
@@ -61,12 +61,12 @@ class GenerationState:
     Attributes:
         short_answer_tokens: The maximum number of new tokens of the short answer; 0 means not to ask for one.
         max_tokens: The maximum number of new tokens of the answer.
-        text: The answer so far, including markers that the model wrote.
+        text: The answer so far, including citation markers that the model wrote.
         num_tokens: The number of tokens in `text`.
         num_searches: The number of searches so far.
         hits: The passages in the prompt.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
-        stop_reason: The reason why the answer has ended; empty while it continues.
+        stop_reason: The reason why the answer has ended; an empty string while it continues.
     """
 
     question: Question
@@ -93,7 +93,7 @@ class GenerationState:
         return frozenset(hit.passage.id for _, hits in self.shown for hit in hits)
 
     def rounds(self, most: int) -> Iterator[int]:
-        """Yield the number of each round, from 0, until the answer has ended or `most` rounds are over."""
+        """Yield the number of each round, from 0, until the answer has ended or `most` rounds have run."""
         for step in range(most):
             yield step
             if self.stop_reason:
@@ -103,14 +103,20 @@ class GenerationState:
     async def search(
         self, decision: Decided, k: int, exclude: frozenset[str] = frozenset()
     ) -> tuple[Hit, ...]:
-        """Return the `k` best passages for a decision's query, each once; the prompt stays unchanged."""
+        """Return the `k` best passages for the query of a decision, without duplicates.
+
+        This method does not change the passages in the prompt.
+        """
         self.num_searches += 1
         with self.run.trace.because(decision):
             hits = await self.run.retriever.search(decision.query, k, exclude=exclude)
         return tuple({hit.passage.id: hit for hit in reversed(hits)}.values())[::-1]
 
     async def search_for(self, query: str, k: int, why: str) -> None:
-        """Search for `query`, and replace the passages in the prompt with those found, if there are any."""
+        """Search for `query`, and replace the passages in the prompt with the passages found.
+
+        If nothing is found, the prompt keeps its passages.
+        """
         decision = self.run.trace.decide("retrieve", "search", why, query=query)
         self.show_passages(await self.search(decision, k))
 
@@ -132,11 +138,12 @@ class GenerationState:
         until: StopCondition | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Generation:
-        """Generate the next part of the answer, and return it without appending it.
+        """Generate and return the next part of the answer, without appending it to the answer.
 
         Args:
             until: An additional stop condition.
-            on_text: Receives the text while the model writes it; by default, the trace records it as a draft.
+            on_text: A function that receives the text while the model writes it. By default, the trace
+                records the text as a draft.
         """
         prompt = answer_prompt(
             self.run.model, self.question, self.hits, self.text, self.layout, self.template
@@ -158,12 +165,15 @@ class GenerationState:
         self.num_tokens += num_tokens
 
     def keep_piece(self, piece: Generation) -> None:
-        """Append a generated piece, and set `stop_reason` if the answer ends with it."""
+        """Append a generated piece to the answer, and set `stop_reason` if this piece ends the answer."""
         self.stop_reason = self.stop_reason_after(piece)
         self.keep_text(piece.text, len(piece.tokens))
 
     def stop_reason_after(self, piece: Generation) -> str:
-        """Return the reason why the answer would end with a new piece, or an empty text if it continues."""
+        """Return the reason why the answer would end after a new piece.
+
+        Return an empty string if the answer would continue.
+        """
         was_cut_short = piece.finish == "length"
         if not was_cut_short and has_answer(self.text + piece.text):
             return "the answer is stated"
@@ -174,9 +184,10 @@ class GenerationState:
         return f"the answer has {self.max_tokens} tokens" if len(piece.tokens) >= self.tokens_left else ""
 
     def scorable(self, piece: Generation) -> Generation:
-        """Return a new piece in which only the tokens that may trigger a search keep their text and signals.
+        """Return a copy of a new piece in which only tokens that may trigger a search are left unchanged.
 
-        Tokens of markers, and tokens after the stated answer, get blanks as their text and no signals.
+        Tokens of citation markers, and tokens after the end of the stated answer, can't trigger a search.
+        Blanks replace their text, and they lose their signals.
         """
         whole = self.parse_text(piece.text).blanked
         end = answer_end(whole)
@@ -188,23 +199,27 @@ class GenerationState:
         return replace(piece, tokens=tuple(tokens))
 
     def parse_text(self, further: str = "") -> UnmarkedText:
-        """Find the markers in the answer so far plus `further`."""
+        """Return the answer so far, followed by `further`, with the positions of its citation markers."""
         return parse_markers(self.text + further, self.question, self.run.trace)
 
     async def finish(self) -> Answer:
-        """Return the answer with its short answer and citations; ask the model for a missing short answer."""
+        """Return the answer with its short answer and citations.
+
+        If the text does not state its answer, the model is first asked for a short one.
+        """
         if self.stop_reason:
             self.run.trace.decide("end", "stop", self.stop_reason)
         await self.ask_short_answer()
         return committed_answer(self.question, self.run, self.shown)
 
     async def ask_short_answer(self) -> str:
-        """Complete a text that does not state its answer; return the text added, or an empty text.
+        """Ask the model for a short answer if the text states none, and return the added text.
 
-        The prompt is the one used for the text, followed by the text and the beginning of a sentence that
-        states the answer (`PromptTemplate.elicitation`). The model completes that sentence greedily, as in
-        the DRAGIN authors' code (Su et al. 2024). The sentence is kept only if a short answer can be
-        extracted from it. The trace records when the model can't continue its own text or has no room left.
+        Return an empty string if nothing is added. The prompt is the one used for the text, followed by the
+        text and the beginning of a sentence that states the answer (`PromptTemplate.elicitation`). The model
+        completes that sentence greedily, as in the DRAGIN authors' code (Su et al. 2024). The sentence is
+        kept only if a short answer can be extracted from it. If the model can't be asked, because it can't
+        continue its own text or has no room for the request, the trace records this.
         """
         question, trace, model = self.question, self.run.trace, self.run.model
         full_text(trace)

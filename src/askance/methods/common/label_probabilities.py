@@ -8,17 +8,26 @@ from askance.core.types import Chat, Prompt
 
 
 async def label_probabilities(model: Model, prompt: Prompt, labels: Iterable[str]) -> list[float]:
-    """Return the probabilities of the labels, normalised to sum to 1; all are 0 if no label is possible."""
+    """Return the probabilities of the labels, normalised to sum to 1.
+
+    If every label is impossible, all results are 0.
+    """
     return softmax([option.logprob for option in await model.score(prompt, label_options(prompt, labels))])
 
 
 def label_options(prompt: Prompt, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return labels as options for `Model.score`; in raw text, each begins with a blank."""
+    """Return labels as options for `Model.score`.
+
+    If the prompt is raw text, each option begins with a space.
+    """
     return tuple(labels if isinstance(prompt, Chat) else (f" {label}" for label in labels))
 
 
 def softmax(logprobs: Sequence[float]) -> list[float]:
-    """Return the probabilities of `logprobs`, normalised to sum to 1; all are 0 if none is finite."""
+    """Return the probabilities of `logprobs`, normalised to sum to 1.
+
+    If no log-probability is finite, all results are 0.
+    """
     best = max(logprobs)
     if not math.isfinite(best):
         return [0.0] * len(logprobs)

@@ -33,10 +33,10 @@ DEMOS = tuple(Demo(**demo) for demo in EXAMPLES["demos"])
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PromptTemplate:
-    """The fixed text of a prompt. Its repr, used in traces and cache keys, changes with the content.
+    """The fixed text of a prompt. Traces and cache keys use its repr, which contains a checksum of the text.
 
     Attributes:
-        demos: Worked examples, for questions without their own.
+        demos: The worked examples for questions that have no examples of their own.
         heading: The line above the passages.
         instruction: The line below the passages, used only in the layout of the DRAGIN authors.
         before_question: The text directly before the final question, white space included; also used only in
@@ -44,7 +44,7 @@ class PromptTemplate:
         system: The system turn of the chat layout; empty for none.
         elicitation: The beginning of a sentence that the model completes if its text states no answer. The
             short answer follows "the answer is".
-        name: The beginning of the repr. It is not compared, so renaming leaves the checksum unchanged.
+        name: The prefix of the repr. The name is ignored in comparisons and in the checksum.
     """
 
     demos: tuple[Demo, ...] = DEMOS
@@ -66,7 +66,7 @@ class PromptTemplate:
 
 
 def content_name(words: Any) -> str:
-    """Return the name of a template and a checksum of all its compared fields."""
+    """Return the name of a template, followed by a checksum of all fields that count in comparisons."""
     content = repr(tuple(getattr(words, each.name) for each in fields(words) if each.compare))
     return f"{words.name}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
@@ -81,11 +81,11 @@ Layout = Literal["auto", "raw", "chat"]
 CapabilityChoice = tuple[frozenset[Capability], ...]
 
 STOPS = ("\n\n", "\nQuestion:", "\nContext:")
-"""Stop strings: a blank line, or the start of an invented question or passage block after the answer."""
+"""Stop strings: a blank line, and the beginnings of a question or passage block that a model invents."""
 
 
 def layout_needs(layout: Layout, *, continues: bool) -> CapabilityChoice:
-    """Return alternative sets of capabilities, one of which `answer_prompt` needs.
+    """Return the capabilities that `answer_prompt` needs, as alternative sets of which one is enough.
 
     Args:
         continues: Whether the model must be able to continue its own text.
@@ -126,7 +126,7 @@ def answer_prompt(
 def in_layout(
     layout: Layout, model: Model, parts: Sequence[Span], turns: Sequence[Turn], text: str
 ) -> Prompt:
-    """Return raw text (`parts`) or a chat (`turns`) as a prompt whose answer continues `text`."""
+    """Return a prompt made of raw text (`parts`) or of a chat (`turns`), to be continued after `text`."""
     continuation = (untrusted(text),) if text else ()
     if layout == "raw" or (layout == "auto" and "raw" in model.capabilities):
         return Raw(tuple(parts), continuation)

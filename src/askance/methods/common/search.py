@@ -20,7 +20,7 @@ QueryMode = Literal[
     "current_wo_wrong",
     "forward_all",
 ]
-"""``real_words`` is QFS; each profile of DRAGIN computes it in its own way."""
+"""The source of the query. ``real_words`` is QFS, and each profile of DRAGIN computes it differently."""
 
 
 async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:
@@ -31,9 +31,9 @@ async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:
 
 
 FIRST_SEARCH = 100
-"""The number of passages in the first search when the prompt should show as many as fit."""
+"""The number of passages requested by the first search if the prompt should show as many as fit."""
 _MORE = 1.25
-"""The second search requests the estimate times this factor, in case its passages are shorter."""
+"""The second search requests this factor times the estimated number, in case its passages are shorter."""
 
 
 async def search_to_fit(
@@ -42,15 +42,15 @@ async def search_to_fit(
     passages: int,
     most: int | None,
 ) -> tuple[Hit, ...]:
-    """Search for `passages` passages or, if that is 0, for enough candidates to fill the prompt.
+    """Return the `passages` best passages or, if `passages` is 0, enough candidates to fill the prompt.
 
-    Passage lengths are known only after a search. The first search therefore requests 100 passages. If it
-    finds 100 and the prompt has room for more, a second search follows.
+    Passage lengths are known only after a search. To fill the prompt, the first search therefore requests 100
+    passages. If it finds 100 and the prompt has room for more, a second search follows.
 
     Args:
-        search: Returns the given number of best passages.
-        estimate: Estimates from the passages found how many fit into the prompt.
-        most: The maximum number of passages; None for no maximum.
+        search: A function that returns the best passages, given their number.
+        estimate: A function that estimates, from the passages found, how many fit into the prompt.
+        most: The maximum number of passages to fill the prompt with; None for no maximum.
     """
     if passages:
         return await search(passages)
@@ -63,12 +63,12 @@ async def search_to_fit(
 
 
 def estimate_fitting(hits: Sequence[Hit], room: float, count: Callable[[Sequence[Hit]], int]) -> int:
-    """Return how many passages fit into `room` tokens if they are as long as the mean of `hits`.
+    """Return how many passages fit into `room` tokens if each has the average length of `hits`.
 
-    The result is 0 without hits and otherwise at least 1.
+    The result is 0 if `hits` is empty, and otherwise at least 1.
 
     Args:
-        count: Counts the tokens of a prompt with the given passages.
+        count: A function that returns the number of tokens of a prompt with the given passages.
     """
     if not hits:
         return 0
@@ -77,10 +77,12 @@ def estimate_fitting(hits: Sequence[Hit], room: float, count: Callable[[Sequence
 
 
 def num_fitting(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tokens: int) -> int:
-    """Return how many of `most` passages fit into a call, and record the number if some do not fit.
+    """Return how many passages, at most `most`, fit into a call that generates `max_tokens` tokens.
+
+    If fewer than `most` passages fit, the trace records their number.
 
     Args:
-        prompt_with: Builds the prompt with the given number of passages.
+        prompt_with: A function that returns the prompt with the given number of passages.
     """
     fitting = most_that_fit(most, lambda number: has_room(run.model, prompt_with(number), max_tokens))
     if fitting != most:
@@ -107,7 +109,7 @@ def query_from_words(
     if mode == "current":
         return " ".join(word.text for word in words)
     kept = ["" if word.is_hit else word.text for word in words]
-    # The authors' query keeps two spaces in place of an omitted word; `masked` has one.
+    # In the authors' code, two spaces stay in place of an omitted word. The mode `masked` leaves one.
     return " ".join(kept) if mode == "current_wo_wrong" else " ".join(filter(None, kept))
 
 

@@ -15,7 +15,7 @@ from askance.methods.common.answer_text import PlainTrace, committed_answer, ful
 class TokenLimited(Parameters):
     """The base class of methods whose L_max `answer_within_limit` enforces.
 
-    `airrag` and `blender`, which divide L_max among several attempts, enforce it themselves.
+    The methods `airrag` and `blender` divide L_max among several attempts, so they enforce it themselves.
     """
 
     l_max: int | None = parameter(
@@ -24,14 +24,14 @@ class TokenLimited(Parameters):
 
 
 async def answer_within_limit(method: Method, question: Question, run: Run) -> Answer:
-    """Return the answer of `method` within its `l_max`, if it has one.
+    """Return the answer of `method`, and enforce the method's `l_max` if it is set.
 
-    The trace records the text without the model's markers, unless the method sets `keeps_markers`. A call
-    that does not fit is not made. Methods that can shorten a call check for room first (`has_room`); for
-    others, the text committed so far becomes the answer, and the trace records why.
+    The trace records the text without the model's citation markers, unless the method sets `keeps_markers`. A
+    call that does not fit into `l_max` is not made. Methods that can shorten a call check for room first
+    (`has_room`). For other methods, the text committed so far becomes the answer, and the trace records why.
 
     Raises:
-        BudgetTooSmall: A call did not fit before any text was committed.
+        BudgetTooSmall: A call did not fit, and no text had been committed before it.
     """
     if not getattr(method, "keeps_markers", False):
         run = replace(run, trace=PlainTrace(run.trace, question))
@@ -65,8 +65,8 @@ class RecordingRetriever(WrappedRetriever):
     """A retriever that records the passages it finds and the length of the answer at each search.
 
     Attributes:
-        shown: Pairs (number of characters committed, markers included; passages found), in order, for each
-            search with results.
+        shown: A pair (number of characters committed before the search, passages found) for each search with
+            results, in order. The number includes citation markers.
     """
 
     def __init__(self, retriever: Retriever, trace: Trace) -> None:

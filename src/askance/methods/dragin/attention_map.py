@@ -1,6 +1,6 @@
 """A model's attention over question, answer and sentence, mapped to the characters of the text.
 
-Tokenizers split the same text differently, and some also change it: they add a begin token or a leading
+Tokenizers split the same text differently, and some also change it: they add a BOS token or a leading
 space, merge spaces, fold case or split ligatures. `token_offsets` still locates the tokens in the text.
 """
 
@@ -24,10 +24,10 @@ Offsets = tuple[int, int]
 
 
 def token_offsets(texts: Sequence[str], target: str) -> tuple[Offsets, ...]:
-    """Return the offsets in `target` of each text; joined, the texts equal or resemble `target`.
+    """Return the offsets in `target` of each of `texts`, which together equal or resemble `target`.
 
-    Offsets never decrease and stay inside `target`. A text that `target` lacks gets an empty range; a text
-    that `target` replaces gets its share of the replacement.
+    Offsets never decrease and stay inside `target`. A text that is missing from `target` gets an empty range.
+    If `target` has other characters in place of several texts, these are divided evenly among the texts.
     """
     offsets = _offset_map("".join(texts), target)
     boundaries = accumulate(map(len, texts), initial=0)
@@ -42,7 +42,7 @@ def _offset_map(source: str, target: str) -> list[int]:
         return [*(0,) * shift, *range(len(target) + 1), *(len(target),) * num_after]
     offsets = [0]
     edits = SequenceMatcher(None, source, target, autojunk=False).get_opcodes()
-    for _, start, end, first, last in edits:  # characters of a replaced text share its replacement evenly
+    for _, start, end, first, last in edits:  # a replaced text is mapped evenly onto its replacement
         length = end - start
         offsets += [first + (last - first) * step // length for step in range(1, length + 1)]
     return offsets
@@ -58,7 +58,10 @@ Row = NDArray[np.float32]
 
 
 def over_heads(row: Row, heads: Heads) -> Row:
-    """Aggregate a row over its heads, to shape [tokens]; an aggregated row stays unchanged."""
+    """Return an attention row aggregated over its heads, of shape [tokens].
+
+    A row that is already aggregated stays unchanged.
+    """
     if row.ndim == 1:
         return row
     aggregated: Row = row.max(axis=0) if heads == "max" else row.mean(axis=0)
@@ -74,7 +77,7 @@ class AttentionMap:
         regions: The offsets of the question and of the answer so far, without examples, passages and labels.
         sentence_start: The offset at which the sentence starts.
         offsets: The offsets of each token in `text`.
-        rows: The attention of each token over the tokens up to itself; None where it is unknown.
+        rows: The attention row of each token, over all tokens up to and including it; None if unknown.
     """
 
     text: str
@@ -84,7 +87,10 @@ class AttentionMap:
     rows: tuple[Row | None, ...]
 
     def with_answer_text(self, answer: str) -> "AttentionMap":
-        """Return a copy with `answer`, of the same length, as the text of the answer and the sentence."""
+        """Return a copy in which `answer` replaces the text of the answer so far and the sentence.
+
+        `answer` must have the same length as the text that it replaces.
+        """
         start = self.regions[1][0]
         return replace(self, text=self.text[:start] + answer + self.text[start + len(answer) :])
 
@@ -102,11 +108,12 @@ class AttentionMap:
     def attended_words_before(
         self, offset: int, linguistics: Linguistics, heads: Heads
     ) -> list[tuple[str, float]]:
-        """Return the content words of question and answer before `offset` in the sentence, with weights.
+        """Return the content words of the question, and of the answer up to `offset`, with their weights.
 
-        A weight is the attention that a word gets from the token before `offset`, which predicted the next
-        token. If the row of that token is unknown, the row of the token at `offset` is used, or else the last
-        known row before. Without any known row, the list is empty.
+        `offset` is a position in the sentence. The weight of a word is the attention that it gets from the
+        token before `offset`, which predicted the next token. If the attention row of that token is unknown,
+        the row of the token at `offset` is used. If that is unknown too, the last known row before them is
+        used. If no row is known, the result is empty.
         """
         position = self.sentence_start + offset
         token, _ = self._token_range(position, position + 1)
@@ -127,8 +134,8 @@ class AttentionMap:
         tokens, line breaks and dashes mean nothing in a query.
 
         Args:
-            token: The index of the token. If its row is unknown, the last earlier token with a known row is
-                used.
+            token: The index of the token. If its attention row is unknown, the last earlier token with a
+                known row takes its place.
             whole: Whether tokens of examples, passages and instructions are also candidates.
         """
         known = self._first_known(range(token, -1, -1), heads)
@@ -149,12 +156,12 @@ class AttentionMap:
         )
 
     def _regions_before(self, end: int) -> tuple[Offsets, Offsets]:
-        """Return the offsets of the question, and of the answer so far up to `end`."""
+        """Return the offsets of the question, and those of the answer up to `end`."""
         question, (start, _) = self.regions
         return question, (start, end)
 
     def _first_known(self, tokens: Iterable[int], heads: Heads) -> tuple[int, Row] | None:
-        """Return the first of `tokens` whose row is known, and its row, aggregated over heads."""
+        """Return the first of `tokens` with a known attention row, and this row aggregated over heads."""
         rows = ((token, self.rows[token]) for token in tokens if 0 <= token < len(self.rows))
         return next(((token, over_heads(row, heads)) for token, row in rows if row is not None), None)
 
@@ -202,7 +209,7 @@ def question_offsets(question: str, text: str, end: int) -> Offsets:
 async def proxy_attention_map(
     generation: Generation, question: str, so_far: str, proxy: Model
 ) -> AttentionMap:
-    """Return the attention map of another model, which reads question, answer and sentence in one pass."""
+    """Return the attention map from a forward pass of another model over question, answer and sentence."""
     shown, label = " ".join(question.split()), "Question: "
     before = f"{label}{shown}\nAnswer:{so_far}"
     text = before + "".join(token.text for token in (*generation.tokens, *generation.dropped))
@@ -219,7 +226,10 @@ def heaviest_words(words: Sequence[tuple[str, float]], most: int) -> str:
 
 
 def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
-    """Return the text that each token completes: empty for a partial character, None for a control token."""
+    """Return the text of each token, or None for a control token.
+
+    If several tokens encode one character, the last token gets it, and the others get an empty string.
+    """
     control = {id for id in set(ids) if is_control_token(id, model)}
     texts, start = list[str | None](), 0
     for end, id in enumerate(ids, start=1):
@@ -232,6 +242,6 @@ def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
 
 
 def is_control_token(id: int, model: Model) -> bool:
-    """Return whether a token is a control token, that is, whether only trusted text encodes to it."""
+    """Return whether a token is a control token, which can result only from encoding trusted text."""
     text = model.decode((id,))
     return model.tokenize(text) != (id,) == model.tokenize((Span(text),))

@@ -67,11 +67,15 @@ class DraginPaper(DraginParameters):
     def _score_words(
         self, written: Generation, attention: AttentionMap | None, *, is_over: bool, may_start: bool
     ) -> ScoredSentence:
-        """Score the tokens outside function words; the first token above the threshold triggers a search.
+        """Return the sentence with a score for each word, which is the maximum score of the word's tokens.
+
+        The first token above the threshold triggers a search. With the trigger rind, tokens of function words
+        have a score of 0.
 
         Args:
             is_over: Whether the answer ends with this sentence, so that no search is scheduled after it.
-            may_start: Whether the first token may trigger; right after a search, this could repeat forever.
+            may_start: Whether the first token may trigger a search. Right after a search it may not, since
+                searches could otherwise repeat forever.
         """
         tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
@@ -97,7 +101,10 @@ class DraginPaper(DraginParameters):
     def _qfs_query(
         self, scored: ScoredSentence, attention: AttentionMap | None, num_prompt_tokens: int
     ) -> str:
-        """Return the words that the triggering token, or the last token with a known row, attends to most."""
+        """Return the words that the triggering token attends to most.
+
+        If the attention row of that token is unknown, the last earlier token with a known row is used.
+        """
         if attention is None:
             return ""
         token, is_whole = num_prompt_tokens + scored.num_kept_tokens, self.query_context == "whole_prompt"

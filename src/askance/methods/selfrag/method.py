@@ -34,8 +34,8 @@ class Selfrag(OwnParameters):
     (algorithm 1).
 
     A model that was trained on reflection tokens scores relevance, support and utility while it writes
-    (`scorer=native`). Any other model is asked about each segment in words, and the probabilities of label
-    words replace those of the tokens (`scorer=prompted`); its segments are sentences. A model in the role
+    (`scorer=native`). Any other model writes sentences as segments and is asked about each of them in words.
+    The probabilities of label words then replace those of the tokens (`scorer=prompted`). A model in the role
     critic scores in place of the answering model.
 
     The page docs/methods/selfrag.md lists each difference from the paper.

@@ -1,4 +1,4 @@
-"""Write the segments of Self-RAG and have them scored; `PromptedWriter` works with any model."""
+"""The base class of Self-RAG's segment writers, and a `PromptedWriter` that works with any model."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -29,7 +29,9 @@ from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
 
 @dataclass(eq=False)
 class SegmentWriter(ABC):
-    """A writer of the segments of one answer. A segment or judgement that exceeds the budget is empty.
+    """A writer of the segments of one answer.
+
+    A segment or judgement is empty if its call does not fit the token budget.
 
     Attributes:
         scorer: The scorer of the segments; None if the model scores them while it writes.
@@ -49,9 +51,9 @@ class SegmentWriter(ABC):
         return Path(retrieve_probs=await self._judge("retrieve", key=("decide",)))
 
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
-        """Write the next segment of `path`; its support may not be judged yet.
+        """Write the next segment of `path`. Its support may be judged later (see `with_support`).
 
-        With `whole`, write the whole rest of the answer and judge it fully.
+        If `whole` is true, the segment is the whole rest of the answer and is judged fully.
         """
         segment: Segment
         passage = hit if action == "retrieve" else path.current_hit if action == "continue" else None
@@ -75,7 +77,7 @@ class SegmentWriter(ABC):
         return replace(segment, utility=utility, labels=segment.labels | _labels(utility))
 
     def _with_judgements(self, segment: Segment, relevance: Distribution) -> Segment:
-        """Return a segment with the scorer's relevance in place of all judgements by the writing model."""
+        """Return a segment with the scorer's relevance, and without any judgement by the writing model."""
         needs_support = bool(segment.text) and segment.hit is not None and segment.action == "retrieve"
         return replace(
             segment,
@@ -107,7 +109,10 @@ class SegmentWriter(ABC):
         return await self._judge("utility", None, "", path.text, key=(*path.name.split("."), "utility"))
 
     async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        """Return each option's mean token log-probability (nats) as the answer given `hit`."""
+        """Return the mean token log-probability (nats) of each option as the answer with passage `hit`.
+
+        If the call does not fit the budget, all values are minus infinity.
+        """
         try:
             scores = await self.run.model.score(*self._options(path, hit, options))
         except NoRoom:
@@ -123,7 +128,10 @@ class SegmentWriter(ABC):
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]: ...
 
     async def _relevance(self, hit: Hit | None, key: Key) -> Distribution:
-        """Return a passage's relevance, judged once per question because no answer text affects it."""
+        """Return the relevance of a passage.
+
+        It is judged once per question, because it does not depend on the text of the answer.
+        """
         if hit is None:
             return {}
         async with self._locks.setdefault(hit.passage, asyncio.Lock()):

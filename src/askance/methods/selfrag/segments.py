@@ -25,8 +25,9 @@ class Segment:
         action: How the segment begins.
         hit: The passage that the segment was written with, new or reused; None if there was none.
         ids: The token ids that the model wrote, including control tokens; empty without native tokens.
-        relevance, support, utility: The distribution over each group; empty if not judged.
-        labels: The reflection tokens that the model wrote, or the most likely ones of each judgement.
+        relevance, support, utility: The distributions over these token groups; empty if not judged.
+        labels: The reflection tokens that the model wrote, or the most likely token of each judgement by a
+            scorer.
         retrieve_probs: The probabilities of the retrieve tokens at the end of the segment.
         sequence_score: The geometric mean of the token probabilities.
         is_last: True if the answer ends here.
@@ -61,7 +62,8 @@ class Path:
     """An answer in progress: a sequence of segments.
 
     Attributes:
-        name: The position in the search tree, such as "0.2.1": each segment's number among its siblings.
+        name: The position in the search tree: "0", then the number of each segment among its siblings, as in
+            "0.2.1".
         scores: The scores of the segments that were written with a newly retrieved passage.
         utility: The utility distribution of the whole answer; empty if not judged yet.
         retrieve_probs: The probabilities of the retrieve tokens at the end of the path.
@@ -76,7 +78,7 @@ class Path:
 
     @property
     def written(self) -> str:
-        """Return the text of all segments as it was written."""
+        """Return the text of all segments exactly as it was written."""
         return "".join(segment.written for segment in self.segments)
 
     @property
@@ -92,11 +94,11 @@ class Path:
 
     @property
     def is_judged(self) -> bool:
-        """Return whether all support that the score depends on is judged."""
+        """Return whether the support of every segment that needs a judgement is judged."""
         return all(segment.is_judged for segment in self.segments)
 
     def score(self, power: float) -> float:
-        """Return the sum of all n segment scores, divided by n to the `power`; 0 if n is 0.
+        """Return the sum of the n segment scores, divided by n to the power `power`, or 0 if n is 0.
 
         If the support of a segment is not judged yet, the result is an upper bound.
         """

@@ -1,7 +1,8 @@
 """The reflection tokens of Self-RAG (Asai et al. 2024): strings, scores, and ids in a model.
 
 The strings are exactly those of the released checkpoints, without surrounding spaces. The scores follow
-equations 3 and 4 and the appendix. They are computed from probabilities; a group that sums to 0 scores 0.
+equations 3 and 4 and the appendix. They are computed from probabilities. If the probabilities of a group sum
+to 0, the score of the group is 0.
 """
 
 import math
@@ -35,7 +36,7 @@ GROUPS: Mapping[Group, tuple[str, ...]] = {
 RETRIEVE_TOKENS: Mapping[str, str] = {"retrieve": RETRIEVAL, "continue": CONTINUE, "none": NO_RETRIEVAL}
 """The retrieve token that begins a segment, for each action."""
 SCORED_TOKENS = tuple(token for tokens in GROUPS.values() for token in tokens)
-"""The thirteen tokens whose probabilities are read."""
+"""The thirteen tokens whose probabilities are requested from the model."""
 ALL_TOKENS = (*SCORED_TOKENS, PARAGRAPH_START, PARAGRAPH_END)
 
 _TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
@@ -54,7 +55,7 @@ def without_tokens(text: str) -> str:
 
 
 def escape_tokens(text: str) -> tuple[str, int]:
-    """Return `text` with an invisible character in each reflection token, and the number of these tokens."""
+    """Return `text` with an invisible character in each reflection token, and the number of such tokens."""
     return _TOKEN.subn(lambda match: f"{match.group()[0]}{_BREAK}{match.group()[1:]}", text)
 
 
@@ -75,14 +76,15 @@ _UTILITY_VALUES = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
 
 def relevance_score(probs: Distribution) -> float:
-    """Return the share of "relevant" in the probability of its group, from 0 to 1."""
+    """Return P(relevant) / (P(relevant) + P(irrelevant)), or 0 if both are 0."""
     return _weighted_mean(probs, {RELEVANT: 1.0, IRRELEVANT: 0.0})
 
 
 def support_score(probs: Distribution) -> float:
-    """Return the share of "fully supported" plus half that of "partially supported", from 0 to 1.
+    """Return P(fully supported) + P(partially supported) / 2, normalised over the group, or 0 if all are 0.
 
-    This follows the appendix of the paper; the main text uses only the share of the best token.
+    This follows the appendix of the paper. The main text uses only the normalised probability of the most
+    desirable token.
     """
     return _weighted_mean(probs, {FULLY_SUPPORTED: 1.0, PARTIALLY_SUPPORTED: 0.5, NO_SUPPORT: 0.0})
 
@@ -95,13 +97,16 @@ def utility_score(probs: Distribution) -> float:
 def retrieval_share(probs: Distribution) -> float:
     """Return P(retrieval) / (P(retrieval) + P(no retrieval)), or 0 if both are 0.
 
-    This follows the appendix of the paper; the main text also has P(continue) in the denominator.
+    This follows the appendix of the paper. The main text also has P(continue) in the denominator.
     """
     return _weighted_mean(probs, {RETRIEVAL: 1.0, NO_RETRIEVAL: 0.0})
 
 
 def should_retrieve(probs: Distribution, threshold: float | None) -> bool:
-    """Return whether `retrieval_share` exceeds `threshold`; if None, whether "retrieval" is most likely."""
+    """Return whether `retrieval_share` exceeds `threshold`.
+
+    If `threshold` is None, return whether "retrieval" is the most likely retrieve token.
+    """
     if threshold is None:
         return most_likely(probs) == RETRIEVAL
     return retrieval_share(probs) > threshold
@@ -120,7 +125,7 @@ def _weighted_mean(probs: Distribution, values: dict[str, float]) -> float:
 
 
 WANTED = Want(logprob=True, token_probs=SCORED_TOKENS)
-"""The signals that `distribution` reads."""
+"""The signals that a generation must report for `distribution` and `sequence_score`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +161,14 @@ class ReflectionVocabulary:
         return cls({token: ids[0] for token, ids in ids_of.items()})
 
     def group_ids(self, group: Group) -> tuple[int, ...]:
-        """Return the ids of one group."""
+        """Return the ids of the tokens in `group`."""
         return tuple(self.ids[token] for token in GROUPS[group])
 
     def group_probs(self, tokens: Sequence[Token], group: Group) -> Distribution:
-        """Return the distribution over `group` at its first token in `tokens`; empty if there is none."""
+        """Return the distribution over `group` at the position of its first token in `tokens`.
+
+        If `tokens` has no token of the group, the distribution is empty.
+        """
         ids = self.group_ids(group)
         return distribution(next((token for token in tokens if token.id in ids), None), group)
 
@@ -184,7 +192,7 @@ class ReflectionVocabulary:
         return frozenset(name for name, id in self.ids.items() if id in written)
 
     def text_of(self, tokens: Sequence[Token]) -> str:
-        """Return the text of `tokens`, without control tokens and passages that the model made up."""
+        """Return the text of `tokens`, without control tokens and without passages that the model made up."""
         control, start, end = self.control_ids, self.ids[PARAGRAPH_START], self.ids[PARAGRAPH_END]
         pieces, in_passage = list[str](), False
         for token in tokens:
@@ -197,7 +205,7 @@ class ReflectionVocabulary:
 
 
 def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
-    # An unknown token may also have a single id, but that id decodes to another text.
+    # An unknown token may also have a single id, but that id decodes to another string.
     return len(ids) == 1 and ids[0] not in model.tokenize(token) and model.decode(ids).strip() == token
 
 
@@ -212,7 +220,7 @@ def has_reflection_tokens(model: Model) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """A stop condition that cuts before the first token in `ids`, or after the first in `kept_ids`."""
+    """A stop condition that cuts before the first token in `ids` or after the first token in `kept_ids`."""
 
     ids: tuple[int, ...]
     kept_ids: tuple[int, ...] = ()
@@ -224,7 +232,7 @@ class SegmentEnd:
 
 
 def distribution(token: Token | None, group: Group) -> Distribution:
-    """Return the distribution over `group` at the position of `token`; empty if `token` is None."""
+    """Return the distribution over `group` at the position of `token`, or an empty one if that is None."""
     if token is None:
         return {}
     probs = dict(zip(SCORED_TOKENS, token.probs, strict=True))
@@ -237,6 +245,6 @@ def first_distribution(written: Generation, group: Group) -> Distribution:
 
 
 def sequence_score(tokens: Sequence[Token]) -> float:
-    """Return the geometric mean of the probabilities of `tokens`; 0 without tokens."""
+    """Return the geometric mean of the probabilities of `tokens`, or 0 if there are no tokens."""
     logprobs = [token.logprob or 0.0 for token in tokens]
     return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 0.0

@@ -19,9 +19,9 @@ _BATCH_PAIRS = 32
 
 
 class CrossEncoder:
-    """A `Reranker` of sentence-transformers, in float32; `load_cross_encoder` loads one.
+    """A `Reranker` that runs a model of sentence-transformers in float32 (see `load_cross_encoder`).
 
-    A pair that is longer than the model's context window is truncated at its end. Queries are scored one by
+    A pair that is longer than the model's context window is truncated at the end. Queries are scored one by
     one in a separate thread.
     """
 
@@ -63,7 +63,7 @@ def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
     """
     module, folder = load_module("CrossEncoder", name, device, f"the reranker {name}")
     declared = ", ".join(module.config.architectures or ())
-    # The loader gives any other model a last layer of random weights.
+    # For any other model, the loader would add a last layer with random weights.
     if "SequenceClassification" not in declared or module.num_labels != 1:
         raise ModelSpecError(
             f"model {name!r} is no cross-encoder, but {declared or 'of no declared kind'} with "

@@ -1,8 +1,8 @@
 """Encoders of sentence-transformers: models that turn texts into embedding vectors.
 
-A `modules.json` in the folder or on the hub sets the pooling of token vectors. For a model without this file,
-sentence-transformers takes their mean or, for a causal language model, the last vector. If a model has
-prompts for queries and documents, they are put before such texts.
+The file `modules.json` of a model configures how token vectors are pooled. For a model without this file,
+sentence-transformers takes the mean of the token vectors or, for a causal language model, the last vector. If
+a model defines prompts for queries and documents, each query or document is prefixed with its prompt.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ _BATCH_TEXTS = 32
 
 
 class SentenceEncoder:
-    """An `Encoder` of sentence-transformers, in float32; `load_encoder` loads one.
+    """An `Encoder` that runs a model of sentence-transformers in float32 (see `load_encoder`).
 
-    A text longer than `max_tokens` is truncated at its end. Calls run one by one in a separate thread. The
-    other texts of a batch change a vector only by rounding, at most 1e-6.
+    A text longer than `max_tokens` is truncated at the end. Calls run one by one in a separate thread. A
+    vector depends on the other texts of its batch only through rounding, by at most 1e-6.
 
     Attributes:
-        max_tokens: The length of the context window in tokens; None if the model does not state it.
+        max_tokens: The length of the context window in tokens, or None if the model does not state it.
     """
 
     def __init__(self, module: Any, name: str) -> None:
@@ -59,7 +59,7 @@ class SentenceEncoder:
             ModelFailure: The model failed, for example for lack of memory.
         """
         loop = asyncio.get_running_loop()
-        # A tokenizer that adds no special tokens would turn an empty text into no token at all.
+        # A tokenizer that adds no special tokens would turn an empty string into no token at all.
         whole = [whole_characters(text) or " " for text in texts]
         return await loop.run_in_executor(self._thread, self._embed, whole, kind)
 
@@ -97,12 +97,12 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
 
 
 def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]:
-    """Load a float32 model of a sentence-transformers class.
+    """Load a model of sentence-transformers in float32.
 
-    The arguments and errors are those of `load_encoder`.
+    The other arguments, and the errors, are those of `load_encoder`.
 
     Args:
-        kind: The name of the class.
+        kind: The name of the model's class in sentence-transformers.
         what: The role and name of the model, for messages.
 
     Returns:

@@ -5,7 +5,8 @@ the style of TRUE (Honovich et al. 2022, arXiv 2204.04991) read "premise: … hy
 entailment. An example is google/t5_xxl_true_nli_mixture, with which ALCE judges citations.
 
 Each pass computes one pair, so that no verdict depends on other pairs. A classifier truncates the end of a
-premise that is too long; a text-to-text model, which has relative positions like T5, takes any length.
+premise that is too long. A text-to-text model has relative positions, as T5 does, and takes a premise of any
+length.
 """
 
 import re
@@ -36,13 +37,13 @@ _REFUSAL = (
 _ENTAILMENT = re.compile(r"(?!not|non|no[ _-]|contra).*entail", re.IGNORECASE)
 _YES = "1"
 _MAX_NEW_TOKENS = 4
-"""A TRUE model writes one digit; more text shows that the model is of another kind."""
+"""A TRUE model writes one digit. If a model writes more, it is of another kind."""
 
 Judge = Callable[[str, str], bool]
 
 
 class HfEntailment:
-    """An `Entailment` judge that asks an NLI model; `load_entailment` loads one."""
+    """An `Entailment` judge that asks an NLI model (see `load_entailment`)."""
 
     def __init__(self, judge: Judge, name: str) -> None:
         self.name = name

@@ -56,7 +56,10 @@ class TorchLogits:
 
 
 def rows_of(logits: Tensor) -> list[TorchLogits]:
-    """Return one object per row of `logits`, shape [rows, vocabulary]; all sums are fetched at once."""
+    """Return one `TorchLogits` per token from `logits`, shape [tokens, vocabulary].
+
+    The sums for all tokens are fetched from the device at once.
+    """
     values, ids = logits.max(dim=-1)
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     # The logarithm of a probability of 0 is -inf, and the product of the two has to be 0.

@@ -28,15 +28,15 @@ def check_readers(name: str, error: Exception) -> None:
 
 
 def settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
-    """Note or warn that a tokenizer does not say how it reads text after a control token.
+    """Note that a tokenizer's configuration does not say how to tokenize text after a control token.
 
-    Llama's tokenizer can read such text in two ways, between which `legacy` in its configuration chooses.
-    Older versions of transformers add a space there by default, and the Self-RAG checkpoints were trained
-    that way; newer versions add none. If nothing collects notes, as in a user's own program, a warning is
-    given instead.
+    Llama's tokenizer can tokenize such text with or without an added space, and the setting `legacy` decides.
+    If the setting is missing, older versions of transformers add the space, and newer versions do not. The
+    Self-RAG checkpoints were trained with the space. If nothing collects notes, as in a user's own program,
+    this function issues a warning instead.
 
-    If the configuration has `legacy`, the tokenizer gets the value again, since transformers would otherwise
-    not save it.
+    If the configuration has `legacy`, the value is set in the tokenizer again, since transformers would
+    otherwise not save the setting.
     """
     if not hasattr(tokenizer, "legacy"):
         return

@@ -1,14 +1,15 @@
 """The backend for llama.cpp: continuous batching over the sequences of a context, and the prefix cache.
 
-Each text has a sequence (`seq_id`) with its own part of the KV cache. In a unified cache, every token would
-have to look through the cells of all texts. A free sequence still holds its last text, and a new text with
-the same prefix continues from it. When another text takes the sequence, the prompt of the old text goes into
-the prefix cache.
+Each running text (a prompt and the tokens generated so far) has a llama.cpp sequence (`seq_id`), with a
+separate part of the KV cache. In a unified cache, every token would have to look through the cells of all
+texts. After a text is finished, the sequence still holds it, and a new text with the same prefix can continue
+from that prefix. When a different text takes the sequence, the prompt of the old text goes into the prefix
+cache.
 
-Llama.cpp sums in another order for one token than for several, and it computes in 8 bits, which amplifies the
-smallest difference. But a text must get the same logits in any batch and with any part of it cached. So
-prompts are always computed at least two tokens at a time, and tokens that were decoded one by one are not
-shared.
+Llama.cpp sums in a different order for one token than for several, and it computes in 8 bits, which amplifies
+even the smallest difference. But a text must get the same logits in any batch, and whether or not parts of
+the text are cached. So prompts are always computed at least two tokens at a time, and tokens that were
+decoded one by one are not shared with other texts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,18 +27,19 @@ from askance.models.llama_cpp.signals import LlamaLogits
 from askance.models.llama_cpp.weights import Weights
 
 MAX_RUNNING = 8
-"""The most texts that run at a time: with more, a few cores hardly compute more tokens a second."""
+"""The greatest number of texts that run at a time. With more, a few cores hardly compute more per second."""
 PREFIX_CACHE_TOKENS = 4096
 """The size of the prefix cache in tokens, unless the running texts need the room."""
 _GROWTH_TOKENS = 2 * PADDING
-"""Sequences grow by a multiple of this, so that a slightly longer text rarely needs a new context."""
+"""The capacity of sequences grows to a multiple of this number of tokens, so that a slightly longer text
+rarely needs a new context."""
 _MIN_SAVED_TOKENS = 16
-"""The shortest part of a prompt to save or restore: computing a shorter one takes about the same time."""
+"""The least number of prompt tokens to save or restore. Computing fewer tokens takes about as long."""
 _MAX_BATCHED_TOKENS = 4
-"""The most tokens that each text may have in a pass over several texts."""
+"""The greatest number of tokens that each text may have in a pass over several texts."""
 _PREFILL_TOKENS = 128
-"""The prompt tokens of one pass without flash attention: the attention weights of more tokens do not fit into
-the processor's cache."""
+"""The number of prompt tokens in one pass without flash attention. The attention weights of more tokens would
+not fit into the processor's cache."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,12 +49,12 @@ class SequenceSlot:
     Attributes:
         seq_id: The number of the sequence in llama.cpp.
         ids: The token ids that the sequence holds.
-        num_prefilled: The number of those tokens that were computed as a prompt.
-        num_prefix_tokens: The number of tokens that are certainly part of the prompt; decoding starts at this
+        num_prefilled: The number of those tokens that were computed as part of a prompt.
+        num_prefix_tokens: The number of tokens that are certainly part of the prompt. Decoding starts at this
             position or later.
         is_open: Whether a running text uses the slot.
         num_cached_tokens: The number of the text's tokens that the slot held when it was opened.
-        closed_at: The time of the last close, as a counter that grows with each close.
+        closed_at: When the slot was last closed, as the number of slots that had been closed until then.
     """
 
     seq_id: int
@@ -70,12 +72,12 @@ SavedPrompt = tuple[TokenIds, SavedState]
 
 
 class LlamaBackend:
-    """The `Backend` over a llama.cpp context, which gets as many and as long sequences as texts need.
+    """The `Backend` over a llama.cpp context that grows with the number and the length of texts.
 
     The context is created for the first text. When more or longer sequences are needed, a new context takes
-    over the running texts; for a moment both are in memory. If llama.cpp does not save all keys and values
-    (`Weights.can_be_saved`), they can't be moved: then a new text waits for the running texts, and there is
-    no prefix cache.
+    over the running texts. For a moment, both contexts are in memory. If llama.cpp does not save all keys and
+    values (see `Weights.can_be_saved`), running texts can't be moved to a new context. Then a new text waits
+    for the running texts to finish if it needs a new context, and there is no prefix cache.
 
     Args:
         budget_tokens: The capacity of all sequences and the prefix cache together, in tokens.
@@ -83,7 +85,7 @@ class LlamaBackend:
         flash_attention: Whether to use flash attention, which keeps no attention weights.
     """
 
-    # Llama.cpp computes several tokens a little differently from one: draft tokens would change the logits.
+    # Llama.cpp computes several tokens a little differently from one, so draft tokens would change logits.
     verification_tokens = 0
 
     def __init__(
@@ -120,7 +122,7 @@ class LlamaBackend:
         return slot
 
     def cache_prefix(self, slot: SequenceSlot, ids: Sequence[int]) -> None:
-        """Do nothing: a sequence holds its text until another text takes it."""
+        """Do nothing, since a sequence holds its text until another text takes the sequence."""
 
     def close(self, slot: SequenceSlot) -> None:
         slot.is_open, slot.closed_at = False, next(self._clock)
@@ -141,7 +143,7 @@ class LlamaBackend:
         return [outputs[step_input.slot.seq_id] for step_input in inputs]
 
     def _forward_group(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
-        """Compute inputs of equal length in neighbouring sequences; one long input takes several passes."""
+        """Compute a group of short inputs in one pass, or a single input in as many passes as it needs."""
         if len(inputs) > 1:
             return self._forward_pass(inputs)
         (whole,) = inputs
@@ -155,7 +157,10 @@ class LlamaBackend:
         return [StepOutput(rows, output.attention)]
 
     def _chunk_bounds(self, num_tokens: int) -> Sequence[int]:
-        """Return the bounds of an input's chunks. A chunk has one token only if the input has only one."""
+        """Return where to split an input of `num_tokens` tokens into chunks, including its start and end.
+
+        No chunk consists of a single token, unless the whole input does.
+        """
         chunk_tokens = PASS_TOKENS if self._flash_attention else _PREFILL_TOKENS
         bounds = [*range(0, num_tokens, chunk_tokens), num_tokens]
         if len(bounds) > 2 and bounds[-1] - bounds[-2] == 1:
@@ -176,7 +181,7 @@ class LlamaBackend:
             else:
                 logits = context.forward(seq_ids, starts, ids, num_logits)
         except BaseException:
-            for step_input in inputs:  # leftover tokens of this pass would be in the way of a retry
+            for step_input in inputs:  # tokens left over from this pass would block a retry
                 context.truncate(step_input.slot.seq_id, step_input.start)
             raise
         for step_input in inputs:
@@ -203,16 +208,17 @@ class LlamaBackend:
         return self._context
 
     def _sequence_tokens_for(self, num_tokens: int) -> int:
-        """Return the capacity in tokens that each sequence needs if one has to hold `num_tokens`."""
+        """Return the capacity in tokens that each sequence needs if one of them has to hold `num_tokens`."""
         if num_tokens <= self._sequence_tokens:
             return self._sequence_tokens
         largest = min(self._max_sequence_tokens, self.budget_tokens // PADDING * PADDING)
         return max(_padded(num_tokens), min(-(-num_tokens // _GROWTH_TOKENS) * _GROWTH_TOKENS, largest))
 
     def _make_context(self, size: int, num_needed: int) -> None:
-        """Replace the context with one of another size; finished prompts go into the prefix cache.
+        """Replace the context with one of another size.
 
-        The old context is freed only once the new one exists, so that nothing is lost if memory runs out.
+        The prompts of finished texts go into the prefix cache. The old context is freed only once the new one
+        exists, so that nothing is lost if memory runs out.
 
         Args:
             size: The capacity of each sequence in tokens.
@@ -257,8 +263,9 @@ class LlamaBackend:
     def _take_slot(self, ids: Sequence[int]) -> SequenceSlot:
         """Choose a free sequence for a text, and fill it with the longest cached prefix of `ids`.
 
-        One pass can compute texts whose sequences are neighbours. So a sequence nearest to an open one is
-        chosen: first the one that holds most of the prefix, then the least recently used one.
+        One pass can compute several texts only if their sequences are neighbours. So only the free sequences
+        nearest to an open one are considered. Among them, the sequence that holds most of the prefix is
+        chosen, and among equals the least recently used one.
         """
         open_ids = [slot.seq_id for slot in self._slots if slot.is_open]
 
@@ -285,9 +292,10 @@ class LlamaBackend:
         return target
 
     def _cached_prefix(self, ids: Sequence[int]) -> tuple[list[int], SavedPrompt | None, int]:
-        """Find the prefix `ids` in all sequences and in the prefix cache; only prompt tokens are shared.
+        """Look for the prefix `ids` in all sequences and in the prefix cache.
 
-        The last of `ids` is left out, since it will be computed together with the token after it.
+        Only prompt tokens are shared. The last token of `ids` is left out, since it will be computed together
+        with the token after it.
 
         Returns:
             The number of prefix tokens that each sequence holds, the best entry of the prefix cache, and the
@@ -302,7 +310,7 @@ class LlamaBackend:
     def _cache_prompt(self, slot: SequenceSlot, num_staying: int) -> None:
         """Put the prompt of a finished text into the prefix cache.
 
-        A prompt with hardly more tokens than stay in the sequence or are cached already is not saved.
+        A prompt is not saved if all but a few of its tokens stay in the sequence or are already cached.
 
         Args:
             num_staying: The number of tokens that stay in the sequence.
@@ -328,11 +336,14 @@ class LlamaBackend:
             return None
 
     def _restore(self, ids: TokenIds, state: SavedState, target: SequenceSlot) -> bool:
-        """Copy a saved prompt into a sequence; if that fails, leave the sequence empty and return False."""
+        """Copy a saved prompt into a sequence, and return whether that succeeded.
+
+        If the copy fails, the sequence is empty afterwards, and the prompt leaves the prefix cache.
+        """
         self._truncate(target, 0)
         try:
             self._current_context.restore(target.seq_id, state)
-        except (RuntimeError, MemoryError):  # it can't be moved to another number of sequences
+        except (RuntimeError, MemoryError):  # not movable to this number of sequences
             self._cache.drop(ids)
             self._current_context.truncate(target.seq_id, 0)
             return False
@@ -341,7 +352,10 @@ class LlamaBackend:
 
 
 def _groups(inputs: Sequence[LlamaInput]) -> Iterator[list[LlamaInput]]:
-    """Yield the inputs of each pass: neighbouring sequences with equally few tokens, or one long input."""
+    """Yield groups of inputs to compute together.
+
+    A group is either several neighbouring sequences with the same small number of tokens, or a single input.
+    """
     group = list[LlamaInput]()
     for step_input in sorted(inputs, key=lambda step_input: (len(step_input.ids), step_input.slot.seq_id)):
         if group and not _can_join(group[-1], step_input):
@@ -357,12 +371,16 @@ def _can_join(last: LlamaInput, following: LlamaInput) -> bool:
 
 
 def _is_prefill(step_input: LlamaInput) -> bool:
-    """Return whether an input is part of a prompt; no part starts after the first token with logits."""
+    """Return whether an input is part of a prompt.
+
+    Every part of a prompt starts at or before the first token whose logits are wanted. Decoding starts after
+    that token.
+    """
     return step_input.start <= step_input.slot.num_prefix_tokens
 
 
 def _of_two_tokens(step_input: LlamaInput) -> LlamaInput:
-    """Prepend the previous token to an input that has only one."""
+    """Return an input, with the previous token prepended if the input has only one token."""
     if len(step_input.ids) > 1 or not step_input.start:
         return step_input
     slot, start = step_input.slot, step_input.start - 1
@@ -370,7 +388,10 @@ def _of_two_tokens(step_input: LlamaInput) -> LlamaInput:
 
 
 def _attention(step_input: LlamaInput, weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
-    """Return each token's attention weights, shape [heads, tokens]; a sequence's cells are in token order."""
+    """Return the attention weights of each token of an input, each of shape [heads, tokens].
+
+    The cells of a sequence are in the order of its tokens.
+    """
     if weights is None or not step_input.wants_attention:
         return []
     return [weights[:, index, : step_input.start + index + 1] for index in range(len(step_input.ids))]

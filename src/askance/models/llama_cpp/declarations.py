@@ -1,8 +1,8 @@
 """The part of llama.cpp's C API that askance uses: functions, structures, and the defaults of structures.
 
 The declarations are those of `include/llama.h` and `ggml/include/ggml.h` at the versions in `PACKAGES`.
-Before a version is raised, compare the structures with those files: a C library does not describe their
-layout.
+Before a version is raised, compare the structures with those files: a C library does not describe the layout
+of its structures.
 """
 
 import ctypes
@@ -18,14 +18,18 @@ FLASH_ATTENTION_OFF = 0
 LOGGED_ERROR = 4
 """The value `GGML_LOG_LEVEL_ERROR`."""
 _SPARE = c_int64 * 64
-"""Space after a structure that is passed by value: the library's own may be longer, with defaults there."""
+"""Space after a structure that is passed by value. The library's own structure may be longer, and this space
+then holds the default values of its last fields."""
 
 LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 
 
 def _each(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """Return names with their types or values; as in C, a type comes first, followed by all its names."""
+    """Return pairs of a name and its type or value.
+
+    As in C, each declaration is a type (or a value), followed by all names that have it.
+    """
     return [(name, value) for value, *names in declared for name in names]
 
 
@@ -99,7 +103,8 @@ CONTEXT_DEFAULTS: Mapping[str, int] = dict(
         (True, "offload_kqv", "no_perf", "op_offload", "swa_full"),
     )
 )
-"""The library's defaults other than 0: a field that has moved shows the default of another field."""
+"""The library's default values other than 0. They reveal a field that has moved, since it shows the default
+value of another field."""
 
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_backend_init": (None, ()),

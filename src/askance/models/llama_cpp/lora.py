@@ -22,12 +22,12 @@ _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
 """The settings of a plain LoRA."""
 _UNSET = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
 _HEADS = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
-"""The metadata entries for numbers of heads; several query heads may share one key head."""
+"""The metadata entries that give the number of heads. Several query heads may share one key head."""
 _NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 """The types of an adapter's weights. Numpy has no bfloat16, which is the upper half of a float32."""
 
 Halves = dict[str, NDArray[Any]]
-"""The two matrices for a tensor: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
+"""The two LoRA matrices of a tensor: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Lora:
     """A LoRA adapter with the tensor names and the row order of llama.cpp.
 
     Attributes:
-        alpha: The scale of the products, times the rank.
+        alpha: The scale of the matrix products, multiplied by the rank.
         parts: The two matrices of each changed tensor, by the tensor's name.
     """
 
@@ -43,7 +43,7 @@ class Lora:
     parts: Mapping[str, Halves]
 
     def product(self, name: str) -> NDArray[np.float32] | None:
-        """Return the matrix to add to the tensor `name`, shape [outputs, inputs], or None."""
+        """Return the matrix to add to a tensor, shape [outputs, inputs], or None if there is none."""
         halves = self.parts.get(name)
         if halves is None:
             return None
@@ -119,7 +119,7 @@ def _check_fits(name: str, halves: Halves, base: GgufFile, folder: Path) -> None
 
 
 def _alpha(folder: Path) -> float:
-    """Return the scale of the adapter's products, times its rank."""
+    """Return the `Lora.alpha` of an adapter, which also covers the other scale of rank-stabilized LoRA."""
     settings: dict[str, Any] = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
     special = [name for name, plain in _PLAIN.items() if settings.get(name, plain) != plain]
     special += [name for name in _UNSET if settings.get(name)]
@@ -155,8 +155,8 @@ def _renamed(
 def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
     """Reorder the rows of query and key projections for the llama architecture.
 
-    Rotary embeddings rotate a head's rows in pairs: llama.cpp pairs neighbouring rows, and transformers pairs
-    the rows of the two halves.
+    Rotary embeddings rotate a head's rows in pairs. Llama.cpp pairs neighbouring rows. Transformers pairs
+    each row of a head's first half with the corresponding row of the second half.
     """
     key = _HEADS.get(part.rpartition(".")[2])
     if base.architecture != "llama" or key is None:

@@ -29,12 +29,12 @@ _NO_ATTENTION = "llama.cpp shows no weights of its last layer that sum to 1"
 
 
 class LlamaModel(LocalModel):
-    """A GGUF model that llama.cpp computes; `load_gguf` loads one.
+    """A GGUF model that llama.cpp runs (see `load_gguf`).
 
     Args:
         name: The model's name, for traces and messages.
-        reads_attention: Whether to try to read attention; if not, flash attention is used.
-        memory_bytes: The memory of the KV cache in bytes; by default a share of the free memory.
+        reads_attention: Whether to try to read attention. If not, flash attention is used.
+        memory_bytes: The memory of the KV cache in bytes. By default, it is a fraction of the free memory.
     """
 
     precision = "weights as stored, KV cache float16"
@@ -62,7 +62,10 @@ class LlamaModel(LocalModel):
 
     @cached_property
     def fingerprint(self) -> str:
-        """The digests of the files, of which every byte is read once, and the software that computes."""
+        """The digests of the model's files, and the software that runs the model.
+
+        Every byte of the files is read once.
+        """
         files = [file for file in (self._weights.path, self._weights.adapter_path) if file is not None]
         computed_by = (SOURCE, "plain" if self._reads_attention else "flash")
         kind = "gpu" if llama.llama_supports_gpu_offload() else "cpu"
@@ -79,7 +82,7 @@ class LlamaModel(LocalModel):
 def load_gguf(
     name: str, *, attention: str = "1", display_name: str | None = None, adapter: Path | None = None
 ) -> LlamaModel:
-    """Load a GGUF file, which llama.cpp computes.
+    """Load a GGUF file as a model that llama.cpp runs.
 
     Args:
         name: A file, or a folder with one .gguf file.
@@ -89,8 +92,8 @@ def load_gguf(
 
     Raises:
         ModelSpecError: The model is missing, not a GGUF file, damaged, not a causal language model, or too
-            large for the memory; or the adapter is missing, not a GGUF file, damaged, or made for another
-            model.
+            large for the memory. The same error is raised if the adapter is missing, not a GGUF file,
+            damaged, or made for another model.
         ParameterError: The value of `attention` is unknown.
     """
     if attention not in ("0", "1"):
@@ -114,7 +117,7 @@ def attention_map(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
         The weights, shape [heads, queries, keys].
 
     Raises:
-        RuntimeError: Llama.cpp can't compute the text, or does not show the weights.
+        RuntimeError: Llama.cpp can't compute the text, or does not show the attention weights.
     """
     context.truncate(0, 0)
     rows = []
@@ -126,7 +129,10 @@ def attention_map(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
 
 
 def shows_attention(weights: Weights) -> bool:
-    """Return whether the last layer's weights for two tokens can be read, sum to 1, and are causal."""
+    """Return whether the last layer's attention weights can be read, sum to 1, and are causal.
+
+    The trial computes two tokens.
+    """
     try:
         attention = attention_map(Context(weights, 1, PADDING, reads_attention=True), (0, 1))
     except RuntimeError:

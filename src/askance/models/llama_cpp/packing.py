@@ -1,8 +1,8 @@
 """Requantize a GGUF model, optionally with an adapter merged into its weights.
 
-Llama.cpp has fast matrix products only for some types of weights: with Q4_1 it computes a prompt at seven
-tenths of the speed of Q8_0. A separate adapter costs two more products for each matrix and each token; an
-adapter merged into the weights costs nothing.
+Llama.cpp has fast matrix products only for some types of weights: with Q4_1, it computes a prompt at seven
+tenths of the speed of Q8_0. A separate adapter costs two more products for each matrix and each token. An
+adapter that is merged into the weights costs nothing.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ def pack(
     Args:
         adapter: A folder with a peft adapter to merge into the weights.
         matrices: The type of the matrices in layers: F32, Q8_0 or Q4_0. A matrix whose rows are not a whole
-            number of blocks becomes F32; vectors keep their type.
+            number of blocks becomes F32. Vectors keep their type.
         embeddings: The type of the embeddings, and of the output matrix if it is separate. By default they
             keep their type.
 
@@ -62,7 +62,7 @@ def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
 
 
 def _converted(tensor: ReaderTensor, kind: GGMLQuantizationType, lora: Lora | None) -> NDArray[Any]:
-    """Return a tensor's weights in the format of `kind`, with the product of an adapter added."""
+    """Return a tensor's weights in the format of `kind`, with the product of the adapter, if any, added."""
     product = None if lora is None else lora.product(tensor.name)
     stored: NDArray[Any] = tensor.data
     if product is None and kind == tensor.tensor_type:

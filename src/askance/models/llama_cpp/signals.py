@@ -64,7 +64,7 @@ class LlamaLogits:
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
         """Return the probabilities after temperature, top-k and top-p, in this order: shape [vocabulary]."""
         scaled = self.logits.astype(np.float64) / sampling.temperature
-        # With top_k, exponentials and sorting are limited to few tokens: for all, they take most of the time.
+        # With top_k, exponentials and sorting cover few tokens. For all tokens, they take most of the time.
         has_top_k = 0 < sampling.top_k < len(scaled)
         kept = np.sort(_greatest(scaled, sampling.top_k)) if has_top_k else np.arange(len(scaled))
         weights = np.zeros_like(scaled)

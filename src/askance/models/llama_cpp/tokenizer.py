@@ -24,10 +24,10 @@ class GgufTokenizer:
     """The tokenizer of a GGUF file, with the part of transformers' interface that `Vocabulary` uses.
 
     Attributes:
-        chat_template: The source of the chat template; None if the file has none.
+        chat_template: The source of the chat template, or None if the file has no chat template.
         added_tokens_decoder: The control tokens and added tokens by id.
         unk_token_id: The id of the unknown token, or None.
-        end_ids: The ids that llama.cpp treats as the end of a text.
+        end_ids: The ids of the tokens that llama.cpp treats as the end of a generation.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -62,15 +62,15 @@ class GgufTokenizer:
 
     @property
     def all_special_tokens(self) -> list[str]:
-        """The texts of all control tokens."""
+        """The strings of all control tokens."""
         return [self.added_tokens_decoder[id].content for id in self.all_special_ids]
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> Any:
-        """Return the ids of a text under the key ``input_ids``."""
+        """Return the token ids of a string under the key ``input_ids``."""
         return {"input_ids": self._ids(text, add_special_tokens=add_special_tokens)}
 
     def decode(self, ids: Sequence[int], **_: bool) -> str:
-        """Return the text of ids, with control tokens as their strings and broken characters as U+FFFD."""
+        """Return the text of `ids`, with control tokens as their strings and broken characters as U+FFFD."""
         text = b"".join(map(self._piece, ids)).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._adds_space else text
 
@@ -81,7 +81,7 @@ class GgufTokenizer:
 
     @property
     def special_tokens_map(self) -> dict[str, str]:
-        """The texts of the begin and end tokens, by their names in chat templates."""
+        """The strings of the BOS and EOS tokens, by the variable names that chat templates use for them."""
         ends = {"bos": llama.llama_vocab_bos, "eos": llama.llama_vocab_eos}
         return {
             f"{name}_token": self._piece(id).decode("utf-8", "replace") if id >= 0 else ""
@@ -93,7 +93,7 @@ class GgufTokenizer:
         size = len(content) + 8
         while True:
             buffer = (ctypes.c_int32 * size)()
-            # The last argument makes control strings match control tokens.
+            # The last argument makes the tokenizer encode the strings of control tokens as control tokens.
             arguments = content, len(content), buffer, size, add_special_tokens, True
             count = llama.llama_tokenize(self._vocabulary, *arguments)
             if count >= 0:

@@ -1,8 +1,8 @@
 """Chat templates: programs that come with a model and run in a sandbox with a limited number of steps.
 
-A template may call and read the same things as in transformers. Each loop iteration and each call costs one
-step, plus one for every eight characters or entries that it handles. So the limit does not depend on the
-machine's speed.
+A template may use the same functions and variables as in transformers. Each loop iteration and each call
+costs one step, plus one for every eight characters or entries that it handles. Since steps are limited
+instead of time, the speed of the machine does not matter.
 """
 
 import json
@@ -21,11 +21,11 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 MAX_STEPS = 300_000
-"""The most steps of one rendering. Real templates take about ten for each turn of a chat, and twice as many
-with tools."""
+"""The greatest number of steps in one rendering. Real templates take about ten steps for each turn of a chat,
+and twice as many with tools."""
 _ITEMS_PER_STEP = 8
 _MAX_NUMBER = 100_000
-"""The greatest number that a call may take, since it may be the width or the repetitions of a text."""
+"""The greatest number that a call may take as an argument, since it may set the length of a string."""
 _MAX_EXPONENT = 64
 _WIDE = re.compile(r"\d{6}|\*")
 """A width of six or more digits in a format string, or a width that is an argument."""
@@ -70,7 +70,7 @@ class ChatTemplate:
 
 
 class _StepLimitedSandbox(ImmutableSandboxedEnvironment):
-    """The sandbox of transformers, in which each step is counted."""
+    """A sandbox like that of transformers, which also counts steps."""
 
     intercepted_binops = frozenset(["*", "**", "+", "-", "%"])
 
@@ -100,7 +100,7 @@ class _StepLimitedSandbox(ImmutableSandboxedEnvironment):
 
 
 class _Counting(NodeTransformer):
-    """A transformer that routes loops and concatenations of a template through filters that count steps."""
+    """A syntax tree transformer that routes loops and concatenations through filters that count steps."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         self.generic_visit(node)
@@ -113,7 +113,7 @@ class _Counting(NodeTransformer):
 
 
 class _Generation(Extension):
-    """The tag ``{% generation %}``, which marks text to train a model on; here it has no effect."""
+    """The tag ``{% generation %}``, which marks text to train a model on. The tag has no effect here."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -150,23 +150,29 @@ def _spend(num_steps: int) -> None:
 
 
 def _size(value: Any) -> int:
-    """Return the number of characters or entries of a value, plus the characters of texts in a list."""
+    """Return the number of characters or entries of a value. For a list, add the lengths of its strings."""
     items = value if isinstance(value, list | tuple) else ()
     own = len(value) if isinstance(value, str | list | tuple | dict) else 0
     return own + sum(len(item) for item in items if isinstance(item, str))
 
 
 def _spent(value: Any) -> Any:
-    """Spend the cost of a step, and return its value; the size of an integer is its number of bits."""
+    """Spend the cost of a step that gave `value`, and return `value`.
+
+    The cost depends on the size of the value. The size of an integer is its number of bits.
+    """
     _spend(1 + (value.bit_length() if isinstance(value, int) else _size(value)) // _ITEMS_PER_STEP)
     return value
 
 
 def _check(values: Iterable[Any]) -> None:
-    """Spend the cost of a step's arguments, and of a result as large as the product of the two largest.
+    """Spend the cost of a step's arguments.
+
+    The result of the step may be as large as the product of its two largest arguments, for example if a
+    string is repeated. So this product is added to the cost.
 
     Raises:
-        TemplateError: An argument is too large a number, or no steps are left.
+        TemplateError: An argument is a number that is too large, or no steps are left.
     """
     sizes = [1, 1]
     for value in values:

@@ -81,7 +81,8 @@ class Connection:
             seconds: The time limit of the whole request.
 
         Raises:
-            ModelUnavailable: The server is busy, unreachable or too slow, or it broke off. A retry may help.
+            ModelUnavailable: The server is busy, unreachable or too slow, or it cut the connection. A retry
+                may help.
             ModelFailure, ModelSpecError, PromptTooLong: The request failed, and a retry does not help.
         """
         client, semaphore = await self._client()
@@ -110,7 +111,7 @@ class Connection:
             ) from None
 
     async def fetch_json(self, path: str, body: Body | None, seconds: float) -> object:
-        """Return the JSON of a response that is not streamed; see `stream_json`."""
+        """Return the JSON of a response that is not streamed (see `stream_json`)."""
         async with aclosing(self.stream_json(path, body, seconds)) as values:
             return await anext(values, None)
 
@@ -124,7 +125,7 @@ class Connection:
         return value
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Return the response with its body unread; the bodies of redirects are never read.
+        """Return the response with its body unread, after following redirects without reading their bodies.
 
         Raises:
             ModelSpecError: A redirect leads to another server, or would drop the prompt.
@@ -215,7 +216,10 @@ async def _read_up_to(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 async def _drain(events: AsyncIterator[object]) -> None:
-    """Read the end of a response after its last event, for a short time: some servers never close it."""
+    """Read a response to its end after the last event, but only for a short time.
+
+    Some servers never close the response.
+    """
     with suppress(TimeoutError, httpx2.RequestError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in events:

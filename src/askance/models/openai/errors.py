@@ -47,7 +47,7 @@ class ServerErrors:
         self._name = name
 
     def unavailable(self, problem: str) -> ModelUnavailable:
-        """Return an error for a problem that may be gone at the next attempt."""
+        """Return an error for a problem that a retry may solve."""
         return ModelUnavailable(f"{self.subject} {problem}")
 
     def spec_error(self, problem: str) -> ModelSpecError:

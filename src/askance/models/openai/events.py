@@ -14,7 +14,7 @@ _REPLACEMENT = "\ufffd"
 _ESCAPED = "bytes:\\x"
 """The prefix with which OpenAI's completions endpoint writes a token that is not valid text."""
 MAX_TOKENS = 10**8
-"""The largest plausible number of tokens; no prompt is longer."""
+"""The largest plausible number of tokens of a prompt."""
 _MAX_SHOWN_CHARS = 100
 TopLogprobs = tuple[tuple[str, float], ...]
 
@@ -35,7 +35,10 @@ class _ChatToken(_Payload):
 
 
 class _Logprobs(_Payload):
-    """The log-probabilities of an event: chat usually fills `content`, and completions the other fields."""
+    """The log-probabilities of an event.
+
+    The chat endpoint usually fills `content`, and the completions endpoint the other fields.
+    """
 
     content: list[_ChatToken] | None = None
     tokens: list[str] | None = None
@@ -64,7 +67,7 @@ class _Response(_Payload):
 
 
 class InvalidResponse(ValueError):
-    """A response that violates the protocol; the message says what the server sent."""
+    """The error for a response that violates the protocol. The message says what the server sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +91,21 @@ class TokenLogprob:
 
     @property
     def has_unknown_bytes(self) -> bool:
-        """Return whether the bytes are unknown: servers write U+FFFD or nothing for a part of a character."""
+        """Return whether the bytes are unknown.
+
+        For a token that is only a part of a character, some servers write U+FFFD or nothing.
+        """
         return not self.raw or _REPLACEMENT.encode() in self.raw
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedUsage:
-    """The number of prompt tokens, `cached_tokens` of which came from the server's prefix cache."""
+    """The token counts that a server reports.
+
+    Attributes:
+        prompt_tokens: The number of prompt tokens.
+        cached_tokens: The number of prompt tokens that came from the server's prefix cache.
+    """
 
     prompt_tokens: int
     cached_tokens: int = 0
@@ -186,7 +197,7 @@ def token_count(value: object, most: int = MAX_TOKENS) -> int | None:
 
 
 def _usage(content: object) -> ReportedUsage | None:
-    """Return the reported usage, or None if it is missing or implausible; askance then counts the tokens."""
+    """Return the reported usage, or None if it is missing or implausible. Then askance counts the tokens."""
     prompt_tokens = token_count(get_nested(content, "prompt_tokens"))
     if prompt_tokens is None:
         return None

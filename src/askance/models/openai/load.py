@@ -36,9 +36,9 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
 
     Args:
         name: ``MODEL@URL``, or ``MODEL`` for the server of OPENAI_BASE_URL, which is OpenAI's own by default.
-        environment: The environment variables. OPENAI_API_KEY is sent to the server, even to one other than
+        environment: The environment variables. OPENAI_API_KEY is sent to the server even if the server is not
             OpenAI's.
-        options: The options of the specification; see `ServerOptions`.
+        options: The options of the specification (see `ServerOptions`).
 
     Raises:
         ModelSpecError: The model's name is missing, the URL or key can't be used, or no URL follows the
@@ -74,7 +74,7 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
 async def _probe_or_load(
     model: str, connection: Connection, options: Mapping[str, str], parsed: ServerOptions
 ) -> ServerOptions:
-    """Return the options of a server from a probe or from the cache; explicit options take precedence."""
+    """Return the options of a server from a probe or from the cache. Explicit options take precedence."""
     explicit = {name: value for name, value in options.items() if name != "server"} | {"server": AUTO}
     url, retries = connection.url, RetryPolicy(attempts=parsed.attempts)
     with doing(f"asking the server at {url} what it is"):

@@ -1,6 +1,6 @@
-"""Find out what a server can do by a few short requests, and assume nothing that they do not prove.
+"""Find out what a server can do by a few short requests, and assume nothing that the requests do not prove.
 
-The requests are those of `OpenaiModel` with fewer and fewer options, so what works here also works in a run.
+The requests are those of `OpenaiModel`, with fewer and fewer options, so what works here also works in a run.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ _SAMPLING = Sampling(24)
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
 _RAW = Raw((Span(_COUNTING),))
 _CONTINUATION = "ur"
-"""The text with which a model continues `_COUNTING`, unless it takes that text for a user's message."""
+"""The text with which a model continues `_COUNTING`, unless the server treats it as a user's message."""
 _MAX_COUNTING_TOKENS = 28
-"""The number of words and commas of `_COUNTING`, and BOS. A chat template would add more tokens."""
+"""The number of words and commas of `_COUNTING`, plus one for BOS. A chat template would add more tokens."""
 _MIN_WORDS = 5
 """The minimum number of words of a text that the server is asked to continue."""
 _MAX_NAMED_MODELS = 10
@@ -67,7 +67,7 @@ def _cut_after_two_words(tokens: Sequence[Token]) -> Cut | None:
 
 
 async def probe(model: str, connection: Connection, info: ServerInfo, timeout: float) -> dict[str, str]:
-    """Return the options of a model on a server that differ from the defaults.
+    """Probe a model on a server, and return those of its options that differ from the defaults.
 
     Raises:
         ModelUnavailable: The server is busy or can't be reached.
@@ -95,9 +95,9 @@ class _Prober:
         self._refusals = list[AskanceError]()
 
     async def find_options(self) -> ServerOptions:
-        """Return the options that work, after requests that try the most demanding options first.
+        """Find the options that work, with requests that try the most demanding options first.
 
-        Options that no request can prove come from the preset of the server.
+        Options that no request can prove come from the preset for the kind of server.
         """
         preset = self._preset
         start = ServerOptions(
@@ -129,7 +129,7 @@ class _Prober:
         return replace(options, context=loaded or self._info.context or options.context)
 
     async def _try_endpoint(self, prompt: Prompt, options: ServerOptions) -> ProbeResult | None:
-        """Return a generation with as many signals as the server has, or None if it can't take the prompt."""
+        """Return a generation with as many signals as possible, or None if the endpoint can't be used."""
         error: AskanceError | None = None
         for candidate, kind in _candidates(options):
             if not isinstance(error, kind):
@@ -171,7 +171,7 @@ class _Prober:
     async def _with_continuation(self, chat: ProbeResult, options: ServerOptions) -> ServerOptions:
         """Return the options with `continuation` and `running_usage` as the server supports them in chats.
 
-        `running_usage` is set if a text that was cut comes with its usage.
+        The option `running_usage` is set if the server reports the usage even for a text that was cut.
         """
         beginning, expected = _split_in_half(chat.generation.text)
         running = False
@@ -188,7 +188,7 @@ class _Prober:
         return replace(options, continuation="0", running_usage=running)
 
     async def _is_raw(self, raw: ProbeResult) -> bool:
-        """Return whether the server continued the prompt itself, rather than a chat in which it is a message.
+        """Return whether the server continued the raw prompt, rather than a chat that contains the prompt.
 
         Servers that report no usage in a stream may report it in a response that is not streamed.
         """
@@ -210,7 +210,7 @@ class _Prober:
         return hot.generation.text == chat.generation.text
 
     async def _tokenizer(self, chat: ProbeResult, options: ServerOptions) -> Tokenizer:
-        """Return the way to count tokens that agrees with the usage that the server reports."""
+        """Return the value of `tokenize`, which is "none" if the count differs from the reported usage."""
         model = self._make_model(replace(options, tokenize=self._preset.tokenize))
         if model.counts_exactly:
             num_tokens = await try_call(asyncio.to_thread(model.count, CHAT))
@@ -232,9 +232,9 @@ class _Prober:
 
 
 def _candidates(options: ServerOptions) -> Sequence[tuple[ServerOptions, type]]:
-    """Return options with decreasing demands, each with the type of error after which they are tried.
+    """Return sets of options with decreasing demands, each with the type of error after which it is tried.
 
-    The type `object` stands for any error, or none.
+    A set with the type `object` is tried in any case.
     """
     plain = replace(options, neutral=False, running_usage=False)
     return (
@@ -270,7 +270,7 @@ def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult 
 
 
 def _split_in_half(text: str) -> tuple[str, str]:
-    """Return the first half of a text and the word that follows, or two empty texts if it is too short."""
+    """Return the first half of a text and the word that follows, or two empty strings for a short text."""
     words = list(re.finditer(r"\S+", text))
     if len(words) < _MIN_WORDS:
         return "", ""

@@ -1,4 +1,4 @@
-"""Identify a server and list its models; the results are hints, on which no other code relies."""
+"""Identify a server and list its models, as hints on which no other code relies."""
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from askance.models.openai.events import get_nested, token_count
 T = TypeVar("T")
 
 REFUSALS = (ModelFailure, ModelSpecError, PromptTooLong)
-"""The errors of a request that a server refuses or fails to process."""
+"""The errors for a request that a server refuses or fails to process."""
 _INFO_SECONDS = 15.0
 """The time limit of a request that needs no computation by the model."""
 _OWNERS = {

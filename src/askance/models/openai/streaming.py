@@ -20,9 +20,9 @@ _MAX_PARTIAL_TOKENS = 3
 
 
 class TokenAligner:
-    """An aligner of log-probabilities with text that arrives in events of any size.
+    """An aligner, which matches log-probabilities to text that arrives in events of any size.
 
-    It yields each entry with the bytes that the entry has in the text.
+    It yields each entry with the bytes of the text that belong to the entry.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class TokenAligner:
         return list(self._emit(len(self._entries), len(self._pending), may_lose=is_partial)), end
 
     def _match_next(self) -> tuple[int, int] | None:
-        """Return the numbers of entries and bytes that match next, or None if more text is needed."""
+        """Return how many entries and how many bytes match next, or None if more text is needed."""
         first = self._entries[0]
         bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_started else []
         spellings = [first.raw, b" " + first.raw, *bare] if first.raw else []
@@ -79,7 +79,7 @@ class TokenAligner:
         raise self._mismatch(first)
 
     def _match_unknown_run(self) -> tuple[int, int] | None:
-        """Match a run of entries with unknown bytes to the text before the next known entry."""
+        """Match a run of entries with unknown bytes to the text before the next entry with known bytes."""
         num_unknown = next((i for i, entry in enumerate(self._entries) if not entry.has_unknown_bytes), None)
         if num_unknown is None:
             return None
@@ -193,7 +193,8 @@ class StreamReader:
         """Add the tokens that this event completes.
 
         Returns:
-            Whether to read on; after a text of full length, the usage may still follow.
+            Whether to continue reading. After a text of full length, an event with the usage may still
+            follow.
 
         Raises:
             InvalidResponse: Text and log-probabilities do not match, or log-probabilities are missing.

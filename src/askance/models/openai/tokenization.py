@@ -1,4 +1,4 @@
-"""Token ids for servers that report tokens as texts, and neutralisation of untrusted control tokens."""
+"""Token ids for servers that report tokens as strings, and neutralisation of untrusted control tokens."""
 
 import re
 from bisect import bisect
@@ -48,7 +48,7 @@ def pieces(ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def neutralize_control(parts: Sequence[Part]) -> str:
-    """Return the text of parts, with a zero-width space in each control token that is not askance's own.
+    """Return the text of parts, with a zero-width space in each control token that is not trusted.
 
     The server tokenizes the whole text at once, so a request can't say which control tokens are trusted.
     A part that consists of ids is text that a model wrote, so it is untrusted, too.
@@ -69,5 +69,5 @@ def neutralize_control(parts: Sequence[Part]) -> str:
 
 
 def to_utf8(text: str) -> bytes:
-    """Return the UTF-8 bytes of a text, in which U+FFFD replaces lone surrogates."""
+    """Return the UTF-8 bytes of a string, in which U+FFFD replaces lone surrogates."""
     return whole_characters(text).encode()

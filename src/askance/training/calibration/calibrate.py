@@ -51,9 +51,9 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedValue:
-    """The mean searches and tokens per question for one value, over the questions that never failed.
+    """The mean numbers of searches and tokens for one value, over the questions that never failed.
 
-    Tokens are prompt tokens and generated tokens. Cached tokens count too, because a value that is tried
+    Tokens are prompt tokens plus generated tokens. Cached tokens count too, because a value that is tried
     later finds more prompt prefixes in the cache.
     """
 
@@ -70,13 +70,13 @@ class Calibration:
     Attributes:
         method: The repr of the method with all parameters, including the calibrated value if there is one.
         title: The method's name with its profile, as tables show it.
-        value: The calibrated value; None if no value reaches the wanted number, as `remark` then explains.
+        value: The calibrated value. It is None if no value reaches the wanted number; `remark` then says why.
         interval: The 95 % interval of the value, from resampling the questions.
         is_interval_cut: Whether an end of the interval is the outermost value tried, so that the true end may
             lie beyond it.
         table: Every value tried, in ascending order.
-        failures: The failed questions, each with its value. A question that failed once is left out of all
-            means.
+        failures: The failed questions, each with the value that was tried. A question that failed once is
+            left out of all means.
         num_counted: The number of questions that never failed.
         remark: A remark about the result for the user; may be empty.
     """
@@ -112,14 +112,14 @@ async def calibrate(
 
     The method's own value is tried first. Values further out follow until they bracket the wanted number,
     then values in between, chosen among the numbers that decisions recorded. The last trials widen the range
-    on both sides, for the interval. The result is interpolated after the means have been made monotone. All
-    randomness comes from the engine's seed.
+    on both sides, to determine the interval. The result is interpolated after the means have been made
+    monotone. All randomness comes from the engine's seed.
 
     Args:
         parameter: The parameter's name; by default the method's own search parameter (see
             `askance.core.parameters.search_parameter`).
         max_trials: The greatest number of values tried; each trial answers all questions.
-        tolerance: The difference, in searches per question, at which a value is close enough.
+        tolerance: The greatest accepted difference from the wanted number, in searches per question.
         in_flight: The number of questions answered concurrently; it affects only the time.
         on_progress: Called when a trial starts, while questions finish, and when it ends.
 
@@ -159,7 +159,7 @@ async def calibrate(
 
 
 def calibrated_methods() -> dict[str, str]:
-    """Return the parameter to calibrate for each method that has one, methods of plug-ins included."""
+    """Return the parameter to calibrate for each method that has one, including methods of plug-ins."""
     parameters: dict[str, SearchParameter | None] = {}
     for name in known_names("methods", METHODS):
         with suppress(InputError):  # a plug-in that can't be imported
@@ -168,7 +168,9 @@ def calibrated_methods() -> dict[str, str]:
 
 
 def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
-    """Return the parameter to calibrate; if it is not the method's own, only trials show its direction.
+    """Return the parameter to calibrate: the named parameter, or by default the method's search parameter.
+
+    For any other parameter, only trials show whether a greater value means more searches.
 
     Raises:
         InputError: The method has no such parameter, or the parameter is not a number.
@@ -192,7 +194,7 @@ def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
 
 
 def _scale_remark(method: object, parameter: SearchParameter) -> str:
-    """Return a remark on the settings that leave a parameter without a value."""
+    """Return a remark on the settings under which nothing is compared with a threshold, if there are any."""
     settings = ", ".join(f"{name}={getattr(method, name)}" for name in parameter.scale)
     return f" ({settings}: compared with no threshold)" if settings else ""
 
@@ -227,7 +229,7 @@ def _measurements(completed: Sequence[Trial], failures: Sequence[TrialFailure]) 
 
 
 def _counts_per_question(completed: Sequence[Trial], count: Any) -> NDArray[np.float64]:
-    """Return a count for each trial and question: shape [values, counted questions]."""
+    """Return a count for each trial and each question that never failed: shape [trials, questions]."""
     counted = _counted_questions(completed)
     return np.array(
         [[count(trial.usages[index]) for index in counted] for trial in completed], dtype=np.float64

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run on disk, so that the same command resumes it in another process."""
+"""Checkpoints of a training run on disk, from which the same command resumes an interrupted run."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ class TrainingState:
     """The state of a training run between two steps.
 
     Attributes:
-        weights: The trained weights by name; all other weights are the base model's.
+        weights: The trained weights by name. All other weights are those of the base model.
         optimizer: The state of AdamW.
-        curve: The fields of a `TrainingStatus` for each step done.
+        curve: For each completed step, the fields of its `TrainingStatus`.
     """
 
     weights: Mapping[str, Tensor]
@@ -33,7 +33,7 @@ class TrainingState:
 
 
 class Checkpoints:
-    """The checkpoint folder of an unfinished training run; see `open_checkpoints`."""
+    """The checkpoint folder of an unfinished training run (see `open_checkpoints`)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,7 +60,7 @@ class Checkpoints:
         """Replace the last checkpoint atomically.
 
         Raises:
-            InputError: The disk is full or broken; the previous checkpoint is unchanged.
+            InputError: The disk is full or broken. The previous checkpoint is unchanged.
         """
         path, partial = self.folder / _STATE, self.folder / f"{_STATE}.partial"
         content = {
