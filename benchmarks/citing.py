@@ -54,7 +54,7 @@ def by_shared_words(question: str, sentence: str, answer: str, passages: Sequenc
 
 
 def by_support(question: str, sentence: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
-    """Return the passage that supports the statement, as askance cites it now."""
+    """Return the passage that the present version of askance cites for the statement."""
     if sentence == BARE:
         return best_support(claim_of(sentence.replace(GAP, answer), question), passages)[0]
     hits = [Hit(passage, 1.0, rank) for rank, passage in enumerate(passages, start=1)]

@@ -127,7 +127,7 @@ def run_settings(names: Sequence[str], arguments: Sequence[str], out: Path) -> l
 
 
 def run_setting(name: str, arguments: Sequence[str]) -> Outcome:
-    """Run the tests in a separate process, with the environment of a setting."""
+    """Run the tests in a separate process, with the environment variables of a setting."""
     with tempfile.TemporaryDirectory() as folder:
         home, report = Path(folder) / "home", Path(folder) / "report.xml"
         home.mkdir()

@@ -66,8 +66,8 @@ def _read(path: Path, content: bytes, settings: Row) -> list[Row]:
     for name in before.keys() | settings.keys():
         if before.get(name) != settings.get(name):
             raise InputError(
-                f"{path} was started with {name} {before.get(name)!r}, now it is {settings.get(name)!r}: name "
-                "another --out, or the same settings."
+                f"{path} was started with {name} {before.get(name)!r}, now it is {settings.get(name)!r}: "
+                "name another --out, or the same settings."
             )
     return rows
 

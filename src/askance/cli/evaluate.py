@@ -62,9 +62,9 @@ def evaluate(
         sample: Ask a sample of N questions, in which each kind is as frequent as in the dataset.
         ids: Ask only the questions whose ids this file lists, one per line.
         metric: A metric to use instead of the default ones; the option may be repeated.
-        reading: The rules for extracting short answers before they are scored: own, or authors for the rules
-            of the DRAGIN authors (2wikimultihopqa, hotpotqa, iirc and strategyqa). In an existing run, short
-            answers are extracted again.
+        reading: Whose rules extract the short answers before they are scored: own (those of askance), or
+            authors (those of the DRAGIN authors, for 2wikimultihopqa, hotpotqa, iirc and strategyqa). In an
+            existing run, short answers are extracted again.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
         retry_failures: Ask the failed questions again.
 

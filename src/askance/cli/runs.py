@@ -143,7 +143,7 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN")]
 
 @export.callback()
 def _export() -> None:
-    """Export a run to the format of another evaluation.
+    """Export a run in the format of another evaluation tool.
 
     Examples:
         askance export alce runs/asqa --out alce.json

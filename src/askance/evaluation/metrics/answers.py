@@ -162,8 +162,8 @@ def accuracy(prediction: str, golds: Sequence[str]) -> float | None:
     gold answers. Here a gold answer that normalisation leaves empty is ignored. If all gold answers are
     ignored, the result is None.
 
-    The metric reads the short answer, because the paper's answering nodes write nothing else. The whole text
-    may compare several candidates, so a gold answer that the text mentions need not be the one that it gives.
+    The metric uses the short answer, because it is all that the paper's answering nodes write. The whole text
+    may compare several candidates, so a gold answer mentioned in it is not necessarily its final answer.
     A match need not be a whole word: "Johnson" contains "son".
 
     >>> accuracy("It is the river Rhine.", ["Rhein", "the Rhine"])

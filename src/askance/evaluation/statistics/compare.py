@@ -71,7 +71,7 @@ class PValue:
 def mean_interval(
     scores: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> MeanInterval:
-    """Return the mean of one score per question, with its bootstrap confidence interval.
+    """Return the mean of the per-question scores, with its bootstrap confidence interval.
 
     Raises:
         InputError: There are no scores, a score is not finite, or a setting is out of range.

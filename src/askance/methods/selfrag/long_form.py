@@ -7,8 +7,8 @@ The paper defines the score of a segment and says "return the best sequence". We
 - A segment that repeats an earlier segment of its path is rejected, as if by a hard constraint.
 - Utility counts once, at the end, because it judges whole answers.
 - A prompted scorer makes no judgement that can't change the answer. It does not judge the support of a
-  segment that can't enter the beam even with full support. Nor does it judge whether to search for a path
-  that is not extended.
+  segment that can't enter the beam even with full support. Nor does it judge, for a path that is not
+  extended, whether a search is needed.
 - Each path searches with its own latest segment and never sees the text of other paths.
 """
 

@@ -115,7 +115,7 @@ def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> S
 
 
 def passage_spans(hit: Hit) -> tuple[Span, ...]:
-    """Return a passage between its start and end tokens.
+    """Return a passage wrapped in its start and end tokens.
 
     The passage must come from `search_passages`, which escapes the reflection tokens in its text.
     """

@@ -44,7 +44,7 @@ not fit into the processor's cache."""
 
 @dataclass(slots=True, eq=False)
 class SequenceSlot:
-    """A sequence of a llama.cpp context, as the KV slot of a text.
+    """A sequence in a llama.cpp context, used as the KV slot of a text.
 
     Attributes:
         seq_id: The number of the sequence in llama.cpp.
@@ -54,7 +54,7 @@ class SequenceSlot:
             position or later.
         is_open: Whether a running text uses the slot.
         num_cached_tokens: The number of the text's tokens that the slot held when it was opened.
-        closed_at: When the slot was last closed, as the number of slots that had been closed until then.
+        closed_at: A logical time stamp: the number of slots that had been closed when this one last was.
     """
 
     seq_id: int
@@ -208,7 +208,7 @@ class LlamaBackend:
         return self._context
 
     def _sequence_tokens_for(self, num_tokens: int) -> int:
-        """Return the capacity in tokens that each sequence needs if one of them has to hold `num_tokens`."""
+        """Return the capacity in tokens to give every sequence, so that any of them can hold `num_tokens`."""
         if num_tokens <= self._sequence_tokens:
             return self._sequence_tokens
         largest = min(self._max_sequence_tokens, self.budget_tokens // PADDING * PADDING)

@@ -28,7 +28,7 @@ AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 def _each(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
     """Return pairs of a name and its type or value.
 
-    As in C, each declaration is a type (or a value), followed by all names that have it.
+    Each declaration lists a type, as in C, or a value, and then the names that it belongs to.
     """
     return [(name, value) for value, *names in declared for name in names]
 
