@@ -32,7 +32,7 @@ class StopTracker:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the generation needs no further token."""
+        """Return whether the generation needs no further token."""
         return bool(self.finish)
 
     def end(self, token: Token | None = None, *, finish: str = "end") -> None:
