@@ -1,1 +1,1 @@
-"""Measurements. `make bench` runs them all; each is a function that returns rows."""
+"""Benchmarks and other measurements, among them the speed measurements that `make bench` runs."""

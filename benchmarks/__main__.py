@@ -1,4 +1,4 @@
-"""Run every measurement, print a table, write the same numbers as JSON to .bench/, and enter them in a log.
+"""Run the speed measurements, print a table, write it as JSON to .bench/, and optionally enter it in a log.
 
 python -m benchmarks [NAME …] [--log FILE]
 """

@@ -1,15 +1,16 @@
-r"""The share of a server's throughput that remains when many questions are answered over its API at once.
+r"""Measure how much of a server's throughput askance reaches when it has many questions in flight.
 
     python -m benchmarks.api_throughput --out FOLDER
 
-A scripted server, in a separate process, waits before each answer (the network and the prompt) and before
-each token, as a real one would; it serves any number of requests side by side. One question is one request.
-The ideal is what these waits alone allow: all questions in rounds of `--in-flight`, each as long as one
-request waits. The loss against it is the cost of askance, of the client, and of the scripted server on the
-same machine. A bare client measures what the latter two allow: it sends the same requests as "text alone"
-and only looks for the end of the answers. Requests are sent with all signals (log-probabilities of tokens
-and of 5 alternatives, entropy) and without. All lines are measured in turn; the table has medians over
-`--repeats`. FOLDER/throughput.json has the table.
+A scripted server in a separate process waits before each answer (for the network and the prompt) and before
+each token, as a real server would. It serves any number of requests concurrently, and each question is one
+request. The ideal throughput is the throughput that these waits alone would allow: rounds of `--in-flight`
+questions, each round as long as the waits of one request. The loss against the ideal is the cost of askance,
+of its HTTP client, and of the scripted server on the same machine. A bare client shows the throughput without
+askance: it sends the same requests as "text alone" and only looks for the end of each answer. Requests are
+sent with all signals (log-probabilities of tokens and of 5 alternatives, entropy) and without signals. Every
+repeat measures all lines of the table in turn, and the table has the medians over `--repeats`.
+FOLDER/throughput.json has the table.
 """
 
 import argparse
@@ -49,7 +50,7 @@ Ask = Callable[[Question], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """The seconds of all questions, and the CPU seconds of both processes."""
+    """The wall-clock seconds for all questions, and the CPU seconds of both processes."""
 
     seconds: float
     client_seconds: float
@@ -58,10 +59,10 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The medians over the repeats for one way of asking.
+    """The medians over the repeats for one kind of request.
 
     Attributes:
-        share: The share of the ideal throughput.
+        share: The measured throughput as a fraction of the ideal throughput.
         client_ms, server_ms: The CPU milliseconds of the client and of the server per question.
     """
 
@@ -120,7 +121,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> Line:
-    # Each event is a token, and the last marks the end.
+    # Each token is one event, and one more event marks the end.
     request_seconds = options.latency + (options.tokens + 1) * options.token_seconds
     rounds = math.ceil(options.questions / options.in_flight)
     ideal = options.questions / (rounds * request_seconds)
@@ -133,7 +134,7 @@ def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> Lin
 
 
 async def _timed(name: str, url: str, server: Connection, options: argparse.Namespace) -> Timed:
-    """Return the times of all questions, including connections."""
+    """Return the times for all questions, including the time to open connections."""
     ask = _bare(url, options) if name == BARE else _asking(WANTS[name], url, options)
     await ask(Question("warm", "Are you there?"))
     server_began, client_began, began = _seconds_of(server), time.process_time(), time.perf_counter()

@@ -1,11 +1,12 @@
-r"""The share of L_max that methods with as many passages as fit read, in a scripted world.
+r"""Measure the fraction of the token budget L_max that methods use when they show as many passages as fit.
 
     python -m benchmarks.budget_use --out FOLDER
 
-There are `--collection` passages of `--words` words, which every query finds in the same order shifted by its
-own number, and a scripted model with a window of `--window` tokens, a word or a mark each. It plans as the
-row says. The table has the share of L_max that was read, then the passages of the first retrieval and
-of the summary; FOLDER/use.json has the same.
+The collection has `--collection` passages of `--words` words. Every query returns them in the same order, but
+starts at a different passage. The scripted model has a context window of `--window` tokens (a token is a word
+or a punctuation mark). It writes the plan that is named in the row of the table. Each cell has the fraction
+of L_max that was used, then the numbers of passages in the first retrieval prompt and in the summary prompt.
+FOLDER/use.json has the same numbers.
 """
 
 import argparse
@@ -33,7 +34,7 @@ L_MAX = {"8k": 8192, "32k": 32768, "128k": 131072}
 
 
 def rows(l_max: int) -> dict[str, tuple[Method, str]]:
-    """Return methods within L_max, and their plans."""
+    """Return the methods, limited to L_max, each with the plan that the model writes for it."""
     parameters: dict[str, Any] = {"passages": 0, "l_max": l_max}
     members = Members(
         (
@@ -54,7 +55,7 @@ def rows(l_max: int) -> dict[str, tuple[Method, str]]:
 
 
 class Shelf:
-    """A retriever of equal passages, in an order that starts at another one for each query."""
+    """A retriever of equally long passages in a fixed order, whose first hit depends on the query."""
 
     name = "shelf"
     fingerprint = ""
@@ -70,7 +71,7 @@ class Shelf:
 
 
 def playing(plan: str) -> ScriptedModel:
-    """Return a scripted model that follows the plan, asks no follow-up, and answers the rest at random."""
+    """Return a scripted model that writes the plan, and a fixed reply to each other kind of prompt."""
 
     def reply(shown: str, key: tuple[str | int, ...]) -> str:
         script = {"say": plan, "qt": "None", "line": "Follow up: Which creek is it?", "da": "the sea"}
@@ -80,7 +81,7 @@ def playing(plan: str) -> ScriptedModel:
 
 
 def use(method: Method, plan: str, options: argparse.Namespace) -> Result:
-    """Return the result of one answer."""
+    """Return the result of answering the question once."""
     model = playing(plan)
     model.context_tokens = options.window
     shelf = Shelf(options.collection, options.words)
@@ -88,7 +89,11 @@ def use(method: Method, plan: str, options: argparse.Namespace) -> Result:
 
 
 def cell(result: Result, l_max: int) -> dict[str, float]:
-    """Return the share of L_max that was read, and the passages shown to the first RA and the last SA."""
+    """Return the fraction of L_max that was used, and the numbers of passages in two prompts.
+
+    The two prompts are the first RA prompt and the last SA prompt. If a method has no such prompt, the
+    greatest number of passages in any prompt stands in.
+    """
     prompts = {event.key: event for event in result.trace.events if isinstance(event, Generated)}
     shown = {str(key[-1]): event.prompt.count("Title ") for key, event in reversed(prompts.items())}
     last = {str(key[-1]): event.prompt.count("Title ") for key, event in prompts.items()}

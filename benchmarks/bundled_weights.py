@@ -1,18 +1,19 @@
-r"""The quantisation types of the bundled model's weights: accuracy, speed and size of each.
+r"""Compare the accuracy, speed and size of the bundled model's weights by quantisation type.
 
     python -m benchmarks.bundled_weights --out FOLDER --index DIR \
         --searched hotpotqa:FILE 2wikimultihopqa:FILE --read squad2:FILE --articles Normans 'Steam engine'
     python -m benchmarks.bundled_weights --out FOLDER --speed
 
-The base and the adapter that ships are merged once for each type and written into FOLDER (0.9 GB). All of
-them answer the same questions by the method single, with the prompts of `bundled`: those of --searched with
-the first 4 passages of an index, those of --read with the paragraphs that hold the answer. Name articles of
-SQuAD that the adapter was not trained on. The table has the mean F1 of each type, and how much it is above
-that of float32 over the same questions, with the interval of the paired bootstrap.
+For each type, the base and the adapter that ships are merged once and written into FOLDER (0.9 GB). The
+models of all types answer the same questions, with the method single and the prompts of `bundled`. The
+questions of --searched come with the first 4 passages of an index, and the questions of --read with the
+paragraphs that contain the answer. For --articles, name articles of SQuAD that the adapter was not trained
+on. The table has the mean F1 of each type, and its difference from float32 on the same questions, with the
+interval of the paired bootstrap.
 
-FOLDER/questions.jsonl keeps each finished question, and a stopped run continues. --speed converts and times
-each type again, and the base as it came, in rounds, one after the other: run it on a machine that does
-nothing else.
+FOLDER/questions.jsonl stores each finished question, and the same command continues a stopped run. With
+--speed, each type is converted again, and then all types and the original base are timed in turn, in several
+rounds. Use --speed on an idle machine.
 """
 
 import argparse
@@ -49,12 +50,12 @@ TYPES: Mapping[str, tuple[str, str]] = {
     "Q4_0, embeddings Q8_0": ("Q4_0", ""),
     "Q4_0": ("Q4_0", "Q4_0"),
 }
-"""The types of the layers' matrices, and of the embeddings, which came as Q8_0."""
+"""The types of the layers' matrices and of the embeddings. An empty type keeps the original Q8_0."""
 AS_IT_CAME = "Q4_1, the base as it came"
 IN_FLIGHT = 8
 NUM_PASSAGES = 4
 PROMPT_NUMBERS, NEW_TOKENS = 100, 64
-"""The count of numbers in a prompt of --speed, of five tokens each."""
+"""The count of numbers in a prompt of --speed, of five tokens each, and the count of generated tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def weights_of(name: str, out: Path) -> Path:
-    """Return the file in FOLDER with weights of a type, which is written if it does not exist."""
+    """Return the path of the file with a type's weights, after writing the file if it does not exist."""
     from askance.models.bundled import READER, gguf_path
     from askance.models.llama_cpp.packing import pack
 
@@ -119,7 +120,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
-    """Return questions of all datasets in turn, so that a part of them is balanced."""
+    """Return the questions of all datasets in turn, so that any first part of the list is balanced."""
     if options.searched and options.index is None:
         raise InputError("--searched needs an index: name its folder with --index.")
     index = open_retriever(options.index) if options.searched else None
@@ -214,7 +215,7 @@ def _seconds_to_write(name: str, out: Path) -> float:
 
 
 async def _speeds(model: Model, number: int) -> tuple[float, float]:
-    """Return the tokens per second of a prompt, and of the text after it."""
+    """Return the speeds of reading a prompt and of generating the text after it, in tokens per second."""
     numbers = (1000 + (number * 7919 + at * 977) % 9000 for at in range(PROMPT_NUMBERS))
     prompt = Raw((Span(" ".join(map(str, numbers))),))
     began = time.perf_counter()

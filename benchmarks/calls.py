@@ -18,7 +18,7 @@ from askance.models.local.model import LocalModel
 from benchmarks.work import Call
 
 ASKED: ContextVar[str] = ContextVar("asked", default="")
-"""The question that is being answered."""
+"""The id of the question that is being answered."""
 
 
 class Calls(WrappedModel):

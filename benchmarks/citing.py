@@ -1,13 +1,17 @@
-"""Precision and recall of citations: how often they name a passage that supports the statement.
+"""Measure the precision and recall of citations: how often they name a passage that supports the statement.
 
     python -m benchmarks.citing FOLDER --out citing.json
 
-FOLDER holds the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of its name. There
-are statements whose passages are known: each step of 2WikiMultihopQA as a sentence, "The director of X is
-Y.", among the ten paragraphs of its question; sub-questions of MuSiQue with their answers, among twenty; and
-whole questions with their answers. Each is also stated with the answer to another question of the same kind,
-which no passage supports. Precision is the share of citations of a gold passage; recall is the share of
-statements that cite one.
+FOLDER contains the train files of 2WikiMultihopQA, MuSiQue and HotpotQA, each in a folder of that name. Three
+kinds of statements have known gold passages:
+
+- the steps of 2WikiMultihopQA as sentences, such as "The director of X is Y.", among ten paragraphs;
+- the sub-questions of MuSiQue with their answers, among twenty paragraphs;
+- whole questions with their answers.
+
+Each statement is also tested with the answer to another question of the same kind. No passage supports such a
+wrong statement. Precision is the fraction of citations that name a gold passage. Recall is the fraction of
+statements whose citation names a gold passage.
 """
 
 import argparse
@@ -28,7 +32,7 @@ Cites = Callable[[str, str, str, Sequence[Passage]], Passage | None]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A question with a true answer; `sentence` states an answer, with a gap for it."""
+    """A question with its true answer, and a sentence with a gap for the answer."""
 
     kind: str
     question: str
@@ -39,7 +43,10 @@ class Statement:
 
 
 def by_shared_words(question: str, sentence: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
-    """Cite in the former way: the passage that shares most words, at least two and half of the sentence's."""
+    """Return the passage that shares the most words with the statement, as an older askance cited it.
+
+    The passage must share at least two words, and at least half of the statement's words.
+    """
     words = content_words(sentence.replace(GAP, answer))
     held = [(len(words & content_words(f"{each.title} {each.text}")), each) for each in passages]
     most, best = max(held, key=lambda pair: pair[0])
@@ -47,7 +54,7 @@ def by_shared_words(question: str, sentence: str, answer: str, passages: Sequenc
 
 
 def by_support(question: str, sentence: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
-    """Cite in the present way."""
+    """Return the passage that the present version of askance cites for the statement."""
     if sentence == BARE:
         return best_support(claim_of(sentence.replace(GAP, answer), question), passages)[0]
     hits = [Hit(passage, 1.0, rank) for rank, passage in enumerate(passages, start=1)]
@@ -60,7 +67,7 @@ BARE = f"The answer is {GAP}."
 
 
 def statements(folder: Path) -> Iterator[Statement]:
-    """Return the statements of the three datasets."""
+    """Yield the statements of the three datasets."""
     for name in ("2wikimultihopqa", "hotpotqa"):
         for item in json.loads((folder / name / "train_subset.json").read_text(encoding="utf-8")):
             yield from _of_titles(name, item)
@@ -93,7 +100,7 @@ def _of_musique(item: dict[str, Any]) -> Iterator[Statement]:
 
 
 def measured(known: Sequence[Statement], cites: Cites) -> dict[str, float]:
-    """Return the numbers of one way to cite."""
+    """Return the precision, the recall and the fraction of false citations of one citing function."""
     draw, num_cited, num_right, num_false = random.Random(0), 0, 0, 0
     for each in known:
         found = cites(each.question, each.sentence, each.answer, each.passages)

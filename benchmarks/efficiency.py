@@ -1,13 +1,14 @@
-"""The efficiency of every method against llama.cpp alone with the same weights, on this machine.
+"""Measure the efficiency of methods against llama.cpp alone, with the same weights on the same machine.
 
     python -m benchmarks.efficiency [NAME ...] [--quick] [--model bundled] [--log FILE]
 
-Efficiency is the least time that a question's calls need, divided by the time that it took. The least time
-is that of a plain loop over llama.cpp's functions: it reads the prompt tokens, each common beginning once,
-then computes the passes that must follow each other, for as many texts side by side, after as many tokens.
-Both of its speeds are measured just before and after the questions, with llama.cpp's defaults. The efficiency
-against llama.cpp without flash attention, which is how askance runs it where attention can be read, is given
-too. Nothing else should run meanwhile: a value well above 1 means that something slowed the plain loop.
+Efficiency is the least time that the model calls of a question need, divided by the time that the question
+took. The least time is that of plain forward passes with llama.cpp: first for the prompt tokens, with common
+prefixes computed only once, and then for the sequential decoding passes, with the same number of texts per
+pass and of tokens before them. The speeds of both kinds of passes are measured just before and just after the
+questions, with llama.cpp's defaults. The table also has the efficiency against llama.cpp without flash
+attention, since askance turns flash attention off to read attention weights. No other process should run
+meanwhile. A value well above 1 means that something slowed the plain passes down.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ _SERVER_TOKENS = 2048
 
 
 def decoding(setup: Setup) -> Iterator[Row]:
-    """Compare the speed of writing one text with all signals to that of plain passes."""
+    """Compare the speed of generating one text with all signals to the speed of plain passes."""
     for flash, details in (
         (True, "llama.cpp as it is by default"),
         (False, "llama.cpp without flash attention"),
@@ -71,7 +72,7 @@ def methods(setup: Setup) -> Iterator[Row]:
 
 
 def native(setup: Setup) -> Iterator[Row]:
-    """Measure Self-RAG with reflection tokens, which need another model file, in a separate process."""
+    """Measure Self-RAG with reflection tokens, in a separate process with another model file."""
     file = with_reflection_tokens(setup.model._weights.path, setup.folder / "reflecting.gguf")
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
         other = Setup(f"gguf:{file}", setup.folder, setup.num_questions, setup.num_repeats)
@@ -79,7 +80,7 @@ def native(setup: Setup) -> Iterator[Row]:
 
 
 def first_word(setup: Setup) -> Iterator[Row]:
-    """Compare the time to `single`'s first committed word with that of a search and the server."""
+    """Compare the time to the first committed word of `single` to that of a search and llama.cpp's server."""
     calls = Calls(setup.model)
     engine, ratios = setup.engine("single", calls, {"ask_short_answer": False}), list[float]()
     own, theirs = list[float](), list[float]()
@@ -98,9 +99,10 @@ def first_word(setup: Setup) -> Iterator[Row]:
 
 
 def throughput(setup: Setup) -> Iterator[Row]:
-    """Compare `closed_book` on eight questions at once to an eight-slot server with the same prompts.
+    """Compare the throughput of `closed_book`, with eight questions in flight, to that of llama.cpp's server.
 
-    Each round has new questions, since both cache what they have read.
+    The server has eight slots and gets the same prompts. Each round has new questions, because both sides
+    cache the prompts that they have read.
     """
     calls, own, theirs = Calls(setup.model), list[float](), list[float]()
     engine = setup.engine("closed_book", calls, {"ask_short_answer": False})
@@ -126,10 +128,10 @@ MEASURES: dict[str, Callable[[Setup], Iterator[Row]]] = {
 
 
 def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: float, in_flight: int = 1) -> Row:
-    """Return the efficiency over all questions in each repeat, after a first batch to warm up.
+    """Return the row for the efficiency of a method, which each repeat measures over all questions.
 
     Args:
-        in_flight: The questions asked at a time, whose common prompt prefixes count once.
+        in_flight: The number of questions asked concurrently. Their common prompt prefixes count only once.
     """
     calls = Calls(setup.model)
     engine = setup.engine(name, calls, settings)
@@ -141,10 +143,10 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
         return _asked(engine, questions[first : first + in_flight], in_flight), Work.of(calls.made)
 
     _, alike = ask(0)
-    # As many texts side by side, and as long ones, as there are in the mean.
+    # Plain passes have the mean number of texts, and texts of the mean length.
     num_texts, depth = min(IN_FLIGHT, max(1, round(alike.num_texts))), round(alike.depth)
 
-    found: dict[bool, list[float]] = {True: [], False: []}  # by whether plain passes have flash attention
+    found: dict[bool, list[float]] = {True: [], False: []}  # by whether the passes use flash attention
 
     def speeds() -> dict[bool, Speeds]:
         return {flash: setup.plain(flash=flash).speeds(num_texts, depth) for flash in found}
@@ -174,7 +176,7 @@ def _server(setup: Setup, slots: int) -> AbstractContextManager[LlamaServer]:
 
 
 def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
-    """Return the tokens per second after the first one, as deep into a text as plain passes."""
+    """Return the tokens per second after the first token, for a prompt as long as in plain passes."""
     times: list[float] = []
 
     def note(tokens: Sequence[Token]) -> Cut | None:
@@ -189,7 +191,7 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
 
 
 def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
-    """Return the seconds that all questions take together."""
+    """Return the seconds that it takes to answer all questions."""
 
     async def answer(question: Question) -> Result:
         ASKED.set(question.id)

@@ -1,4 +1,4 @@
-"""The runtime against the reference loop, on the same questions in one process: time, tokens, decisions."""
+"""Compare the runtime's time, tokens and decisions with those of a reference model, in one process."""
 
 import asyncio
 import json
@@ -26,7 +26,8 @@ from benchmarks.row import Row
 NUM_QUESTIONS = 8
 REPEATS = 3
 CODE = {"profile": "code", "threshold": 4.0, "max_tokens": 64}
-"""About three searches a question; at lower thresholds the reference loop alone takes most of an hour."""
+"""These parameters lead to about three searches per question. With a lower threshold, the reference model
+alone would take most of an hour."""
 SHORT = {"query_tokens": 64, "answer_tokens": 64, "summary_tokens": 32}
 PROFILES: dict[str, dict[str, Any]] = {
     **{name: {} for name in METHODS},
@@ -42,14 +43,14 @@ PROFILES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """All questions asked once."""
+    """The result of asking all questions once."""
 
     seconds: float
     events: tuple[tuple[AnyEvent, ...], ...]
 
     @property
     def decisions(self) -> list[list[tuple[str, str, str]]]:
-        """The decisions, question by question."""
+        """The decisions of each question."""
         return [
             [(event.name, event.outcome, event.query) for event in events if isinstance(event, Decided)]
             for events in self.events
@@ -57,7 +58,7 @@ class Asked:
 
 
 def against_the_reference() -> Iterator[Row]:
-    """Compare DRAGIN with its authors' loop: the same decisions, one at a time and eight in flight."""
+    """Compare DRAGIN's decisions and time with the reference model's, with one and eight in flight."""
     with tempfile.TemporaryDirectory() as folder:
         retriever = _sample_index(Path(folder))
         folder_of_model, questions = str(torch_folder()), _questions()
@@ -97,13 +98,13 @@ def against_the_reference() -> Iterator[Row]:
 
 
 def _needed(reference: ReferenceModel) -> float:
-    """Return the tokens needed per repeat: texts count once, and separate passes each time."""
+    """Return the tokens needed per repeat: for all texts, and for the attention passes of one repeat."""
     needed = reference.needed
     return needed.num_unique + needed.num_attended / REPEATS
 
 
 def computed_and_needed() -> Iterator[Row]:
-    """Compare tokens computed and needed for every method and profile, with and without wrong drafts."""
+    """Compare the tokens that each method computes and needs, with and without rejected draft tokens."""
     with tempfile.TemporaryDirectory() as folder:
         retriever, questions = _sample_index(Path(folder)), _questions()
         model = load_hf(str(torch_folder()), display_name=BUNDLED_BASE)
@@ -120,7 +121,7 @@ def computed_and_needed() -> Iterator[Row]:
                 details = f"{name}, {in_flight} in flight: computed"
                 yield Row(details, computed, "tokens", computed / needed, "needed")
                 chosen = computed - missed
-                yield Row("  without wrong guesses", chosen, "tokens", chosen / needed, "needed")
+                yield Row("  without rejected draft tokens", chosen, "tokens", chosen / needed, "needed")
 
 
 def _method(name: str, settings: Mapping[str, Any]) -> Method:

@@ -1,11 +1,12 @@
-"""Run the tests under the settings of other processors, thread counts and environments.
+"""Run the tests as if on other processors, with other thread counts, and in other environments.
 
     python -m benchmarks.every_processor --out FILE.json [--settings NAME …] [-- ARGUMENTS OF PYTEST …]
 
-A processor can compute like an older one: ATEN_CPU_CAPABILITY sets torch's own loops, and ONEDNN_MAX_CPU_ISA
-sets oneDNN's products. It can't compute like a newer one: torch would abort, so that setting is not run, and
-oneDNN uses what the processor has. The table gives the result of each setting. One factor changes at a time,
-except for the oldest and the newest of all together. The exit code is 1 if a test failed anywhere.
+A processor can compute like an older one: ATEN_CPU_CAPABILITY selects the instruction set of torch's own
+kernels, and ONEDNN_MAX_CPU_ISA selects that of oneDNN's kernels. A processor can't compute like a newer one:
+torch would abort, so such a setting is not run, and oneDNN uses the best instruction set that the processor
+has. The table gives the result of each setting. Each setting changes one factor, except "oldest" and
+"newest". The exit code is 1 if a test failed under any setting.
 """
 
 import argparse
@@ -47,10 +48,10 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     "no language, no home": {"LC_ALL": "C", "LANG": "", "HOME": EMPTY_HOME},
 }  # fmt: skip
-"""The variables that each setting adds to the environment; the others are removed. By default MKL uses at
-most as many threads as there are cores."""
+"""The environment variables of each setting. Variables of the other settings are removed. By default, MKL
+uses at most as many threads as there are cores. MKL_DYNAMIC=FALSE lifts this limit."""
 _LOOPS = ("default", "avx2", "avx512")
-"""The instruction sets of torch's loops; a processor with a later one also has the earlier ones."""
+"""The instruction sets of torch's kernels. A processor that supports one of them supports all before it."""
 _PROBE = """
 import torch
 if torch.backends.mkldnn.is_available():
@@ -65,9 +66,9 @@ class Outcome:
     """The result of the tests under one setting.
 
     Attributes:
-        taken: what torch's loops, oneDNN and the number of threads really were.
-        exit_code: of pytest; 0 if all passed.
-        failures: names of the tests that failed or could not be set up.
+        taken: The instruction sets of torch and oneDNN and the number of threads that were really used.
+        exit_code: The exit code of pytest; 0 if all tests passed.
+        failures: The names of the tests that failed or could not be set up.
     """
 
     setting: str
@@ -97,10 +98,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_settings(names: Sequence[str], arguments: Sequence[str], out: Path) -> list[Outcome]:
-    """Run the tests under each setting; the file is written after each of them.
+    """Run the tests under each setting, and write the results so far to `out` after each setting.
 
     Raises:
-        UnknownName: no such setting.
+        UnknownName: A setting does not exist.
     """
     for name in names:
         if name not in SETTINGS:
@@ -126,7 +127,7 @@ def run_settings(names: Sequence[str], arguments: Sequence[str], out: Path) -> l
 
 
 def run_setting(name: str, arguments: Sequence[str]) -> Outcome:
-    """Run the tests in a separate process, with the environment of a setting."""
+    """Run the tests in a separate process, with the environment variables of a setting."""
     with tempfile.TemporaryDirectory() as folder:
         home, report = Path(folder) / "home", Path(folder) / "report.xml"
         home.mkdir()
@@ -161,7 +162,7 @@ def _environment(changed: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 def _taken(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the effect of a setting on this processor, as torch and oneDNN report it."""
+    """Return the instruction sets and the number of threads that torch and oneDNN report for a setting."""
     output = subprocess.run(
         [sys.executable, "-c", _PROBE],
         env={**environment, "ONEDNN_VERBOSE": "1"}, capture_output=True, text=True,
@@ -174,7 +175,7 @@ def _taken(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _counted(report: Path) -> tuple[int, int, tuple[str, ...]]:
-    """Return the numbers of tests that passed and were skipped, and the names of the others."""
+    """Return the counts of passed and of skipped tests, and the names of all other tests."""
     if not report.exists():
         return 0, 0, ()
     passed, skipped, failures = 0, 0, list[str]()

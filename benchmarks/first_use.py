@@ -1,4 +1,4 @@
-"""The first minutes with askance: the installation, the demo's question, and the same beside other work."""
+"""The first minutes with askance: the installation, and the demo's question on an idle and a busy machine."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ _REPOSITORY = Path(__file__).parent.parent
 
 
 def demo(setup: Setup) -> Iterator[Row]:
-    """Time the demo's question in a new process and in a warm one, and measure the memory of the latter."""
+    """Time the demo's question in a new process and in a warm one, and measure the warm process's memory."""
     words = ("-m", "askance.cli.main", "ask", DEMO, "--index", str(setup.index), "--model", setup.spec)
     seconds = [timed(partial(_python, *words)) for _ in range(setup.num_repeats + 1)][1:]
     yield row("question of the demo, whole process", seconds, "s", at_most=2.5)
@@ -34,7 +34,10 @@ def demo(setup: Setup) -> Iterator[Row]:
 
 
 def install(setup: Setup) -> Iterator[Row]:
-    """Time `make demo` in a fresh clone of this repository with an empty home; it needs a package index."""
+    """Time `make demo` in a fresh clone of this repository, with an empty home folder.
+
+    The installation needs access to a package index.
+    """
     clone, home = setup.folder / "clone", setup.folder / "home"
     home.mkdir()
     subprocess.run(["git", "clone", "-q", str(_REPOSITORY), str(clone)], check=True)
@@ -52,7 +55,7 @@ def install(setup: Setup) -> Iterator[Row]:
 
 
 def contention(setup: Setup) -> Iterator[Row]:
-    """Time the demo's question alone and beside two busy processes, in turn."""
+    """Time the demo's question alternately alone and beside two busy processes."""
     seconds: dict[int, list[float]] = {0: [], 2: []}
     with _apart() as asked:
         asked(_ask_demo, setup.spec, setup.index)
@@ -66,8 +69,8 @@ def contention(setup: Setup) -> Iterator[Row]:
                         process.kill()
                         process.wait()
     alone, beside = (statistics.median(found) for found in seconds.values())
-    told = f"{alone:.2f} s alone, {beside:.2f} s beside them"
-    yield row("beside two busy processes", [beside / alone], "times slower", told, at_most=3.5)
+    note = f"{alone:.2f} s alone, {beside:.2f} s beside them"
+    yield row("beside two busy processes", [beside / alone], "times slower", note, at_most=3.5)
 
 
 def _python(*words: str) -> None:
@@ -76,17 +79,20 @@ def _python(*words: str) -> None:
 
 @contextmanager
 def _apart() -> Iterator[Callable[..., float]]:
-    """Yield a function that calls others in a separate process."""
+    """Yield a function that calls other functions in a separate process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         yield lambda work, *given: pool.submit(work, *given).result()
 
 
 _engines: list[Engine] = []
-"""The engine that asks the demo's question; a process keeps one."""
+"""The engine that answers the demo's question. Each process has its own."""
 
 
 def _ask_demo(spec: str, index: Path) -> float:
-    """Return the seconds for the question; another one precedes it, so that the examples are in the cache."""
+    """Return the seconds that the demo's question takes.
+
+    Another question is asked first, so that the examples in the prompt are already in the cache.
+    """
     if not _engines:
         method = make_method(DEFAULT_METHOD, with_preset(DEFAULT_METHOD, {}, spec, None))
         _engines.append(Engine(method, {"answer": loaded(spec)}, open_retriever(index)))

@@ -1,4 +1,4 @@
-"""Functions that the scripts which compare methods share: they make a grid, run it and show its results."""
+"""Functions that make, run and show a grid, shared by the scripts that compare methods."""
 
 import argparse
 import asyncio
@@ -21,11 +21,11 @@ from askance.terminal.console import err
 from askance.terminal.progress import EvaluationProgress
 
 Setting = str | int | float | bool
-"""The pattern of a parameter."""
+"""The type of a parameter's value."""
 
 
 def grid_options(about: str) -> argparse.ArgumentParser:
-    """Add the options of every script that runs a grid."""
+    """Return a parser with the options of every script that runs a grid."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index", type=Path, help="folder made by `askance index`")
     parser.add_argument("--sample", type=int, default=10, help="questions a dataset, of all kinds (10)")
@@ -40,7 +40,10 @@ def grid_options(about: str) -> argparse.ArgumentParser:
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """Add the option of scripts whose runs may share calls; seconds then only count the remaining work."""
+    """Add the option --cache, with which runs share the results of model calls and searches.
+
+    The recorded seconds then cover only the work that was not in the cache.
+    """
     parser.add_argument(
         "--cache",
         type=Path,
@@ -50,15 +53,15 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def loaded(specs: Mapping[str, str]) -> dict[Role, Model]:
-    """Return models by role, from their specifications by role."""
+    """Return the models by role, given their specifications by role."""
     return load_models(specs)
 
 
 def make_grid(options: argparse.Namespace, datasets: Sequence[str], methods: Mapping[str, Table]) -> Grid:
-    """Return the grid of `grid_options`.
+    """Return the grid that the options of `grid_options` describe.
 
     Raises:
-        InputError: a dataset is named twice.
+        InputError: A dataset is named twice.
     """
     names = [spec.partition(":")[0] for spec in datasets]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -74,7 +77,7 @@ def make_grid(options: argparse.Namespace, datasets: Sequence[str], methods: Map
 
 
 def folder_name(text: str) -> str:
-    """Return `text` with "-" in place of characters that the name of a folder can't have."""
+    """Return `text` with "-" in place of characters that a folder's name can't have."""
     return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)
 
 
@@ -82,10 +85,10 @@ def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
     """Run the unfinished questions of OUT/runs, print tables of all experiments, and write OUT/report.html.
 
     Args:
-        base: The method that the others are compared with, if it is in the grid; otherwise the first.
+        base: The method that all others are compared with. If the grid lacks it, the first method is used.
 
     Raises:
-        SystemExit: An experiment failed, which no table shows; the code is 1.
+        SystemExit: An experiment failed, so no table shows it. The exit code is 1.
     """
     found, stopped = run_experiments(grid.experiments(), out)
     _show(found, grid.datasets, out, base)
@@ -96,9 +99,10 @@ def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
 def run_experiments(
     experiments: Mapping[str, Experiment], out: Path, cache: Path | None = None
 ) -> tuple[dict[str, RecordedRun], tuple[str, ...]]:
-    """Run the unfinished questions of OUT/runs; return the runs by experiment, DATASET/MODEL/METHOD.
+    """Run the unfinished questions of OUT/runs, and return the runs by name, DATASET/MODEL/METHOD.
 
-    Experiments that failed are printed on standard error, and their names are returned separately.
+    The errors of failed experiments are printed on standard error. The names of these experiments are the
+    second result.
     """
     ready = prepare_experiments(
         {name: replace(experiment, cache=cache) for name, experiment in experiments.items()}
@@ -130,5 +134,5 @@ def _show(names: Iterable[str], datasets: Iterable[str], out: Path, base: str) -
 
 
 def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table of cells that are text."""
+    """Return a Markdown table with a heading for each column and with the given rows of strings."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (titles, ["---"] * len(titles), *rows))

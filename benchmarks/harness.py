@@ -1,9 +1,10 @@
-"""The overhead of the evaluation: time per question, memory, and reopening a finished run.
+"""Measure the overhead of the evaluation: time per question, memory, and reopening a finished run.
 
     python -m benchmarks.harness
 
-It uses made-up questions and the scripted model, so little else is measured. Each figure comes from separate
-processes. It takes some minutes, which is too long for `make bench`; goals are beside the figures.
+The questions are synthetic and the model is scripted, so that little else is measured. Each figure comes from
+separate processes and is shown beside its goal. The measurement takes some minutes, which is too long for
+`make bench`.
 """
 
 import argparse
@@ -45,7 +46,7 @@ ANSWER = """ The river rises in the north and passes seven towns before it reach
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table; it should be below `goal`, if there is one."""
+    """A line of the table. If there is a goal, the value should be below it."""
 
     what: str
     value: float
@@ -55,7 +56,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The cost of one process; `grown_mb` is the growth of memory from `WARM_AFTER` questions to the last."""
+    """The cost of one process.
+
+    Attributes:
+        grown_mb: The growth of memory between `WARM_AFTER` finished questions and the last question.
+    """
 
     seconds: float
     cpu_seconds: float
@@ -63,7 +68,10 @@ class Spent:
 
 
 class Forgetful(ScriptedModel):
-    """A model that answers at once and keeps no prompts, so that time and memory are the evaluation's own."""
+    """A model that answers immediately and stores no prompts.
+
+    All time and memory that are measured are therefore due to the evaluation itself.
+    """
 
     def __init__(self) -> None:
         super().__init__(lambda prompt, key: ANSWER)
@@ -90,7 +98,7 @@ def main() -> None:
 
 
 def write_questions(path: Path, number: int) -> None:
-    """Write distinct questions of few words, because the scripted model remembers every word."""
+    """Write distinct questions with a small vocabulary, because the scripted model remembers every word."""
     with path.open("w", encoding="utf-8") as file:
         for at in range(1, number + 1):
             question = f"Which town lies at kilometre {at % 100} of the river number {at // 100}?"
@@ -100,7 +108,7 @@ def write_questions(path: Path, number: int) -> None:
 
 
 def fsync_seconds(path: Path, times: int = 50) -> float:
-    """Return the median time to write a few bytes to the disk, a lower bound for every durable run."""
+    """Return the median seconds of a small durable write, a lower bound for every recorded question."""
     seconds = []
     with path.open("wb", buffering=0) as file:
         for _ in range(times):
@@ -119,12 +127,12 @@ def measure(place: Path, method: str, questions: int, repeats: int) -> Iterator[
     per_question = 1000 / questions
     whole, alone = (_median(spent, "seconds") * per_question for spent in (runs, bare))
     whole_cpu, alone_cpu = (_median(spent, "cpu_seconds") * per_question for spent in (runs, bare))
-    yield Figure(f"{method}: evaluate", whole, "ms a question")
-    yield Figure("  the answers alone", alone, "ms a question")
-    yield Figure("  the evaluation's own", whole - alone, "ms a question", 2.0)
-    yield Figure("  of which the processor's", whole_cpu - alone_cpu, "ms a question")
+    yield Figure(f"{method}: evaluate", whole, "ms per question")
+    yield Figure("  the answers alone", alone, "ms per question")
+    yield Figure("  the evaluation's own", whole - alone, "ms per question", 2.0)
+    yield Figure("  of which the processor's", whole_cpu - alone_cpu, "ms per question")
     yield Figure(f"  memory grown after {WARM_AFTER:,} questions", _median(runs, "grown_mb"), "MB", 2.0)
-    yield Figure("  going on with the finished run", _median(resumed, "seconds"), "s", 2.0)
+    yield Figure("  continuing the finished run", _median(resumed, "seconds"), "s", 2.0)
     yield Figure("  of which the processor's", _median(resumed, "cpu_seconds"), "s")
     commands = [_command_seconds(place, method, f"{method}-0") for _ in range(repeats)]
     yield Figure("  the same as a command", statistics.median(commands), "s")
@@ -150,7 +158,7 @@ def _experiment(place: Path, method: str) -> Experiment:
 
 
 def ask_bare(place: Path, method: str) -> Spent:
-    """Ask the same questions, as many at a time, and store nothing."""
+    """Ask the same questions, with equally many in flight, but store nothing."""
     ready = prepare_experiment(_experiment(place, method))
     engine = Engine(ready.method, {"answer": Forgetful()}, ready.retriever)
     asked = [example.question for example in ready.questions.values()]

@@ -1,19 +1,20 @@
-r"""The quality of a model's judgements: do passages hold an answer, and which of them are relevant?
+r"""Measure how well a model judges whether passages contain an answer, and which passages are relevant.
 
     python -m benchmarks.judging_quality --model bundled bundled:base --out FOLDER \
         --unanswerable 'squad2:FILE?unanswerable=keep' --articles Normans 'Steam engine' \
         --relevance hotpotqa:FILE
 
-Unanswerable: each question of the named articles (all of them if none is named) is put to AirRAG's
-retrieval-answer prompt over its own paragraph; a reply that says that the passages hold no answer counts as
-"unanswerable". Balanced accuracy is the mean of the shares that are right among the answerable and among the
-others. Name articles that the model was not trained on.
+Unanswerable: each question about the named articles (about all articles if none is named) is asked with its
+own paragraph in AirRAG's retrieval-answer prompt. A reply which says that the passages contain no answer
+counts as "unanswerable". Balanced accuracy is the mean of the accuracy on answerable questions and the
+accuracy on unanswerable questions. Name articles that the model was not trained on.
 
-Relevance: every paragraph of a question is put to the prompt of Self-RAG's relevance; its score is how much
-likelier the label "relevant" is than "irrelevant" (nats). The table has the area under the ROC curve over all
-pairs of a supporting paragraph and a distractor of one question, averaged over questions.
+Relevance: every paragraph of a question is judged with Self-RAG's relevance prompt. The paragraph's score is
+the log-probability of the label "relevant" minus that of "irrelevant" (nats). The table has the area under
+the ROC curve of a question's supporting paragraphs against its distractors, averaged over questions.
 
-FOLDER/MODEL keeps each finished question, and a stopped run continues. FOLDER/judging.json has the table.
+FOLDER/MODEL stores each finished question, and the same command continues a stopped run. FOLDER/judging.json
+has the table.
 """
 
 import argparse
@@ -88,7 +89,7 @@ def of_articles(examples: Sequence[Example], titles: Sequence[str]) -> Sequence[
 
 
 async def ask(model: Model, example: Example) -> Row:
-    """Ask a question over its own paragraph."""
+    """Ask a question about its own paragraph, and return whether the model refused to answer it."""
     (paragraph,) = example.supporting_facts.paragraphs
     hits = (Hit(Passage("1", paragraph.title, paragraph.text), 1.0, 1),)
     prompt = PromptBuilder(model, example.question).ra(hits, example.question.text)
@@ -101,7 +102,7 @@ async def ask(model: Model, example: Example) -> Row:
 
 
 async def compare(model: Model, example: Example) -> Row:
-    """Return the scores of all paragraphs of a question: supporting ones and distractors."""
+    """Return the relevance scores of a question's supporting paragraphs and of its distractors."""
     scores: dict[bool, list[float]] = {True: [], False: []}
     for paragraph in example.supporting_facts.paragraphs:
         passage = Passage("", paragraph.title, paragraph.text)
@@ -138,7 +139,7 @@ def relevance(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def area(above: Sequence[float], below: Sequence[float]) -> float:
-    """Return the share of pairs in which the first is above the second; ties count half."""
+    """Return the fraction of pairs whose number from `above` exceeds that from `below`. Ties count half."""
     first, second = np.array(above)[:, None], np.array(below)[None]
     return float(((first > second) + 0.5 * (first == second)).mean())
 

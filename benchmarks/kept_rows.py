@@ -1,4 +1,4 @@
-"""Durable rows of measurements, one per question, for measurements that are not evaluation runs."""
+"""A durable file of results, one per question, for measurements that are not evaluation runs."""
 
 import json
 from collections.abc import Iterator
@@ -13,21 +13,21 @@ Row = dict[str, Any]
 
 
 class KeptRows:
-    """The finished questions of a measurement, each on the disk once it is added; see `kept_rows`."""
+    """The results of a measurement's finished questions, which `add` writes to disk (see `kept_rows`)."""
 
     def __init__(self, file: AppendOnlyFile, rows: list[Row]) -> None:
         self._file = file
         self._by_id = {row["id"]: row for row in rows}
 
     def find(self, id: str) -> Row | None:
-        """Return the row of a question, if it is finished."""
+        """Return the result of a question, or None if the question is not finished."""
         return self._by_id.get(id)
 
     def add(self, row: Row) -> None:
-        """Keep a finished question.
+        """Store the result of a finished question.
 
         Raises:
-            OSError: The disk is full or broken; the earlier rows are unchanged.
+            OSError: The disk is full or broken. The earlier results are unchanged.
         """
         self._file.append([_line(row)])
         self._by_id[row["id"]] = row
@@ -35,7 +35,7 @@ class KeptRows:
 
 @contextmanager
 def kept_rows(folder: Path, settings: Row) -> Iterator[KeptRows]:
-    """Open ``FOLDER/questions.jsonl``, new or existing; its first line holds the settings.
+    """Open or create ``FOLDER/questions.jsonl``, whose first line contains the settings.
 
     Raises:
         InputError: The folder can't be used or is in use, or the file is damaged or has other settings.
@@ -46,7 +46,7 @@ def kept_rows(folder: Path, settings: Row) -> Iterator[KeptRows]:
             stack.enter_context(locked_folder(folder, "lock"))
             whole = whole_lines(path.read_bytes()) if path.exists() else b""
             rows = _read(path, whole, settings)
-            # Without a question, other settings may be tried.
+            # Other settings may be tried until the first question is finished.
             file = stack.enter_context(closing(AppendOnlyFile(path, len(whole) if rows else 0)))
             if not rows:
                 file.append([_line(settings)])
@@ -66,8 +66,8 @@ def _read(path: Path, content: bytes, settings: Row) -> list[Row]:
     for name in before.keys() | settings.keys():
         if before.get(name) != settings.get(name):
             raise InputError(
-                f"{path} was begun with {name} {before.get(name)!r}, now it is {settings.get(name)!r}: name "
-                "another --out, or the same settings."
+                f"{path} was started with {name} {before.get(name)!r}, now it is {settings.get(name)!r}: "
+                "name another --out, or the same settings."
             )
     return rows
 

@@ -1,16 +1,17 @@
-r"""A test that kills an evaluation run repeatedly, and compares it with the same run undisturbed.
+r"""Kill an evaluation run repeatedly, and compare its results with those of an undisturbed run.
 
     python -m benchmarks.kill_test --dataset sample --index DIR --method dragin --model scripted \
         --kills 5 --out FOLDER
 
-`askance eval` first runs undisturbed, into FOLDER/undisturbed. Then it runs into FOLDER/killed, where it is
-ended by SIGKILL and started again, and finishes after the last kill. A kill comes when a random number of
-further questions is finished, and a random part of the time that a question takes has passed.
+`askance eval` first runs undisturbed and writes into FOLDER/undisturbed. Then it runs again and writes into
+FOLDER/killed. This second run is repeatedly ended by SIGKILL and started again, and finishes after the last
+kill. Each kill waits until a random number of further questions is finished, and then for a random fraction
+of the time that a question takes.
 
 No finished question may be lost, changed or recorded again, and in the end both runs must have the same
 questions, each once, with the same answers, scores, decisions, searches, tokens and traces. Times may differ,
-and so may the tokens that a cache had: it depends on what the process was asked before. All that was found is
-in FOLDER/kill_test.json; the exit code is 1 if anything is not as it must be.
+and so may the numbers of cached tokens, which depend on what the process was asked before. The results are in
+FOLDER/kill_test.json; the exit code is 1 if a requirement is not met.
 """
 
 import argparse
@@ -43,14 +44,15 @@ _POLL_SECONDS = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The state that one process left when it was killed or finished.
+    """The state that one process left when it was killed or had finished.
 
     Attributes:
-        wanted: number of finished questions to kill at, `delay_seconds` later; None for the end.
-        num_before, num_finished: finished questions when the process was started, and when it had stopped.
+        wanted: The number of finished questions to wait for, `delay_seconds` before the kill. None if the
+            process finished.
+        num_before, num_finished: The numbers of finished questions when the process started and stopped.
         half_written_bytes: The bytes after the last finished question, which the next start has to cut off.
-        lost: ids finished before, and not there, or not the same, afterwards.
-        twice: ids recorded more than once.
+        lost: The ids of questions that were finished before, but are missing or changed afterwards.
+        twice: The ids of questions that are recorded more than once.
     """
 
     wanted: int | None
@@ -111,7 +113,7 @@ def stop_often(
     """Start the command and kill it repeatedly, then let it finish.
 
     Raises:
-        InputError: it failed, or finished before it could be killed.
+        InputError: The command failed, or it finished before it could be killed.
     """
     moments, before = random.Random(seed), list[Record]()
     question_seconds = costs_of(undisturbed.records).median_seconds
@@ -163,7 +165,7 @@ def _look(
 
 
 def lost(before: Sequence[Record], after: Sequence[Record]) -> tuple[str, ...]:
-    """Return the ids of the records that have moved or changed."""
+    """Return the ids of the earlier records that have moved, changed or vanished."""
     return tuple(record.id for at, record in enumerate(before) if list(after[at : at + 1]) != [record])
 
 

@@ -31,7 +31,7 @@ sys.stdin.read()
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The number of tokens that the server generated for a call, and the times of the first and the last."""
+    """The number of tokens that the server generated for a call, and when it sent the first and last one."""
 
     num_tokens: int
     first: float
@@ -39,13 +39,17 @@ class Written:
 
 
 class LlamaServer:
-    """A running server; requests are sent as tokens and decoded greedily."""
+    """A running server, which receives prompts as token ids and decodes greedily."""
 
     def __init__(self, address: str) -> None:
         self._address = address.partition("//")[2].rstrip("/")
 
     def write(self, calls: Sequence[Call], *, cached: bool = True) -> list[Written]:
-        """Send all calls at once, each on its own connection; `cached` allows the prompt cache."""
+        """Send all calls concurrently, each on its own connection.
+
+        Args:
+            cached: Whether the server may use its prompt cache.
+        """
         with ThreadPoolExecutor(len(calls)) as threads:
             return list(threads.map(partial(self._written, cached=cached), calls))
 
@@ -72,7 +76,7 @@ class LlamaServer:
 
 @contextmanager
 def serving(model: Path, *, slots: int, tokens: int, threads: int) -> Iterator[LlamaServer]:
-    """Yield a server, and stop it at the end."""
+    """Start a server, yield it, and stop it at the end."""
     reply = {"model": str(model), "slots": slots, "tokens": tokens, "threads": threads}
     with subprocess.Popen(
         [sys.executable, "-c", _SERVE, json.dumps(reply)],

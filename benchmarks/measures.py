@@ -28,7 +28,7 @@ BATCHES = (1, 8, 32)
 
 
 def starting() -> Iterator[Row]:
-    """Time the import of the package, and a warm process until its first committed words."""
+    """Time the import of the package, and a new process until its first committed words."""
     yield Row("import askance", 1000 * _timed(lambda: _python("import askance")), "ms with the interpreter")
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
@@ -39,7 +39,7 @@ def starting() -> Iterator[Row]:
 
 
 def indexing() -> Iterator[Row]:
-    """Measure a synthetic corpus of 100-word passages: build, memory, size, query."""
+    """Measure the build time, memory, size and query time of an index of synthetic 100-word passages."""
     with tempfile.TemporaryDirectory() as folder:
         docs, index = Path(folder) / "docs.jsonl", Path(folder) / "index"
         queries = _synthetic(docs)
@@ -59,32 +59,33 @@ def indexing() -> Iterator[Row]:
 
 
 def decoding() -> Iterator[Row]:
-    """Measure tokens per second of the plain bundled model, with and without signals, against `generate`.
+    """Compare the plain bundled model's tokens per second to those of transformers' `generate` function.
 
-    Each token has its own pass, as in `generate`; the last rows have draft tokens.
+    Askance generates with signals, without signals, and with draft tokens. Without draft tokens, each token
+    has its own forward pass, as in `generate`.
     """
     folder = str(torch_folder())
     model = as_model(*load_parts(folder, dtype="float32"), name="bundled:base", speculative=False)
-    guessing: Any = load_hf(folder, display_name="bundled:base")
+    speculative: Any = load_hf(folder, display_name="bundled:base")
     plain, all_signals = Want(), Want(entropy=True, attention="mean")
     for batch in BATCHES:
         ways: dict[str, Callable[[], None]] = {
             "transformers generate": partial(_transformers_generate, model, batch),
             "askance": partial(_generate, model, plain, batch),
             "askance with entropy and attention": partial(_generate, model, all_signals, batch),
-            "askance with guesses": partial(_generate, guessing, plain, batch),
+            "askance with draft tokens": partial(_generate, speculative, plain, batch),
         }
         seconds = _timed_in_turn(ways)
         speeds = {name: batch * TOKENS / taken for name, taken in seconds.items()}
-        base, own, signalling, guessed = speeds.values()
+        base, own, signalling, drafting = speeds.values()
         yield Row(f"transformers generate, batch {batch}", base, "tokens/s", 1.0, "itself")
         yield Row(f"askance, batch {batch}", own, "tokens/s", own / base, "transformers generate")
         yield Row("  with entropy and attention", signalling, "tokens/s", signalling / own, "without signals")
-        yield Row("  with guesses", guessed, "tokens/s", guessed / own, "without guesses")
+        yield Row("  with draft tokens", drafting, "tokens/s", drafting / own, "without draft tokens")
 
 
 def answering() -> Iterator[Row]:
-    """Measure seconds, searches and tokens per sample question for each method, plain bundled model."""
+    """Measure each method's seconds, searches and tokens per sample question, on the plain bundled model."""
     model = load_model("bundled:base")
     questions = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()][:5]
     with tempfile.TemporaryDirectory() as folder:
@@ -93,14 +94,14 @@ def answering() -> Iterator[Row]:
         for name in METHODS:
             engine = Engine(make_method(name), {"answer": model}, retriever)
             usages = [engine.ask(Question(q["id"], q["question"])).usage for q in questions]
-            yield Row(f"{name}: time", statistics.median(u.seconds for u in usages), "s a question")
-            yield Row("  searches", statistics.mean(u.searches for u in usages), "a question (mean)")
+            yield Row(f"{name}: time", statistics.median(u.seconds for u in usages), "s per question")
+            yield Row("  searches", statistics.mean(u.searches for u in usages), "per question (mean)")
             tokens = statistics.mean(u.prompt_tokens + u.generated_tokens for u in usages)
-            yield Row("  tokens computed", tokens, "a question (mean)")
+            yield Row("  tokens computed", tokens, "per question (mean)")
 
 
 def _timed(work: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Return the median seconds of `work`."""
+    """Return the median seconds that `work` takes."""
     seconds = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -110,7 +111,10 @@ def _timed(work: Callable[[], object], repeats: int = REPEATS) -> float:
 
 
 def _timed_in_turn(ways: Mapping[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
-    """Return the median seconds of each; every round runs all of them, so that none has a quieter machine."""
+    """Return the median seconds that each function takes, by name.
+
+    Each round runs all functions, so that no function has a quieter machine than the others.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, work in ways.items():
@@ -137,7 +141,7 @@ def _first_words(method: str, index: Path) -> float:
 
 
 def _synthetic(path: Path) -> list[str]:
-    """Write passages of 100 words drawn by Zipf's law; return 200 queries of 10 words."""
+    """Write passages of 100 words drawn by Zipf's law, and return 200 queries of 10 such words."""
     rng = random.Random(7)
     vocabulary = [f"w{rank}" for rank in range(50_000)]
     weights = [1 / (rank + 10) for rank in range(50_000)]
@@ -186,5 +190,5 @@ def _transformers_generate(model: Any, batch: int) -> None:
                 do_sample=False,
             )
 
-    # In the thread of the other one: with a team of threads for each, both would be slower than alone.
+    # Both run in one thread: with a team of threads for each, both would be slower than alone.
     asyncio.run(model._engine.run_exclusively(work))

@@ -1,4 +1,4 @@
-"""The number of tokens that the calls of methods need, a lower bound for every runtime."""
+"""Count the tokens that the model calls of methods need, which is a lower bound for every runtime."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ from benchmarks.work import TextTree
 
 
 class Needed:
-    """A tree of all texts of the calls: a token counts once after the same prefix.
+    """A counter of the tokens that model calls need.
 
-    A generation ends with the token at which its stop rule ends it, which is not fed to the model. A separate
-    pass needs all of its tokens.
+    The tokens of a prefix that several texts share count once. The last token of a generation does not count,
+    because it is not fed to the model. All tokens of a separate attention pass count.
     """
 
     def __init__(self) -> None:
@@ -28,22 +28,25 @@ class Needed:
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens that have to go through the layers."""
+        """The number of tokens for which the model's layers have to be computed."""
         return self.num_unique + self.num_attended
 
     def generate(self, generation: Generation) -> None:
-        """Add a prompt and its generated text."""
+        """Count the tokens of a prompt and of the text generated after it."""
         written = [token.id for token in (*generation.tokens, *generation.dropped)]
         self.num_generated += len(written)
         self._add((*generation.prompt_ids, *written[:-1]))
 
     def score(self, prompt_ids: Sequence[int], options: Sequence[Sequence[int]]) -> None:
-        """Add options after a prompt; their last tokens are not fed to the model."""
+        """Count the tokens of a prompt and of the options scored after it.
+
+        The last token of each option does not count, because it is not fed to the model.
+        """
         for option in options:
             self._add((*prompt_ids, *option[:-1]))
 
     def attend(self, ids: Sequence[int]) -> None:
-        """Add a separate pass."""
+        """Count the tokens of a separate attention pass."""
         self.num_attended += len(ids)
 
     def _add(self, ids: Sequence[int]) -> None:
@@ -51,7 +54,7 @@ class Needed:
 
 
 class Noted(WrappedModel):
-    """A model that adds up the tokens that its calls need."""
+    """A model wrapper that counts the tokens that the calls need."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)

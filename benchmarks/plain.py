@@ -1,4 +1,4 @@
-"""Plain passes of llama.cpp without askance, to measure the speed of the engine itself."""
+"""Plain forward passes of llama.cpp, to measure the speed of llama.cpp itself."""
 
 import asyncio
 import time
@@ -14,19 +14,21 @@ _LEAST_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """The prompt tokens per second, and the passes (a token for every text) per second."""
+    """The prompt tokens per second, and the decoding passes per second (one token per text and pass)."""
 
     prompt: float
     passes: float
 
 
 class Plain:
-    """A plain loop of passes over a model's weights; like llama.cpp, it has flash attention by default.
+    """A measurement of plain forward passes of llama.cpp with the weights of a model.
 
-    It runs in the model's thread: OpenMP keeps a team per thread, and two would slow each other down.
+    The passes run in the model's thread. In another thread, OpenMP would start a second team of threads, and
+    the two teams would slow each other down.
 
     Args:
-        flash: Whether flash attention is used, which keeps no attention weights.
+        flash: Whether to use flash attention, as llama.cpp does by default. Flash attention does not store
+            attention weights.
     """
 
     def __init__(self, model: LlamaModel, *, flash: bool = True) -> None:
@@ -34,7 +36,7 @@ class Plain:
         self._contexts: dict[int, Context] = {}
 
     def speeds(self, num_texts: int = 1, depth: int = PROMPT_TOKENS) -> Speeds:
-        """Measure reading a prompt of `depth` tokens, then continuing it as `num_texts` texts."""
+        """Measure the speeds of reading a prompt of `depth` tokens and continuing it as `num_texts` texts."""
         num_tokens = min(max(depth, _LEAST_TOKENS), 2 * PASS_TOKENS - PASSES - 1)
         return asyncio.run(self._model._engine.run_exclusively(lambda: self._measured(num_texts, num_tokens)))
 
@@ -48,7 +50,7 @@ class Plain:
                 reads_attention=False,
                 flash_attention=self._flash,
             )
-            self._measured(num_texts, num_tokens)  # the first pass makes room
+            self._measured(num_texts, num_tokens)  # the first pass allocates memory
         texts = range(num_texts)
         for text in texts:
             context.truncate(text, 0)
@@ -64,10 +66,10 @@ class Plain:
         for at in range(num_tokens, num_tokens + 1 + PASSES):
             rows = context.forward(texts, [at] * num_texts, [(id,) for id in last], [1] * num_texts)
             last = [int(row[0].argmax()) for row in rows]
-            wrote = wrote or time.perf_counter()  # behind the first pass, which makes room
+            wrote = wrote or time.perf_counter()  # after the first pass, which allocates memory
         return Speeds(num_tokens / (read - began), PASSES / (time.perf_counter() - wrote))
 
 
 def _ids(num_tokens: int) -> tuple[int, ...]:
-    """Return a prompt that no text of the sample begins with."""
+    """Return the ids of a prompt that shares no prefix with the texts of the sample."""
     return tuple(1000 + 131 * at % 30_000 for at in range(num_tokens))

@@ -1,14 +1,14 @@
-r"""The reading quality of a model: with gold passages, with retrieved passages, and without passages.
+r"""Measure how well a model answers from gold passages, from retrieved passages, and without passages.
 
     python -m benchmarks.reader_quality --model bundled bundled:base --index DIR --out FOLDER \
         --dataset hotpotqa:FILE 2wikimultihopqa:FILE --gold-only musique:FILE strategyqa:FILE
 
-Each model answers with its own preset and prompts, as a user would have it. With gold passages it reads
-(method single, `--index @gold`); with the index the methods are closed_book, single with four passages, and
-dragin. "Well-formed" is the share of questions whose answer was stated without being asked for once more.
+Each model answers with its own preset and prompts, as it does for a user. With gold passages the method is
+single (`--index @gold`); with the index the methods are closed_book, single with four passages, and dragin.
+"Well-formed" is the fraction of questions whose short answer was stated without a second request.
 
-Runs are kept in FOLDER/runs, as by `askance grid`, and a stopped run continues. The table is printed as
-Markdown, FOLDER/reading.json has the same numbers.
+Runs are stored in FOLDER/runs, as by `askance grid`, and the same command continues a stopped run. The table
+is printed as Markdown, and FOLDER/reading.json has the same numbers.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def grids(options: argparse.Namespace) -> Iterator[Grid]:
-    """Return the grid for gold passages, and the one for the index if a dataset needs it."""
+    """Yield the grid for gold passages, and the grid for retrieved passages if a dataset needs one."""
     models = {folder_name(spec): {"answer": spec} for spec in options.model}
     for specs, index, methods in (
         ((*options.dataset, *options.gold_only), GOLD, READ),
@@ -92,7 +92,7 @@ def grids(options: argparse.Namespace) -> Iterator[Grid]:
 
 
 def table(runs: Mapping[str, RecordedRun]) -> Iterator[Line]:
-    """Return each experiment's means, and the paired differences that show the benefit of searching."""
+    """Yield each experiment's means, and the paired differences that show the benefit of searching."""
     for name, run in runs.items():
         dataset, model, method = name.split("/")
         metric = "accuracy" if dataset == "strategyqa" else "f1"
@@ -113,7 +113,7 @@ def table(runs: Mapping[str, RecordedRun]) -> Iterator[Line]:
 
 
 def is_well_formed(record: Record) -> bool:
-    """Return whether the answer was stated without a further request."""
+    """Return whether the short answer was stated without a second request."""
     return bool(record.short) and not {"elicit", "unstated"} & record.decisions.keys()
 
 

@@ -29,7 +29,10 @@ Record = dict[str, Any]
 
 
 class Tally:
-    """The numbers of equal and of all comparisons, by kind; the first differences are printed."""
+    """Counts of comparisons and of equal results, by kind of comparison.
+
+    Each difference is printed when it is found.
+    """
 
     def __init__(self) -> None:
         self.equal: Counter[str] = Counter()
@@ -44,7 +47,7 @@ class Tally:
 
 
 class RecordedAnswers:
-    """A `Model` that plays the recorded generations with the recorded signals, on the bundled tokenizer."""
+    """A `Model` that plays back recorded generations and their signals, with the bundled tokenizer."""
 
     def __init__(self, rounds: list[Record], inner: Any, space_marker: str, tally: Tally) -> None:
         self._rounds, self._inner, self._marker, self._tally = rounds, inner, space_marker, tally
@@ -58,7 +61,7 @@ class RecordedAnswers:
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         want, at = request.want, next(self._places)
         entry = self._rounds[at]
-        # The port gives the length of a prompt, but its ids only by computing them.
+        # A `Model` can count the tokens of a prompt, but returns their ids only with a generation.
         prompt_ids = self._inner._encoding.encode(request.prompt)
         self._tally.compare("prompts by ids", list(prompt_ids), entry["prompt_ids"])
         self._tally.compare("generation lengths", request.sampling.max_tokens, entry["max_new"])
@@ -80,7 +83,7 @@ class RecordedAnswers:
         raise NotImplementedError("no replayed method scores")
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        if isinstance(text, str) or bos:  # a query's own pass; that of a draft has no BOS
+        if isinstance(text, str) or bos:  # a query's pass; the pass of a draft has no BOS
             return cast(Attention, await self._inner.attend(text, bos=bos))
         weights = np.zeros((1, len(text), len(text)), dtype=np.float32)
         weights[0, -1] = self._influences[text]
@@ -99,7 +102,7 @@ class RecordedAnswers:
         return cast(int, self._inner.count(prompt))
 
     def _recorded_signals(self, ids: TokenIds, recorded: Record) -> Iterator[float]:
-        """Return token entropies that give the recorded entropies of words, and store the influences."""
+        """Yield token entropies that reproduce the recorded word entropies, and store the word influences."""
         words = read_words(ids, self.pieces(ids), self._marker, after_end=True)
         self._tally.compare("words", [word.text for word in words], recorded["words"])
         influences = []
@@ -110,7 +113,7 @@ class RecordedAnswers:
 
 
 class RecordedSearches:
-    """A `Retriever` that finds what the recorded prompts show."""
+    """A `Retriever` that returns the passages shown in the recorded prompts."""
 
     name, fingerprint = "recorded", ""
 
@@ -129,7 +132,10 @@ class RecordedSearches:
 
 
 def passage_block(prompt: str) -> tuple[list[str], str] | None:
-    """Return the passages of a recorded prompt and the line below them, which is the reference's own text."""
+    """Return the passages of a recorded prompt, and the line that the authors' code wrote below them.
+
+    The result is None if the prompt has no passages.
+    """
     found = re.search(r"^Context:\n((?:\[\d\] .*\n)+)(.*)\n", prompt, flags=re.MULTILINE)
     if found is None:
         return None
@@ -143,7 +149,7 @@ def split_demo(demo: str) -> tuple[str, str]:
 
 
 class RecordedLanguage:
-    """The stand-ins that the recording names: spaCy's rule for sentences, and one for content words."""
+    """The rules that the recording used instead of a spaCy model, for sentences and content words."""
 
     def __init__(self) -> None:
         import spacy
@@ -153,7 +159,7 @@ class RecordedLanguage:
         self.linguistics = Linguistics("recorded", self._sentences, self._content_spans, self._entities)
 
     def count_sentences(self, text: str) -> int:
-        """Return the number of sentences, blank ones included."""
+        """Return the number of sentences, including blank ones."""
         return sum(1 for _ in self._read(text).sents)
 
     def _sentences(self, text: str) -> tuple[str, ...]:
@@ -164,7 +170,7 @@ class RecordedLanguage:
         return tuple((token.idx, token.idx + len(token)) for token in real)
 
     def _entities(self, text: str) -> tuple[tuple[int, int], ...]:
-        """Return the longest runs of numbers, and of capitalised content words."""
+        """Return the spans of the longest runs of numbers and capitalised content words."""
         runs = groupby(self._read(text), key=_is_of_entity)
         found = [tuple(tokens) for is_of_entity, tokens in runs if is_of_entity]
         return tuple((tokens[0].idx, tokens[-1].idx + len(tokens[-1])) for tokens in found)

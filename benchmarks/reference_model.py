@@ -1,8 +1,9 @@
-"""A model that is used as in the DRAGIN authors' code, as the reference for the runtime.
+"""A model that computes as the DRAGIN authors' code does, as a reference for the runtime.
 
-Every call computes its prompt again with `generate` of transformers, and always generates the most tokens
-allowed before it looks at them; a separate pass reads attention, with the matrices of all layers. Questions
-are asked one after the other. It was written from the description of the loop, not from its code.
+Every call computes its whole prompt again with the `generate` function of transformers, and generates as many
+tokens as are allowed before it inspects any of them. A separate pass computes attention, with the matrices of
+all layers. Questions are asked one by one. This module was written from a description of the authors'
+procedure, not from their code.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """One token, with both signals in nats."""
+    """A generated token with its log-probability and its entropy, in nats."""
 
     id: int
     logprob: float
@@ -44,22 +45,22 @@ class _Written:
 
     @classmethod
     def of(cls, token_id: int, logits: torch.Tensor) -> "_Written":
-        """`logits`: shape [1, vocabulary]."""
+        """Return a token with the signals computed from its logits, which have the shape [1, vocabulary]."""
         logprobs = torch.log_softmax(logits[0].float(), dim=-1)
         entropy = torch.special.entr(logprobs.exp()).sum().item()
         return cls(token_id, logprobs[token_id].item(), entropy)
 
 
 class ReferenceModel:
-    """A `Model` over the module of another one, greedy only.
+    """A `Model` that decodes greedily with the module of another model.
 
     Args:
-        model: gives the tokenizer and how prompts are laid out.
-        module: the same weights with eager attention.
+        model: The other model, which supplies the tokenizer and the layout of prompts.
+        module: A transformers module with the same weights and with eager attention.
 
     Attributes:
-        num_computed: tokens that went through all layers.
-        needed: what the same calls need.
+        num_computed: The number of tokens that went through all layers.
+        needed: A counter of the tokens that the same calls need at least.
     """
 
     name, fingerprint, precision = "reference", "", "float32"
@@ -114,9 +115,10 @@ class ReferenceModel:
         return self._model.count(prompt)
 
     async def _alone(self, work: Callable[[], T]) -> T:
-        """Run in the thread of the other model, because a second team of threads makes both slower.
+        """Run `work` in the other model's thread, and return its result.
 
-        The operations on one token's logits are large enough to start one.
+        In another thread, OpenMP would start a second team of threads, and the two teams would slow each
+        other down. Even the operations on one token's logits are large enough to start a team.
         """
         return await self._model._engine.run_exclusively(work)
 

@@ -11,7 +11,10 @@ _TOKENS, _KINDS, _USER_DEFINED = "tokenizer.ggml.tokens", "tokenizer.ggml.token_
 
 
 def with_reflection_tokens(source: Path, target: Path) -> Path:
-    """Write the same weights with rare tokens renamed; the choice does not affect the time of a pass."""
+    """Write a model file with the same weights, in which rare tokens are renamed to reflection tokens.
+
+    The choice of tokens does not affect the time of a forward pass.
+    """
     file = GgufFile(source)
     writer = GGUFWriter(target, file.architecture)
     entries = list(file.entries())

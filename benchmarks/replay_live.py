@@ -1,8 +1,8 @@
-"""Replay of a recording of the DRAGIN authors' code whose models are available: it asks the questions again.
+"""Replay a recording of the DRAGIN authors' code, with its models, by asking the questions again.
 
 The folder has `models/NAME` (a model that `hf:` loads), `traces_NAME.json.gz` and `corpus.json`. Everything
-is computed live, in float32 on the CPU; only search results are played back, because passages of equal
-scores may come in any order.
+except search results is computed live, in float32 on the CPU. Search results are played back, because
+passages with equal scores may come in any order.
 """
 
 import asyncio
@@ -34,7 +34,8 @@ from askance.text.linguistics import Linguistics
 from benchmarks.recorded import Record, passage_block, split_demo
 
 VALUES_WITHIN = 1e-4
-"""Recorded values have six digits and come from float32 sums; a decision that is closer was not recorded."""
+"""The tolerance for recorded values, which are float32 sums with six digits. Every recorded decision has a
+greater margin."""
 
 MakeMethod = Callable[[Record, PromptTemplate, Linguistics], Method]
 
@@ -44,7 +45,7 @@ class Recording:
     """The recorded questions and answers of one model.
 
     Attributes:
-        passages: of the corpus, by their ids.
+        passages: The passages of the corpus, by id.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Recording:
 
 
 def read_recordings(folder: Path) -> Iterator[Recording]:
-    """Yield every recording of a folder."""
+    """Yield every recording in a folder."""
     corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     passages = {each["id"]: Passage(each["id"], each["title"], each["text"]) for each in corpus}
     for path in sorted(folder.glob("traces_*.json.gz")):
@@ -67,12 +68,12 @@ def read_recordings(folder: Path) -> Iterator[Recording]:
 
 @dataclass(slots=True)
 class Differences:
-    """The differences of one question, by the kind of comparison: ours and theirs."""
+    """The differences between askance's and the recorded results for a question, by kind of comparison."""
 
     found: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     def compare(self, what: str, ours: object, theirs: object) -> None:
-        """Keep the first difference of each kind."""
+        """Compare two results, and store the first difference of each kind."""
         if ours != theirs:
             self.found.setdefault(what, (ours, theirs))
 
@@ -85,7 +86,7 @@ def ask_anew(
     linguistics: Linguistics,
     make_method: MakeMethod,
 ) -> Differences:
-    """Ask a recorded question again, and compare everything with the recording."""
+    """Ask a recorded question again, and compare all intermediate and final results with the recording."""
     rounds = result["rounds"]
     demos = tuple(Demo(*split_demo(demo)) for demo in run.get("demos") or recording.record["demos"])
     instruction = run["instruction"] if "instruction" in run else _instruction(rounds, model)
@@ -105,7 +106,7 @@ def ask_anew(
 
 
 def _instruction(rounds: list[Record], model: Model) -> str:
-    """Return the line below the passages in the recorded prompts."""
+    """Return the line below the passages in the recorded prompts, or an empty string if none has passages."""
     prompts = (model.decode(tuple(e["prompt_ids"])) for e in rounds if e["kind"] == "generate")
     return next((block[1] for block in map(passage_block, prompts) if block), "")
 
@@ -153,7 +154,7 @@ def _compare_doubt(doubt: Decided, entry: Record, differences: Differences) -> N
 
 
 class Watched(WrappedModel):
-    """A model that records its calls: prompt, length, and all generated tokens with the end token."""
+    """A model wrapper that records, for each call, its prompt, its token limit and all generated tokens."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -167,7 +168,7 @@ class Watched(WrappedModel):
 
 
 class PlayedSearches:
-    """A `Retriever` that returns the results of the same search in the recording for any query."""
+    """A `Retriever` that plays back the recorded searches in order, regardless of the query."""
 
     name, fingerprint = "recorded", ""
 
@@ -191,7 +192,7 @@ class PlayedSearches:
 
 
 def replay_folder(folder: Path, linguistics: Linguistics, make_method: MakeMethod, most_shown: int) -> int:
-    """Ask all questions of a folder again and print a table; return the number with a difference."""
+    """Ask all recorded questions again, print a table, and return the number of questions that differ."""
     from askance.models.hf import load_hf
 
     lines, total, num_shown = [], Counter[str](), 0

@@ -1,11 +1,12 @@
 """Replay recorded runs of the DRAGIN authors' code: python -m benchmarks.replay_reference PATH [--signals].
 
-PATH is a recording, or a folder with a recording and its models; see `replay_live` for the latter.
+PATH is a recording, or a folder with a recording and its models (see `replay_live` for such folders).
 
-Generations, entropies, attentions and passages of a recording are played back; everything that is decided or
-built from them is askance's own and must be equal. What it lacks (the attention behind a query, FLARE's
-probabilities) is computed by the plain bundled model in float32. With --signals that model computes the
-recorded numbers, too. The recording split sentences with spaCy's rules: pip install spacy (no model).
+Generations, entropies, attentions and passages are played back from the recording. Askance decides and builds
+everything else from them, and its results must equal the recorded ones. Values that the recording lacks (the
+attention for queries, FLARE's probabilities) are computed by the plain bundled model in float32. With
+--signals, that model also computes the recorded numbers again, and the script compares them. The recording
+split sentences by spaCy's rules, so the script needs the package (pip install spacy), but no spaCy model.
 """
 
 import argparse
@@ -121,13 +122,13 @@ def make_method(run: Record, template: PromptTemplate, linguistics: Linguistics)
 
 
 def _marker(run: Record) -> str:
-    """Return the recorded marker, or the one in the name of the run."""
+    """Return the recorded space marker, or the one that the name of the run implies."""
     marker: str = run["settings"].get("space_marker", "▁" if "as shipped" in run["name"] else "auto")
     return marker
 
 
 def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, with_signals: bool) -> Tally:
-    """Compare everything that can be compared of one run."""
+    """Replay one run, and compare everything that can be compared."""
     tally, linguistics = Tally(), language.linguistics
     demos = tuple(Demo(*split_demo(demo)) for demo in record["demos"])
     asked = {question["qid"]: question["question"] for question in record["questions"]}
@@ -163,7 +164,7 @@ async def replay_rules(
     linguistics: Linguistics,
     tally: Tally,
 ) -> None:
-    """Compare what follows from the recorded words: decision, kept prefix, hits, and queries of all modes."""
+    """Compare the results for recorded words: decisions, kept prefixes, hits, and queries of all modes."""
     settings = run["settings"]
     for at, entry in enumerate(rounds):
         if entry["kind"] != "rind_inputs":
@@ -221,7 +222,7 @@ def compare_decisions(trace: Trace, rounds: list[Record], tally: Tally) -> None:
 def compare_counters(
     trace: Trace, result: Record, inner: Model, language: RecordedLanguage, tally: Tally
 ) -> None:
-    """Compare the reference's counters with the trace and the recorded texts."""
+    """Compare the recorded counters with counts from the trace and from the recorded texts."""
     texts = [entry["text"] for entry in result["rounds"] if entry["kind"] == "generate"]
     generated = [event for event in trace.events if isinstance(event, Generated)]
     doubts = [e for e in trace.events if isinstance(e, Decided) and e.outcome == "search" and e.words]

@@ -1,8 +1,9 @@
 """Replay recorded cases of the Self-RAG authors' functions: python -m benchmarks.replay_selfrag FOLDER.
 
-FOLDER has `short_form.jsonl.gz`, `long_form.jsonl.gz` and `strings.jsonl.gz`, or some of them. Generations
-and passages come from the record; what `selfrag_authors` decides, scores and writes from them must
-equal the record. Prints a table: class, cases, cases with a difference.
+FOLDER has `short_form.jsonl.gz`, `long_form.jsonl.gz` and `strings.jsonl.gz`, or some of these files.
+Generations and passages are played back from the recording. The decisions, scores and texts that
+`selfrag_authors` makes from them must equal the recorded ones. The script prints a table with the number of
+cases in each class, and the number of cases that differ.
 """
 
 import argparse
@@ -41,13 +42,14 @@ from benchmarks.selfrag_recorded import (
 from benchmarks.selfrag_strings import string_differences
 
 RELATIVE = 1e-12
-"""The tolerance of scores: the record has log-probabilities, askance reads probabilities."""
+"""The tolerance of scores. They differ slightly, because the recording has log-probabilities, whereas askance
+uses probabilities."""
 
 FILES = ("short_form", "long_form", "strings")
 
 
 def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
-    """Yield the cases of a file, each with the ids of the control tokens."""
+    """Yield the cases in a file, each together with the ids of the control tokens."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         token_ids = json.loads(next(file))["token_ids"]
         for line in file:
@@ -55,9 +57,9 @@ def cases_of(path: Path) -> Iterator[tuple[Mapping[str, int], Case]]:
 
 
 def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
-    """Return descriptions of the differences, or None if ours has no counterpart.
+    """Return descriptions of the differences, or None if askance has no counterpart of the recorded function.
 
-    Ours answers even if theirs fails; only results before a failure are compared.
+    If the authors' code failed in a case, only the results from before the failure are compared.
     """
     if "script" not in case:
         return string_differences(case)
@@ -70,7 +72,7 @@ def differences(case: Case, token_ids: Mapping[str, int]) -> list[str] | None:
 
 
 def _of_prompts(case: Case, engine: RecordedEngine) -> Iterator[str]:
-    """Compare the prompts, in order, and their lengths, up to a failure of theirs."""
+    """Compare the prompts in order, with their token limits, up to a failure of the authors' code."""
     theirs = [(place, call["max_tokens"]) for call in case["calls"] for place in call["prompts"]]
     ours = engine.calls[: len(theirs)] if "raises" in case["expected"] else engine.calls
     if ours != theirs:
@@ -95,7 +97,7 @@ def _of_short_form(case: Case, result: Result) -> Iterator[str]:
     if "best_passage" in expected and [c.passage.id for c in answer.citations] != _cited(expected):
         yield f"best passage: ours {answer.citations}"
     if "returned" in expected:
-        # Ours: control tokens, which theirs leaves in open answers, are removed.
+        # Askance removes control tokens, which the authors' code leaves in open answers.
         text = without_control_tokens(without_leading_sign(expected["returned"]))
         if answer.text != text:
             yield f"answer: ours {answer.text!r}, theirs {text!r}"
@@ -153,7 +155,10 @@ def _of_long_form(case: Case, result: Result) -> Iterator[str]:
 
 
 def _named(nodes: Sequence[Case]) -> dict[str, Case]:
-    """Return their tree's nodes by our names: the parent's name and the number among its children."""
+    """Return the recorded nodes by the names that askance gives to nodes.
+
+    A name consists of the parent's name and the node's number among the parent's children.
+    """
     names, siblings = dict[int, str](), Counter[int]()
     for node in nodes:
         parent = node["parent"]
@@ -166,7 +171,7 @@ def _named(nodes: Sequence[Case]) -> dict[str, Case]:
 
 
 async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
-    """Compare the texts of nodes, the nodes that each level keeps, and the paths."""
+    """Compare the texts of all nodes, the nodes kept at each level, and the paths through the tree."""
     expected = case["expected"]
     if "paths" not in expected:
         return []
@@ -181,18 +186,18 @@ async def _of_tree(case: Case, token_ids: Mapping[str, int]) -> list[str]:
     for parent in (node for level in levels for node in level if f"{node.name}.1" in named):
         for node in await expand_node(asked, parent, hits):
             found += _of_node(case, asked, node, named[node.name])
-    told = [supported_path(leaf, rejects=asked.parameters.reject_unsupported) for leaf in levels[-1]]
-    whole = [" ".join(["", *(text for text, _ in path)]) for path in told]
+    paths = [supported_path(leaf, rejects=asked.parameters.reject_unsupported) for leaf in levels[-1]]
+    whole = [" ".join(["", *(text for text, _ in path)]) for path in paths]
     if whole != [path["final_prediction"] for path in expected["paths"]]:
         found.append(f"paths: ours {whole}")
-    if case.get("task") in ("asqa", "eli5") and not whole_text(told[0]):
-        told[0:1] = told[1:2]  # Theirs overwrites the record of the first path.
-    for ours_told, path in zip(told, expected["paths"], strict=False):
-        texts, ids = [text for text, _ in ours_told], [passage.id for _, passage in ours_told]
+    if case.get("task") in ("asqa", "eli5") and not whole_text(paths[0]):
+        paths[0:1] = paths[1:2]  # The authors' code overwrites the record of the first path.
+    for our_path, path in zip(paths, expected["paths"], strict=False):
+        texts, ids = [text for text, _ in our_path], [passage.id for _, passage in our_path]
         if ["", *texts] != path["splitted_sentences"] or [None, *ids] != path["passages"]:
-            found.append(f"path: ours {ours_told}, theirs {path}")
+            found.append(f"path: ours {our_path}, theirs {path}")
     if "docs" in expected:
-        docs = [passage.id for _, _, passage in distinct_segments(told[0])]
+        docs = [passage.id for _, _, passage in distinct_segments(paths[0])]
         found += [] if docs == expected["docs"] else [f"docs: ours {docs}, theirs {expected['docs']}"]
     return found
 
@@ -210,7 +215,7 @@ def _of_node(case: Case, asked: QueryContext, node: BeamNode, theirs: Case) -> I
 
 
 async def _of_step(case: Case, token_ids: Mapping[str, int]) -> list[str]:
-    """Compare one expansion, with passages or without."""
+    """Compare the expansion of one node, with or without passages."""
     expected, found = case["expected"], list[str]()
     asked = _asked(case, token_ids)
     behind: tuple[Part, ...] = (Span(case["behind"]),)
@@ -261,9 +266,9 @@ def _close(ours: float, theirs: float) -> bool:
 
 
 def table(folder: Path) -> tuple[str, int]:
-    """Return a Markdown table of classes, and the number of cases that differ."""
+    """Return a Markdown table with a row for each class, and the total number of cases that differ."""
     cases, differing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    apart, told = set[tuple[str, str]](), list[str]()
+    apart, messages = set[tuple[str, str]](), list[str]()
     for name in FILES:
         path = folder / f"{name}.jsonl.gz"
         for token_ids, case in cases_of(path) if path.exists() else ():
@@ -271,13 +276,13 @@ def table(folder: Path) -> tuple[str, int]:
             cases[row] += 1
             differing[row] += bool(found)
             apart |= {row} if found is None else set()
-            told += [f"{case['id']}: {what}" for what in found or ()]
+            messages += [f"{case['id']}: {what}" for what in found or ()]
     rows = ["| file | class | cases | differences |", "|---|---|---|---|"]
     for row, num in cases.items():
         rows.append(f"| {row[0]} | {row[1]} | {num} | {'not compared' if row in apart else differing[row]} |")
     num_compared = sum(num for row, num in cases.items() if row not in apart)
     rows.append(f"| all | compared | {num_compared} | {differing.total()} |")
-    return "\n".join([*rows, *told]), differing.total()
+    return "\n".join([*rows, *messages]), differing.total()
 
 
 def main(arguments: list[str] | None = None) -> None:

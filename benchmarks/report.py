@@ -22,13 +22,13 @@ _HEAD = ("what", "value", "unit", "ratio", "against", "goal")
 
 
 def report(measures: Mapping[str, Callable[[], Iterator[Row]]], description: str) -> None:
-    """Run the measurements that the command line names, or all, and optionally log them."""
+    """Run the measurements named on the command line (by default all), and optionally log them."""
     options = parser(measures, description).parse_args()
     show({name: measures[name]() for name in options.name or measures}, options.log)
 
 
 def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
-    """Return the parser of the options that all tables share."""
+    """Return a parser with the options that all tables share."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("name", nargs="*", choices=[[], *names], help="what to measure; all if not given")
     made.add_argument("--log", type=Path, help="enter the table in this Markdown file, newest first")
@@ -39,13 +39,13 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
     """Take all measurements in turn, then print and store the table.
 
     Args:
-        about: What the numbers depend on besides the machine.
+        about: A note on what the numbers depend on besides the machine.
     """
     rows = list[Row]()
     for each in measured.values():
         for row in each:
             rows.append(row)
-            # At once: all of them take most of an hour, and what has been measured should not be lost.
+            # Each row is printed immediately: all rows take most of an hour, and none should be lost.
             print(" · ".join(filter(None, _cells(row))), file=sys.stderr, flush=True)
     table = Table(*_HEAD, box=None, header_style="bold")
     for row in rows:
@@ -64,7 +64,10 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
 
 
 def _machine() -> str:
-    """Return cores, processor and Python version; only Linux names the processor model."""
+    """Return the number of cores, the processor, and the Python version.
+
+    Only on Linux does the processor include its model.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     processor = platform.processor() or platform.machine()
     with suppress(OSError):

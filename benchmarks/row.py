@@ -11,7 +11,7 @@ class Row:
     """A measurement.
 
     Attributes:
-        ratio: The median divided by that of `against`, measured in the same run.
+        ratio: The median divided by the median of `against`, measured in the same run.
         goal: The goal, and whether it is met; empty if there is no goal.
     """
 
@@ -32,7 +32,7 @@ def row(
     at_least: float | None = None,
     at_most: float | None = None,
 ) -> Row:
-    """Return a row with the median of some values, and whether it meets a goal."""
+    """Return a row with the median of the values, and whether the median meets the goal, if there is one."""
     median, goal = statistics.median(values), ""
     if at_least is not None:
         goal = f">= {at_least:g}: {'met' if median >= at_least else 'missed'}"
@@ -42,7 +42,7 @@ def row(
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that some work takes."""
+    """Return the seconds that a call of `work` takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

@@ -1,7 +1,7 @@
-"""The differences of two runs of the same questions, except for times and cached tokens.
+"""The differences between two runs of the same questions, except for times and cached tokens.
 
-Both depend on what else the process did, and was asked before. If a cache held another part of a prompt, a
-network computes the same numbers in another order, so they differ in their last digits.
+Times and cached tokens depend on what the process did before and at the same time. If the cache contains a
+different part of a prompt, the model adds numbers in a different order, so the last digits differ.
 """
 
 import math
@@ -29,14 +29,14 @@ OF_A_RECORD: dict[str, Callable[[Record], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class RunDifferences:
-    """The differences of two runs.
+    """The differences between two runs.
 
     Attributes:
-        num_questions: The number of questions that both have.
+        num_questions: The number of questions that are in both runs.
         ids: The ids of questions that are not in both runs exactly once.
         differing: The ids of the questions that differ, by the field that was compared.
-        largest_gap: The largest difference of corresponding numbers in two traces; infinite if they differ in
-            more than numbers.
+        largest_gap: The largest difference between corresponding numbers in two traces; infinite if the
+            traces differ in more than numbers.
     """
 
     num_questions: int
@@ -46,7 +46,7 @@ class RunDifferences:
 
     @property
     def are_none(self) -> bool:
-        """Return whether the runs are the same."""
+        """Return whether there are no differences."""
         return not self.ids and not any(self.differing.values())
 
 
@@ -54,7 +54,7 @@ def run_differences(first: RecordedRun, second: RecordedRun) -> RunDifferences:
     """Compare two runs question by question.
 
     Raises:
-        RunFolderError, TraceFileError: a trace can't be read.
+        RunFolderError, TraceFileError: A trace can't be read.
     """
     of_first, of_second = ({record.id: record for record in run.records} for run in (first, second))
     both = {id: (record, of_second[id]) for id, record in of_first.items() if id in of_second}
@@ -74,9 +74,9 @@ def repeated(records: Iterable[Record]) -> list[str]:
 
 
 def gap(first: Any, second: Any) -> float:
-    """Return the largest difference of corresponding numbers in two JSON values, except in `MAY_DIFFER`.
+    """Return the largest difference between corresponding numbers in two JSON values.
 
-    It is infinite if anything else differs.
+    Fields in `MAY_DIFFER` are ignored. The result is infinite if the values differ in more than numbers.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         same = first.keys() == second.keys()

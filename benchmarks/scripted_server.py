@@ -1,7 +1,8 @@
 """A server with a scripted model that speaks OpenAI's protocol on loopback, for tests and measurements.
 
-It serves chat and plain completions, streamed or not, with log-probabilities, echo and usage, and counts
-tokens like vLLM, llama.cpp and llama-cpp-python. Instead of an answer it can return any fault.
+The server offers chat and plain completions, streamed or not, with log-probabilities, echo and usage. It
+counts tokens through the same endpoints as vLLM, llama.cpp and llama-cpp-python. It can also respond with any
+fault instead of an answer.
 """
 
 import asyncio
@@ -35,13 +36,13 @@ _DONE = "data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A response in place of an answer.
+    """A response that the server sends in place of an answer.
 
     Attributes:
         body: The body of an unstreamed answer: a JSON value, or literal text.
         events: The events of a streamed answer: JSON values, or literal texts.
         ends: How the answer ends: with [DONE], without it, or by a cut connection.
-        seconds: The seconds to wait before.
+        seconds: The seconds to wait before the response.
     """
 
     status: int = 200
@@ -63,18 +64,18 @@ class Request:
 
 
 class ScriptedServer:
-    """A server that runs in a separate thread as a context manager.
+    """A server that runs in a separate thread while its context manager is open.
 
     Args:
-        latency_seconds: The wait before each answer; `token_seconds` is the wait before each token.
-        key: The key that requests must have; empty for none.
+        latency_seconds, token_seconds: The waits before each answer and before each token.
+        key: The API key that requests must have; empty if they need none.
 
     Attributes:
-        faults: The next responses, in order; after them the server answers again.
-        answers: A function that returns the answer to a request, in place of the scripted model's.
-        withholds: The abilities that the server lacks: log-probabilities, completions.
+        faults: The next responses, in order. After the last of them, the server gives answers again.
+        answers: A function that may return a response to a request, in place of the scripted model's answer.
+        withholds: The features that the server lacks: log-probabilities, completions.
         requests: All requests so far.
-        num_sent: The number of tokens of each streamed answer that were sent before the client left.
+        num_sent: For each streamed answer, the number of tokens sent before the client left.
         num_connections: The number of connections so far.
     """
 
@@ -93,7 +94,7 @@ class ScriptedServer:
         self.requests: list[Request] = []
         self.num_sent: list[int] = []
         self.num_connections = 0
-        # Texts are split into the words that it writes, so that it continues its own texts.
+        # Texts are split into the words that the model writes, so that it can continue its own texts.
         self._model = model or ScriptedModel(control=VOCABULARY[:-1])
         self._latency_seconds, self._token_seconds = latency_seconds, token_seconds
         self._key, self._port = key, port
@@ -135,17 +136,17 @@ class ScriptedServer:
                 if not await self._answer(request, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has left, as it may
+            pass  # the client may leave at any time
         finally:
             writer.close()
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
-        """Answer a request; return whether the connection may be used again."""
+        """Answer a request, and return whether the connection may be used again."""
         if self.faults:
             return await _give(self.faults.popleft(), writer)
         if self._key and request.headers.get("authorization") != f"Bearer {self._key}":
-            told = f"wrong key: {request.headers.get('authorization')}"
-            return await _give(Fault(401, body={"error": {"message": told}}), writer)
+            message = f"wrong key: {request.headers.get('authorization')}"
+            return await _give(Fault(401, body={"error": {"message": message}}), writer)
         if (answer := self.answers(request)) is not None:
             return await _give(answer, writer)
         await asyncio.sleep(self._latency_seconds)
@@ -174,14 +175,14 @@ class ScriptedServer:
                 GenerateRequest(prompt, sampling, want, key=("seed", body.get("seed", "")))
             )
         except PromptTooLong as error:
-            told = {"message": str(error), "code": "context_length_exceeded"}
-            return await _give(Fault(400, body={"error": told}), writer)
+            problem = {"message": str(error), "code": "context_length_exceeded"}
+            return await _give(Fault(400, body={"error": problem}), writer)
         events = list(_events(written, body, is_chat=is_chat))
         _begin(writer, 200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         self.num_sent.append(0)
         began = self._loop.time()
         for number, event in enumerate(events):
-            if self._token_seconds:  # by the clock: waits that are too long do not add up
+            if self._token_seconds:  # due by the clock, so that delays do not add up
                 due = began + (number + 1) * self._token_seconds
                 await asyncio.sleep(max(0.0, due - self._loop.time()))
             _chunk(writer, f"data: {json.dumps(event)}\n\n")
@@ -242,16 +243,17 @@ def _prompt(body: Json) -> Prompt:
     if "messages" not in body:
         return Raw((Span(body["prompt"]),))
     messages = body["messages"]
-    goes_on = messages[-1]["role"] == "assistant"
+    continues = messages[-1]["role"] == "assistant"
     turns = tuple(
-        Turn(message["role"], (Span(message["content"]),)) for message in messages[: -1 if goes_on else None]
+        Turn(message["role"], (Span(message["content"]),))
+        for message in messages[: -1 if continues else None]
     )
-    return Chat(turns, (Span(messages[-1]["content"]),) if goes_on else ())
+    return Chat(turns, (Span(messages[-1]["content"]),) if continues else ())
 
 
 def _num_top(body: Json) -> int:
-    told = body.get("logprobs")
-    return int(body.get("top_logprobs", 0)) if isinstance(told, bool) else int(told or 0)
+    wanted = body.get("logprobs")
+    return int(body.get("top_logprobs", 0)) if isinstance(wanted, bool) else int(wanted or 0)
 
 
 def _events(written: Generation, body: Json, *, is_chat: bool) -> Iterator[Json]:
@@ -270,25 +272,29 @@ def _events(written: Generation, body: Json, *, is_chat: bool) -> Iterator[Json]
 
 
 def _chat_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
-    told = None
+    logprobs_field = None
     if has_logprobs:
         text = token.text or "<|end|>"
         top = [{"token": text, "logprob": logprob, "bytes": None} for text, logprob in token.top]
         entry = {"token": text, "logprob": token.logprob, "bytes": list(text.encode()), "top_logprobs": top}
-        told = {"content": [entry]}
-    return {"index": 0, "delta": {"content": token.text}, "logprobs": told, "finish_reason": finish}
+        logprobs_field = {"content": [entry]}
+    return {"index": 0, "delta": {"content": token.text}, "logprobs": logprobs_field, "finish_reason": finish}
 
 
 def _plain_choice(token: Token, has_logprobs: bool, finish: str | None) -> Json:
-    told = None
+    logprobs_field = None
     if has_logprobs:
         text = token.text or "<|end|>"
-        told = {"tokens": [text], "token_logprobs": [token.logprob], "top_logprobs": [dict(token.top)]}
-    return {"index": 0, "text": token.text, "logprobs": told, "finish_reason": finish}
+        logprobs_field = {
+            "tokens": [text],
+            "token_logprobs": [token.logprob],
+            "top_logprobs": [dict(token.top)],
+        }
+    return {"index": 0, "text": token.text, "logprobs": logprobs_field, "finish_reason": finish}
 
 
 def _echo(model: ScriptedModel, body: Json) -> Json:
-    """Return the prompt with the log-probability of each of its tokens, and a token after it."""
+    """Return the prompt with the log-probability of each token, followed by one more token."""
     ids = model.tokenize([Span(body["prompt"])])
     pieces = model.pieces(ids)
     logprobs = [
@@ -296,8 +302,12 @@ def _echo(model: ScriptedModel, body: Json) -> Json:
         for at, piece in enumerate(pieces)
     ]
     tokens = [*pieces, " more"]
-    told = {"tokens": tokens, "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
-    return {"choices": [{"index": 0, "text": "".join(tokens), "logprobs": told, "finish_reason": "length"}]}
+    logprobs_field = {"tokens": tokens, "token_logprobs": [*logprobs, -1.0], "top_logprobs": None}
+    return {
+        "choices": [
+            {"index": 0, "text": "".join(tokens), "logprobs": logprobs_field, "finish_reason": "length"}
+        ]
+    }
 
 
 def _counted(model: ScriptedModel, request: Request) -> Fault:

@@ -1,7 +1,7 @@
-"""A scripted run of the Self-RAG authors' functions: a model that plays it back, and the question.
+"""A recorded case of the Self-RAG authors' functions: the question, and a model that plays the case back.
 
-A case gives, for each prompt, the generated pieces, their log-probabilities, and those of the control tokens.
-A prompt is identified by the text after the question's own prompt, and by a passage.
+For each prompt, a case has the generated pieces, their log-probabilities, and the log-probabilities of the
+control tokens. A prompt is identified by its text after the question's base prompt, and by a passage.
 """
 
 import math
@@ -47,13 +47,14 @@ _EMPTY: Case = {"pieces": [END], "logprobs": [0.0], "top": {}, "finish": "stop"}
 
 
 class RecordedEngine:
-    """A `Model` that plays the generations of a case; for other prompts, it generates nothing.
+    """A `Model` that plays back the generations of a case.
 
-    Like the recorded engine, it shows control tokens and the end token in its texts or not (`text_mode`).
+    For a prompt that is not in the case, the model generates an empty string. Generated text shows control
+    tokens and the end token only if the recorded engine showed them (`text_mode`).
 
     Attributes:
-        calls: The prompts and `max_tokens` in order; a prompt is its number in the script, or its text if it
-            is not in the script.
+        calls: The prompt and `max_tokens` of each call, in order. A prompt is given by its number in the
+            script, or by its text if it is not in the script.
     """
 
     name, fingerprint, context_tokens = "recorded", "", 1 << 24
@@ -129,13 +130,13 @@ class RecordedEngine:
 
 
 def base_prompt(case: Case) -> str:
-    """Return the first prompt of a case, with the project's instruction; empty if theirs failed before."""
+    """Return the base prompt of a case with askance's instruction, or an empty string without one."""
     instruction = getattr(OWN_INSTRUCTIONS, TASKS.get(case.get("task"), "question"))
     return str(case.get("base_prompt", "")).replace("{{INSTRUCTION}}", instruction)
 
 
 def passages_of(case: Case) -> list[Passage]:
-    """Return the passages in use, best first; none if the case has none."""
+    """Return the passages that a case uses, best first, or an empty list if the case has no passages."""
     row = case["row"]
     found = row.get("ctxs") or row.get("top_contexts") or row.get("docs") or []
     limit = case["args"]["ndocs"] if case.get("driver", "main") == "main" else len(found)
@@ -143,7 +144,7 @@ def passages_of(case: Case) -> list[Passage]:
 
 
 def question_of(case: Case) -> Question:
-    """Return the question as the project's datasets would ask it."""
+    """Return the question in the form that askance's datasets give it."""
     row, task = case["row"], case.get("task")
     if task == "arc_c":
         return Question("q", row["question"], task="choice", options=lettered_options(row["choices"]))
@@ -153,13 +154,13 @@ def question_of(case: Case) -> Question:
 
 
 def lettered_options(choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return choices of ARC as `evaluation.datasets.choices.arc` gives them: "A: iron"."""
-    told = zip(choices["label"], choices["text"], strict=True)
-    return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in told)
+    """Return the choices of ARC in the form that `evaluation.datasets.choices.arc` gives them: "A: iron"."""
+    options = zip(choices["label"], choices["text"], strict=True)
+    return tuple(f"{_LETTERS.get(label, label)}: {text}" for label, text in options)
 
 
 def with_numbers(answer: Answer) -> str:
-    """Return an answer's text with the number of each citation before the last character that it covers."""
+    """Return an answer's text, with each citation's number before the last character of the cited span."""
     text = answer.text
     for each in reversed(answer.citations):
         text = f"{text[: each.end - 1]} [{each.number}]{text[each.end - 1 :]}"
@@ -167,7 +168,7 @@ def with_numbers(answer: Answer) -> str:
 
 
 def method_of(case: Case) -> SelfragAuthors:
-    """Return the authors' reading with the case's settings."""
+    """Return the authors' variant of the method, with the settings of the case."""
     args, driver = case["args"], case.get("driver")
     modes = {"always_retrieve": "always", "no_retrieval": "never"}
     parameters = {
@@ -187,7 +188,7 @@ def method_of(case: Case) -> SelfragAuthors:
     }
     parameters |= {name: args[name] for name in ("w_rel", "w_sup", "w_use") if name in args}
     if driver == "call_model_beam_batch":
-        parameters["use_seqscore"] = False  # It is not passed on.
+        parameters["use_seqscore"] = False  # This driver does not pass the option on.
     return SelfragAuthors(**parameters)
 
 

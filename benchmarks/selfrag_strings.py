@@ -1,12 +1,13 @@
-"""Comparison of the smaller functions of the Self-RAG authors' code with those that do their work here.
+"""Compare the smaller functions of the Self-RAG authors' code with their counterparts in askance.
 
-These are not compared, because nothing here does the same: the script of their baselines (`run_baseline_lm`,
-`postprocess_answers_closed`), `find_entity_tags`, `accuracy` (it compares characters of strings), the making
-of training data (`postprocess_data`, `convert_score_to_…`, `postprocess_relevance_reward_token`,
-`run_reward_vllm`, `chatgpt_…`), and of `process_data_evidences` the passages, which a retriever finds here.
+Functions without a counterpart are not compared: the script of the baselines (`run_baseline_lm`,
+`postprocess_answers_closed`), `find_entity_tags`, `accuracy` (which compares characters of strings), and the
+preparation of training data (`postprocess_data`, `convert_score_to_…`, `postprocess_relevance_reward_token`,
+`run_reward_vllm`, `chatgpt_…`). The passages of `process_data_evidences` are not compared either, because a
+retriever finds them in askance.
 
-Theirs fail on some inputs that ours answers. An empty gold answer, which is in every text by theirs, is
-ignored by ours.
+The authors' functions fail on some inputs that askance's functions accept. The authors' functions also find
+an empty gold answer in every text, whereas askance ignores empty gold answers.
 """
 
 import math
@@ -32,7 +33,7 @@ NAMED = "{{INSTRUCTION}}"
 
 
 def string_differences(case: Case) -> list[str] | None:
-    """Return the differences, or None if nothing here does the same."""
+    """Return the differences, or None if the case's function has no counterpart."""
     compared = COUNTERPARTS.get(case["class"])
     if compared is None:
         return None
@@ -50,7 +51,8 @@ def _equal(ours: Any, theirs: Any) -> bool:
 
 
 Compared = Callable[[Sequence[Any], Any], tuple[Any, Any]]
-"""Functions from their arguments and value to our value and theirs; ours is None if there is none."""
+"""A function that takes the recorded arguments and result, and returns askance's result and the recorded one.
+Askance's result is None if the two can't be compared."""
 
 
 def _text(ours: Callable[[str], str]) -> Compared:
@@ -72,12 +74,15 @@ def _match(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
 
 def _mean_f1(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
     golds = [[each] if isinstance(each, str) else each for each in args[1]]
-    scores = [f1(said, accepted) or 0.0 for said, accepted in zip(args[0], golds, strict=True)]
+    scores = [f1(answer, accepted) or 0.0 for answer, accepted in zip(args[0], golds, strict=True)]
     return 100 * fmean(scores), out
 
 
 def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out) -> Compared:
-    """Return the instruction before the question; that of OpenBookQA is "choice" here."""
+    """Return a function that compares the prompt text before a question.
+
+    OpenBookQA has the task "choice" in askance.
+    """
 
     def compared(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
         row = (
@@ -92,7 +97,7 @@ def _prompt(task: str, form: str, out_of: Callable[[Any], Any] = lambda out: out
 
 
 def _instruction(question: Question, task: Task, form: str, separator: Separator = "auto") -> str:
-    """Return the text between the lines that begin and end every prompt."""
+    """Return the prompt for a question, without the lines that begin and end every prompt."""
     asked, known = question_and_separator(question, task, separator, form)
     return "".join(span.text for span in prompt_head(asked, task, OWN_INSTRUCTIONS, known)[1:-1])
 
@@ -115,7 +120,7 @@ def _evidences(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
 
 
 def _alce(args: Sequence[Any], out: Any) -> tuple[Any, Any]:
-    """Compare with an older form of their script, which repeats texts and keeps spaces."""
+    """Compare with an older version of the authors' script, which repeats texts and keeps spaces."""
     texts = [segment_text(text) for text in args[0] if text]
     if out is None or len(set(texts)) < len(texts) or any(f".{CONTINUE}" in text[:-1] for text in texts):
         return None, None

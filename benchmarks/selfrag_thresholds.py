@@ -1,20 +1,22 @@
-r"""Self-RAG at each threshold θ: how often it searches, and how well it answers.
+r"""Measure how often Self-RAG searches, and how well it answers, at each threshold θ.
 
     python -m benchmarks.selfrag_thresholds --dataset hotpotqa:FILE strategyqa:FILE --index DIR \
         --sample 50 --out FOLDER
 
-Two runs give the whole curve of the short form, for any θ. Its only decision is one number, the share of
-[Retrieval], which is read before anything is searched or written, and depends on the question, not on θ.
-What follows depends on the outcome alone: the same prompts, keys and seed, decoded greedily. So with any θ
-the answer is that of `mode=always` where the share is above θ, and that of `mode=never` elsewhere. The second
-run is the adaptive one with θ = 1, above which no share lies: it never searches, and its traces have the
-shares. (In the long form later decisions depend on earlier ones, and a native model that may write some words
-before it decides, `scan_tokens`, continues after them: there two runs would not suffice.)
+Two runs give the whole curve of the short form, for all θ. The short form makes only one decision, which
+compares one number with θ: P(retrieval) / (P(retrieval) + P(no retrieval)), here called the retrieval share.
+This share is computed before any search or generation, and depends on the question alone. Everything after
+the decision depends only on the decision's outcome, since prompts, keys and seed are the same and decoding is
+greedy. For any θ, the answer is thus that of `mode=always` if the share is above θ, and that of `mode=never`
+otherwise. The second run is adaptive with θ = 1, which no share exceeds. This run never searches, and its
+traces contain the shares. (Two runs do not suffice for the long form, whose later decisions depend on earlier
+ones. Nor do they suffice for a native model that may write some words before the decision, with
+`scan_tokens`, and continues after these words.)
 
-θ "none" is the hard constraint: search where [Retrieval] is the likeliest of the three tokens. Runs are kept
-in FOLDER/runs, and a stopped run continues. Tables are printed as Markdown, FOLDER/thresholds.json has the
-same numbers, and FOLDER/DATASET.svg shows the curve. A question that failed counts as wrong, and, if it
-failed before the decision, as not searched for.
+θ "none" is the hard constraint: search if [Retrieval] is the likeliest of the three tokens. Runs are stored
+in FOLDER/runs, and the same command continues a stopped run. Tables are printed as Markdown,
+FOLDER/thresholds.json has the same numbers, and FOLDER/DATASET.svg shows the curve. A failed question counts
+as wrong. If it failed before the decision, it also counts as a question without a search.
 """
 
 import argparse
@@ -46,7 +48,7 @@ DEFAULT_THRESHOLD = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question: the probabilities of the retrieve tokens, and its score for each outcome."""
+    """A question's probabilities of the retrieval tokens, and its scores with and without a search."""
 
     decision: Distribution
     searched: float
@@ -58,7 +60,7 @@ class Point:
     """The result of one threshold.
 
     Attributes:
-        share_searched: The share of the questions that are searched for.
+        share_searched: The fraction of questions for which the method searches.
         score: The mean of the metric, with its 95 % interval.
     """
 
@@ -102,10 +104,10 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def methods_of(settings: Sequence[str]) -> dict[str, Table]:
-    """Return the methods of the two runs, with further parameters that neither sets itself.
+    """Return the methods of the two runs, with the further settings added to both.
 
     Raises:
-        InputError: a parameter that makes the two outcomes what they are.
+        InputError: A setting names a parameter that the two runs set themselves.
     """
     further = parameters_by_name(settings)
     for parameter in OUTCOMES["never"]:
@@ -123,7 +125,7 @@ def _pairs(found: Mapping[str, RecordedRun]) -> Iterator[tuple[str, RecordedRun,
 
 
 def questions_of(always: RecordedRun, never: RecordedRun, metric: str) -> list[Asked]:
-    """Return the questions that the metric applies to, with the decisions in the traces."""
+    """Return the questions that the metric applies to, each with the decision from its trace."""
     searched, unsearched = (scores_of(run.records, metric) for run in (always, never))
     traces = {record.id: never.trace(record) for record in never.records}
     return [
@@ -132,14 +134,14 @@ def questions_of(always: RecordedRun, never: RecordedRun, metric: str) -> list[A
 
 
 def decision_of(events: Sequence[object]) -> Distribution:
-    """Return the probabilities behind the decision to search; none if it was not reached."""
+    """Return the probabilities that decided whether to search, or an empty mapping without a decision."""
     decisions = (each for each in events if isinstance(each, Decided) and each.name == "retrieve")
     numbers = next((each.numbers for each in decisions), {})
     return {token: numbers[token] for token in GROUPS["retrieve"] if token in numbers}
 
 
 def curve(asked: Sequence[Asked], thresholds: Sequence[float | None]) -> list[Point]:
-    """Return the points of these thresholds."""
+    """Return a point for each threshold."""
     points = []
     for threshold in thresholds:
         does_search = [should_retrieve(each.decision, threshold) for each in asked]

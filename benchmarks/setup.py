@@ -1,4 +1,4 @@
-"""The setup of a benchmark of methods: a model, an index, questions."""
+"""The setup of a benchmark of methods: a model, an index and questions."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,10 @@ class Setup:
         return open_retriever(self.index)
 
     def plain(self, *, flash: bool = True) -> Plain:
-        """Return the plain loop over the model's weights, with or without flash attention (cached)."""
+        """Return the measurement of plain forward passes with the model's weights.
+
+        There is one such measurement with flash attention and one without, and both are reused.
+        """
         if flash not in self._plain:
             self._plain[flash] = Plain(self.model, flash=flash)
         return self._plain[flash]
@@ -61,7 +64,7 @@ class Setup:
 
 
 def loaded(spec: str) -> LlamaModel:
-    """Return a model that llama.cpp computes."""
+    """Load a model, which must be one that llama.cpp computes."""
     model = load_model(spec)
     if not isinstance(model, LlamaModel):
         raise SystemExit(f"--model {spec}: it is not computed by llama.cpp; name one that is.")

@@ -3,10 +3,10 @@ r"""Compare all methods on the same questions, with the same prompts, passages a
     python -m benchmarks.side_by_side --dataset hotpotqa:FILE 2wikimultihopqa:FILE \
         --index DIR --sample 50 --out FOLDER
 
-A cell is a method, METHOD+PROFILE, or either with further parameters: dragin+code,max_rounds=5. Each is a
+A cell is METHOD or METHOD+PROFILE, and may have further parameters: dragin+code,max_rounds=5. Each cell is a
 separate run in FOLDER/runs, as by `askance eval`. The tables of each dataset are printed as Markdown, as by
-`askance compare`; differences are to the cell `single`. FOLDER/report.html has all of it on one page. A
-stopped comparison continues; more cells and a larger sample may be added.
+`askance compare`, with differences from the cell `single`. FOLDER/report.html has all tables on one page. The
+same command continues a stopped comparison, even with more cells or a larger sample.
 """
 
 from collections.abc import Sequence
@@ -45,11 +45,12 @@ def methods_of(cells: Sequence[str], common: Sequence[str] = ()) -> dict[str, Ta
     """Return the methods of a grid, by the names of their folders.
 
     Args:
-        common: ``PARAMETER=VALUE`` for every cell whose method has the parameter; the cell's own comes first.
+        common: ``PARAMETER=VALUE`` for every cell whose method has the parameter. A cell's own value takes
+            precedence.
 
     Raises:
-        UnknownName: no such method, or a common parameter that no cell has.
-        InputError: a cell that can't be read, or two that would have one folder.
+        UnknownName: A method does not exist, or no cell has a common parameter.
+        InputError: A cell can't be read, or two cells would share a folder.
     """
     shared, known, methods = parameters_by_name(common), set[str](), dict[str, Table]()
     for cell in dict.fromkeys(cells):

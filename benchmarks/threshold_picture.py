@@ -25,7 +25,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A metric at each threshold: the share of questions searched for, and low, mean and high."""
+    """A metric at each threshold (low, mean, high), and the fraction of questions with a search."""
 
     metric: str
     thresholds: tuple[float, ...]
@@ -34,9 +34,9 @@ class Curve:
 
 
 def picture(title: str, curves: Sequence[Curve]) -> str:
-    """Return a picture of curves over the same thresholds, with the searches of the first and 95 % bands.
+    """Return a picture of curves with their 95 % bands, and of the fraction of questions with a search.
 
-    All are shares from 0 to 1, so that one scale is enough. Each line is named at its end.
+    All values lie between 0 and 1, so one scale is enough. Each line is labelled at its end.
     """
     with rc_context(_STYLE):
         figure = Figure(figsize=(8.9, 4.7), dpi=72)
@@ -61,7 +61,7 @@ def picture(title: str, curves: Sequence[Curve]) -> str:
 
 
 def _name(figure: Figure, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Name the lines beside their ends, moved apart where these are too close to each other."""
+    """Label the lines beside their ends, and move apart labels that would overlap."""
     (axes,) = figure.axes
     place = float("inf")
     for value, name, colour in sorted(ends, key=lambda end: -end[0]):

@@ -1,10 +1,10 @@
-"""A recorded trace as a picture: what the terminal shows, as SVG.
+"""Draw a recorded trace as an SVG picture of the terminal.
 
     askance ask "…" --index DIR --trace trace.jsonl
     python -m benchmarks.transcript trace.jsonl --out transcript.svg
 
-The pictures in docs/images are made with it, from the sample corpus: demo.svg is the trace of `make demo`,
-the others are answers of the plain bundled model.
+The pictures in docs/images are made with this script, from the sample corpus: demo.svg is the trace of
+`make demo`, and the others are answers of the plain bundled model.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(record=True, width=options.width, file=io.StringIO(), force_terminal=True)
     print_trace(read_trace(options.trace), console)
-    # Rich would have every viewer fetch a font from the web.
+    # Without this, every viewer would fetch a font from the web.
     drawn = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="askance trace"), flags=re.DOTALL)
     options.out.write_text("\n".join(line.rstrip() for line in drawn.splitlines()), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The least work that model calls need, on any runtime."""
+"""The least work that model calls need on any runtime."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class Call:
     """A call of a model.
 
     Attributes:
-        question: The question that it was made for.
+        question: The id of the question that the call was made for.
         prompts: The token ids of the prompts.
         written: The token ids of each text that was generated after the first prompt.
         sampling: The sampling of these texts; None if there are none.
@@ -27,7 +27,7 @@ class Call:
 
     @property
     def num_passes(self) -> int:
-        """The sequential passes; the pass that reads the end of the prompt gives the first token."""
+        """The number of sequential passes, without the prompt's last pass, which yields the first token."""
         return max((len(ids) - 1 for ids in self.written if ids), default=0)
 
 
@@ -38,7 +38,7 @@ class TextTree:
         self._root: dict[int, object] = {}
 
     def add(self, ids: Sequence[int]) -> int:
-        """Add a text; return the number of its tokens that no earlier text has after the same prefix."""
+        """Add a text, and return how many of its tokens no earlier text has after the same prefix."""
         node, number = self._root, 0
         for id in ids:
             if id not in node:
@@ -53,11 +53,11 @@ class Work:
     """The work that calls need.
 
     Attributes:
-        prompt_tokens: The prompt tokens to compute. Prefixes of earlier prompts or generated texts do
-            not count, because their keys and values exist.
-        critical_passes: The passes that must run one by one.
-        passes: The passes of all texts, if none were computed together.
-        depth: The mean number of tokens before a generated one.
+        prompt_tokens: The number of prompt tokens to compute. A prefix that an earlier prompt or generated
+            text has too does not count, because its keys and values are already computed.
+        critical_passes: The number of passes that must run one after another.
+        passes: The number of passes if no two texts shared a pass.
+        depth: The mean number of tokens before a generated token.
     """
 
     prompt_tokens: int
@@ -67,12 +67,16 @@ class Work:
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> "Work":
-        """Return the work of calls, ordered by when they ended, from an empty cache."""
+        """Return the work that calls need if they start from an empty cache.
+
+        Args:
+            calls: The calls, in the order in which they ended.
+        """
         tree, prompt_tokens, passes, before = TextTree(), 0, 0, 0.0
         for call in calls:
             prompt_tokens += sum(map(tree.add, call.prompts))
             for ids in filter(None, call.written):
-                tree.add((*call.prompts[0], *ids[:-1]))  # the last one is not fed
+                tree.add((*call.prompts[0], *ids[:-1]))  # the last token is not fed to the model
                 passes += len(ids) - 1
                 before += (len(ids) - 1) * (len(call.prompts[0]) + len(ids) / 2)
         questions = {call.question for call in calls}
@@ -86,10 +90,9 @@ class Work:
 
 
 def _critical(calls: Sequence[Call]) -> int:
-    """Return the passes in the longest chain of one question's calls, none of which overlap.
+    """Return the number of passes in the longest chain of calls for one question that do not overlap in time.
 
-    The real dependencies of calls are not known. Two calls that waited for something else may be in a chain
-    by chance.
+    The real dependencies between calls are unknown, so a chain may contain independent calls by chance.
     """
     until: list[tuple[float, int]] = []
     for call in calls:

@@ -1,1 +1,1 @@
-"""Recipes that make the weights shipped with askance; they are run in a checkout, not installed."""
+"""Recipes that make the weights shipped with askance. They are not installed, but run in a checkout."""

@@ -1,12 +1,13 @@
-r"""Make the adapter that ships with askance: its data, its settings and its seed.
+r"""Train the adapter that ships with askance, with the same data, settings and seed.
 
     python -m recipes.bundled_reader --two-wiki train.json --strategyqa strategyqa_train.json \
         --squad dev-v2.0.json --out FOLDER
 
-The same command resumes a training that was killed. The adapter that ships was made from 500 questions of
-2WikiMultihopQA's train split, 1,600 of StrategyQA's, and half of SQuAD 2.0's dev split without two articles,
-on which refusals are measured (`benchmarks/judging_quality.py`). SQuAD's dev split is training data here: no
-other score on it is meaningful. Copy FOLDER to src/askance/models/reader.
+The same command resumes a training run that was killed. The adapter that ships was trained on 500 questions
+of 2WikiMultihopQA's train split, 1,600 questions of StrategyQA's, and half of SQuAD 2.0's dev split. Two
+articles of SQuAD are left out, on which `benchmarks/judging_quality.py` measures refusals. The rest of the
+dev split is training data here, so no other score on this split is meaningful. Copy FOLDER to
+src/askance/models/reader.
 """
 
 import argparse
@@ -33,7 +34,7 @@ SETTINGS = RecipeSettings(
     judging=0.1,
 )
 NUM_STRATEGYQA = 1600
-"""The number of questions used, of 2,061: the rest adds too little for its training time on two cores."""
+"""The number of questions used, out of 2,061. The rest adds too little for its training time on two cores."""
 HELD_OUT_ARTICLES = ("Normans", "Steam engine")
 
 

@@ -1,9 +1,9 @@
-"""Check the package for import cycles, typing included: print each, and exit with 1 if there is one.
+"""Check the package for import cycles: print every cycle, and exit with 1 if there is one.
 
     python scripts/check_cycles.py [PACKAGE]
 
-A cycle is a set of modules that all import each other, directly or through others of the set; imports inside
-functions and under TYPE_CHECKING count like any other. The imports within each are printed with their lines.
+A cycle is a set of modules that all import each other, directly or through other modules of the set. Imports
+inside functions and under TYPE_CHECKING count too. Each cycle is printed with its imports and their lines.
 """
 
 import sys
@@ -12,7 +12,7 @@ import grimp
 
 
 def circles(graph: grimp.ImportGraph) -> list[list[str]]:
-    """Return the strongly connected components of more than one module, each sorted (Tarjan's algorithm)."""
+    """Return the strongly connected components with several modules, each sorted (Tarjan's algorithm)."""
     found: list[list[str]] = []
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
@@ -40,7 +40,7 @@ def circles(graph: grimp.ImportGraph) -> list[list[str]]:
 
 
 def describe(graph: grimp.ImportGraph, circle: list[str]) -> str:
-    """Return the imports of a cycle, a line each."""
+    """Return the imports of a cycle as text, one per line."""
     lines = [f"a circle of {len(circle)} modules:"]
     for importer in circle:
         for imported in sorted(graph.find_modules_directly_imported_by(importer) & set(circle)):
@@ -50,7 +50,7 @@ def describe(graph: grimp.ImportGraph, circle: list[str]) -> str:
 
 
 def main(package: str = "askance") -> int:
-    """Check the package; return the exit code."""
+    """Check the package, and return the exit code."""
     graph = grimp.build_graph(package, cache_dir=None)
     found = circles(graph)
     for circle in found:

@@ -1,8 +1,8 @@
-"""Check that a class name means one thing: print the public class names that several modules define.
+"""Check that each class name means one thing: print the public class names that several modules define.
 
     python scripts/check_names.py
 
-The exit code is 1 if there is one. A name that begins with an underscore is a module's own affair.
+The exit code is 1 if there are any. A name that begins with an underscore is private and not checked.
 """
 
 import ast
@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "askance"
 
 
 def repeated_names(package: Path) -> dict[str, list[str]]:
-    """Return the public class names that occur in more than one module, with these modules."""
+    """Return the public class names that several modules define, each with its modules."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in sorted(package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -24,7 +24,7 @@ def repeated_names(package: Path) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Print the names; return the exit code."""
+    """Print the repeated names, and return the exit code."""
     found = repeated_names(PACKAGE)
     for name, files in found.items():
         print(f"{name} is defined in {', '.join(files)}: one class name means one thing")

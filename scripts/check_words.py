@@ -1,9 +1,9 @@
-"""Check docstrings for openings and words that make them read as fragments or as a language of their own.
+"""Check docstrings for first words that make them fragments, and for words that the style refuses.
 
     python scripts/check_words.py [FOLDER …]
 
-Prints each docstring of the package that begins with a word that cannot begin a sentence, or that uses a word
-which the style of this project refuses, and their number. The exit code is 1 if there are any.
+The script prints every docstring that begins with a word of OPENINGS or uses a word of WORDS, and then the
+number of these docstrings. The exit code is 1 if there are any.
 """
 
 import ast
@@ -36,13 +36,13 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def flaw(text: str) -> str:
-    """Return the opening or the word that a docstring should not have, or an empty text."""
+    """Return the first word or the other word that a docstring should not have, or an empty string."""
     match = OPENINGS.match(text) or WORDS.search(QUOTED.sub("", text))
     return match.group() if match else ""
 
 
 def main(*given: str) -> int:
-    """Print the number of docstrings with a flaw, and return the exit code."""
+    """Print the docstrings with a flaw and their number, and return the exit code."""
     num_docstrings = num_flaws = 0
     for folder in given or FOLDERS:
         for path in sorted(Path(folder).rglob("*.py")):

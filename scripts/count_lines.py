@@ -2,7 +2,7 @@
 
     python scripts/count_lines.py [FOLDER …]
 
-A line counts if a token of it is neither a comment nor part of a string that stands alone as a statement.
+A line counts if it contains code other than comments and strings that are whole statements.
 """
 
 import ast
@@ -38,7 +38,7 @@ def lines_of_code(path: Path) -> int:
 
 
 def count(folders: list[Path]) -> tuple[Counter[str], Counter[str]]:
-    """Return lines and files by package: the first folder below the given one, or its top level."""
+    """Return the counts of lines and files by package. A package is a direct subfolder of a given folder."""
     lines, files = Counter[str](), Counter[str]()
     for folder in folders:
         root = folder / "askance" if (folder / "askance").is_dir() else folder

@@ -2,9 +2,9 @@
 
     python scripts/list_tests.py [PYTEST ARGUMENT …] > before
 
-An assertion is an `assert` statement or a call of `raises`, `warns`, `fail` or a function whose name begins
-with `assert_`. Those of a test are the ones in its own text, in its fixtures, and in the helpers of the tests
-that these name, each counted once.
+An assertion is an `assert` statement, or a call of `raises`, `warns`, `fail` or a function whose name begins
+with `assert_`. The assertions of a test are those in its own body, in its fixtures, and in the test helpers
+that the test or its fixtures use, directly or indirectly. Each assertion counts once.
 """
 
 import ast
@@ -32,7 +32,7 @@ def is_assertion(node: ast.AST) -> bool:
 
 
 def is_helper(thing: object) -> bool:
-    """Return whether an object is a function or a class that is defined in the folder of the tests."""
+    """Return whether an object is a function or a class that is defined in the tests folder."""
     if not (inspect.isfunction(thing) or inspect.isclass(thing)):
         return False
     file = getattr(sys.modules.get(thing.__module__), "__file__", None)
@@ -45,13 +45,13 @@ def tree_of(thing: Any) -> ast.AST:
 
 
 def named_in(thing: Any, tree: ast.AST) -> Iterable[object]:
-    """Return the objects that the names in a function or class refer to, if its module defines them."""
+    """Return the objects in a module's namespace that a function or class of the module uses by name."""
     around = vars(sys.modules[thing.__module__])
     return (around[node.id] for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in around)
 
 
 def assertions_of(*things: Callable[..., object]) -> int:
-    """Return the assertions in functions and in the helpers that they name, directly or indirectly."""
+    """Return the number of assertions in functions and in the test helpers that they use, at any depth."""
     waiting: list[Any] = list(things)
     known, found = set[int](), 0
     while waiting:
@@ -79,7 +79,7 @@ class Listing:
 
 
 def main(*arguments: str) -> int:
-    """Collect the tests and print them; the exit code is that of pytest."""
+    """Collect the tests, print them, and return the exit code of pytest."""
     quiet = ("-o", "addopts=", "-p", "no:terminal")
     code = pytest.main(["--collect-only", *quiet, *arguments], plugins=[Listing()])
     if code:

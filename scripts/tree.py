@@ -2,7 +2,7 @@
 
 python scripts/tree.py             # print it
 python scripts/tree.py --write     # write it between the marks of CONTRIBUTING.md
-python scripts/tree.py --check     # exit with 1 if CONTRIBUTING.md has another one
+python scripts/tree.py --check     # exit with 1 if CONTRIBUTING.md has another tree
 """
 
 import ast
@@ -18,7 +18,7 @@ _COLUMN = 34
 
 
 def first_line(path: Path) -> str:
-    """Return the first line of a module's docstring, or an empty text if it has none."""
+    """Return the first line of a module's docstring, or an empty string if the module has no docstring."""
     docstring = ast.get_docstring(ast.parse(path.read_bytes())) or ""
     return docstring.partition("\n")[0]
 
@@ -38,10 +38,10 @@ def _line(name: str, text: str, depth: int) -> str:
 
 
 def page_with(lines: Iterator[str], page: str) -> str:
-    """Return the page with these lines between its marks.
+    """Return the page with the lines inserted between its marks, in place of the old lines.
 
     Raises:
-        ValueError: the page lacks the marks.
+        ValueError: The page lacks the marks.
     """
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -51,7 +51,7 @@ def page_with(lines: Iterator[str], page: str) -> str:
 
 
 def main(*options: str) -> int:
-    """Print, write or check the tree; return the exit code."""
+    """Print, write or check the tree, and return the exit code."""
     if not options:
         print("\n".join(tree()))
         return 0

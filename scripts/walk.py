@@ -2,11 +2,10 @@
 
     python scripts/walk.py [QUESTION]
 
-Asks the method dragin on the bundled model about the sample corpus, and prints the functions in the order of
-their first calls, by file, with the number of calls and the files that each calls: at these, a reader of the
-code turns from file to file. All threads count. A lambda or a
-comprehension belongs to the function in which it stands; the methods that a dataclass makes for itself stand
-in no file. A coroutine is called whenever it is resumed.
+The script asks the method dragin, with the bundled model, a question about the sample corpus. It prints the
+functions by file, in the order of their first calls, each with its number of calls and the other files whose
+functions it calls. Calls in all threads count, and so does each resumption of a coroutine. A lambda or a
+comprehension counts as part of the function around it. Methods that a dataclass generates are left out.
 """
 
 import sys
@@ -28,10 +27,10 @@ QUESTION = "Where did the scriptwriter of The Third Man die?"
 
 @dataclass
 class Stop:
-    """A function on the way.
+    """A function that was called.
 
     Attributes:
-        hands_on_to: the functions of other files that it calls.
+        hands_on_to: The functions of other files that it calls.
     """
 
     file: str
@@ -42,7 +41,7 @@ class Stop:
 
 @dataclass
 class Walk:
-    """The functions on the way, in the order of their first calls."""
+    """The functions that were called, in the order of their first calls."""
 
     stops: list[Stop]
 
@@ -53,7 +52,7 @@ class Walk:
 
     @property
     def turns(self) -> list[Stop]:
-        """The functions that call another file."""
+        """The functions that call a function of another file."""
         return [stop for stop in self.stops if stop.hands_on_to]
 
     def __str__(self) -> str:
@@ -61,7 +60,7 @@ class Walk:
 
     @property
     def summary(self) -> str:
-        """The length of the walk."""
+        """A line with the counts of calls, functions and files."""
         return (
             f"{sum(stop.num_calls for stop in self.stops)} calls of {len(self.stops)} functions in "
             f"{len(self.files)} files; {len(self.turns)} functions hand on to another file"
@@ -77,7 +76,7 @@ class Walk:
 
 
 def walk(act: Callable[[], Any]) -> Walk:
-    """Return the walk that `act` takes through the package."""
+    """Run `act`, and return the functions of the package that it called."""
     folder = f"{PACKAGE}/"
     stops = dict[str, Stop]()
 
@@ -110,7 +109,7 @@ def walk(act: Callable[[], Any]) -> Walk:
 
 
 def main(question: str = QUESTION) -> None:
-    """Print the walk of a question."""
+    """Print the functions that were called to answer a question."""
     with tempfile.TemporaryDirectory() as folder:
         build_index([CORPUS], Path(folder))
         engine = askance.open_engine(index=folder, method="dragin", model="bundled")

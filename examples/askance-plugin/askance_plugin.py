@@ -29,7 +29,7 @@ from askance.models.scripted import Reply, ScriptedModel
 
 @dataclass(frozen=True)
 class Doubting(Parameters):
-    """Answers at once, and answers again with passages where a token of the answer was improbable."""
+    """Answer without passages, then again with passages if a token of the first answer is improbable."""
 
     threshold: float = parameter(
         0.5, "search where a token is less probable than this", at_least=0, at_most=1
@@ -61,7 +61,7 @@ class Doubting(Parameters):
         return Answer(written.text, written.text.strip())
 
     async def _write(self, question: Question, run: Run, context: str, key: str) -> Generation:
-        # What comes from users and documents is not trusted: no control token can stand in it.
+        # Text from users and documents is untrusted, so control tokens in it have no effect.
         asked = Span(f"{context}\nQuestion: {question.text}", trusted=False)
         prompt, sampling = Raw((asked, Span("\nAnswer:"))), Sampling(self.max_tokens, stop=("\n",))
         (written,) = await run.model.generate(
@@ -71,7 +71,7 @@ class Doubting(Parameters):
 
 
 class Grep:
-    """Searches the lines of a file for the words of a query: ``grep:FILE``."""
+    """A retriever that searches the lines of a file for the words of a query: ``grep:FILE``."""
 
     def __init__(self, file: str) -> None:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
@@ -87,12 +87,15 @@ class Grep:
 
 
 def parrot(reply: str = "Rhine") -> ScriptedModel:
-    """Always says the same: ``parrot:Rhine``. A model of your own has the members of `askance.Model`."""
+    """Return a model that always gives the same reply: ``parrot:Rhine``.
+
+    A model of your own must have the members of `askance.Model`.
+    """
     return ScriptedModel(lambda prompt, key: Reply(f" {reply}"))
 
 
 def towns(path: Path | None = None) -> Iterator[Example]:
-    """Two questions, or those of a file: ``towns:FILE``, a town and its river a line, with a tab between."""
+    """Yield two questions, or those of ``towns:FILE``, which has a town, a tab and its river on each line."""
     text = "Bonn\tRhine\nRome\tTiber" if path is None else path.read_text(encoding="utf-8")
     for line in text.splitlines():
         town, river = line.split("\t")
@@ -100,5 +103,5 @@ def towns(path: Path | None = None) -> Iterator[Example]:
 
 
 def starts_alike(answer: str, golds: tuple[str, ...]) -> float:
-    """Whether an answer begins with the same letter as an accepted one."""
+    """Return 1 if the answer begins with the same letter as an accepted answer, or else 0."""
     return float(any(answer[:1] == gold[:1] for gold in golds))

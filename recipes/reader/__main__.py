@@ -1,4 +1,4 @@
-"""Train a reader with the whole recipe: the options of `askance train reader`, and more shares to set.
+"""Train a reader with the whole recipe, which makes more kinds of examples than `askance train reader`.
 
 python -m recipes.reader --dataset 2wikimultihopqa:train.json --out my-reader
 """

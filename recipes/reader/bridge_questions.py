@@ -1,9 +1,10 @@
-"""Bridge questions: two-hop questions made from single-hop ones, where one question names the other's answer.
+"""Bridge questions: two-hop questions made from two single-hop ones, one of which names the other's answer.
 
 "Who composed Carmen?" (Georges Bizet) and "Where did Georges Bizet die?" make "Where did the one who composed
-Carmen die?". 2WikiMultihopQA's chains cover few relations of a knowledge base; here people ask about
-anything, as in MuSiQue (Trivedi et al., 2022). MuSiQue's questions were composed by hand, these are composed
-by rule. A question that no rule can turn into a noun phrase is left out.
+Carmen die?". 2WikiMultihopQA's chains cover only a few relations of a knowledge base, whereas bridge
+questions are about any topic, as in MuSiQue (Trivedi et al., 2022). MuSiQue's questions were composed by
+hand, whereas rules compose the questions here. A question that no rule can turn into a noun phrase is left
+out.
 """
 
 import random
@@ -17,11 +18,11 @@ from askance.evaluation.datasets.example import Paragraph, SupportingFacts
 from askance.text.answers import sentences
 
 MAX_PER_BRIDGE = 5
-"""The greatest number of questions about one entity: an article's name is in half of its questions."""
+"""The most bridge questions per linking entity, since half of an article's questions may name its subject."""
 NUM_DISTRACTORS = 4
-"""The number of paragraphs beside those of the two questions."""
+"""The greatest number of distractors that are added to the paragraphs of the two questions."""
 MAX_FACT_WORDS = 30
-"""A longer sentence is not written out: the answer then follows the first fact."""
+"""The greatest number of words in a sentence that serves as the second fact. Longer ones are left out."""
 
 _BE = r"(?:is|are|was|were)"
 _IRREGULAR = (
@@ -29,14 +30,14 @@ _IRREGULAR = (
     "began|met|saw|said|left|lost|sold|sent|set|put|grew|knew|drew|fought|taught|brought|bought|thought|found"
 )
 _NEEDS_REORDERING = re.compile(r",|\b(?:do|does|did|called|named)\b")
-"""The words of a question whose noun phrase would have another word order."""
+"""The words and commas that mark a question whose noun phrase would need another word order."""
 _AFTER_NAME = (
     r"(?='s\b|[,?.]|$| (?:is|are|was|were|has|had|have|did|do|does|can|could|will|would|may|in|into|to|of|on|"
     r"from|for|at|by|and|or|as|with|without|before|after|during|because|when|while|about|against|become|begin|"
     r"meet|use|try|want|think|believe|say|make|take|get|come|go|lose|win|die|live|start|end|lead|rule|own|"
     r"face)\b)"
 )
-"""The text that may follow a complete name, unlike the start of "Newtonian physics"."""
+"""The text that may follow a complete name. In "Newtonian physics", "Newtonian" is not a complete name."""
 _VERB = rf"(?:(?:{_IRREGULAR}|\w+ed|(?!\w*ss\b)\w+s) .+)"
 _NOUN = r"((?:[a-z][\w-]* ){0,2}?[a-z][\w-]*?)"
 _RULES = (
@@ -50,7 +51,10 @@ _RULES = (
 
 
 def noun_phrase(question: str) -> str:
-    """Return a noun phrase for the answer, as "the one who composed Carmen"; empty if no rule fits."""
+    """Return a noun phrase for the question's answer, such as "the one who composed Carmen".
+
+    The result is an empty string if no rule fits the question.
+    """
     text = question.strip().removesuffix("?").strip()
     if _NEEDS_REORDERING.search(text):
         return ""
@@ -59,10 +63,10 @@ def noun_phrase(question: str) -> str:
 
 
 def bridge_questions(examples: Sequence[Example], rng: random.Random) -> tuple[Example, ...]:
-    """Return all bridge questions in random order, each with both paragraphs among others.
+    """Return all bridge questions in random order, each with its two paragraphs and distractors.
 
     Args:
-        examples: Single-hop questions with an answer, each on one paragraph.
+        examples: Single-hop questions with an answer, each about one paragraph.
     """
     pool = [example.supporting_facts.paragraphs[0] for example in examples]
     made: list[tuple[str, Example]] = []
@@ -87,7 +91,7 @@ def bridge_questions(examples: Sequence[Example], rng: random.Random) -> tuple[E
 
 
 def _by_answer(examples: Sequence[Example]) -> dict[str, list[Example]]:
-    """Return the questions that a rule can turn into a noun phrase, by their answers, which must be names."""
+    """Return the questions that a rule turns into a noun phrase and whose answer is a name, by answer."""
     leads: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
         name = example.golds[0].strip()
@@ -97,7 +101,7 @@ def _by_answer(examples: Sequence[Example]) -> dict[str, list[Example]]:
 
 
 def _names(example: Example, name: str) -> bool:
-    """Return whether the question contains the name, and not as a part of a longer name."""
+    """Return whether the question contains the name, and not only as part of a longer name."""
     if name not in example.question.text:
         return False
     match = re.search(rf"(?<![\w-]){re.escape(name)}{_AFTER_NAME}", example.question.text)
@@ -105,7 +109,7 @@ def _names(example: Example, name: str) -> bool:
 
 
 def _is_independent(lead: Example, example: Example) -> bool:
-    """Return whether neither question gives the other's answer away."""
+    """Return whether neither question gives away the answer to the other question."""
     first, second = lead.golds[0].casefold(), example.golds[0].casefold()
     return first not in second and second not in lead.question.text.casefold()
 
@@ -137,7 +141,7 @@ def _merged(one: Paragraph, other: Paragraph) -> tuple[Paragraph, ...]:
 
 
 def _evidence(example: Example) -> Iterator[str]:
-    """Yield the sentence that contains the answer, if it is short."""
+    """Yield the short evidence sentences that contain the answer."""
     for part in example.supporting_facts.paragraphs[0].evidence_texts:
         for sentence in sentences(part):
             if len(sentence.split()) <= MAX_FACT_WORDS and example.golds[0] in sentence:

@@ -1,9 +1,9 @@
 """Questions composed from a dataset's facts: parts of a chain, and comparisons across records.
 
-A few hundred records hold far more questions than the dataset asks. Every fact of a chain makes a single-hop
-question, every two consecutive facts a two-hop question, and any two records that end in dates or in
-countries can be compared. Templates in `relations` phrase them, so their shares are kept low enough for the
-dataset's own questions to prevail.
+A few hundred records contain far more questions than the dataset asks. Every fact of a chain makes a
+single-hop question, every two consecutive facts a two-hop question, and any two records that end in dates or
+in countries can be compared. The templates in `relations` phrase these questions, so only a limited number of
+them is made, and the dataset's own questions prevail.
 """
 
 import random
@@ -36,8 +36,9 @@ from recipes.reader.relations import (
 )
 
 PARTS_REFUSAL_PROMPT_SHARE = 0.1
-"""The share of multi-hop questions whose parts use the prompt that allows a refusal. It is small because that
-prompt shares no prefix with the others: it costs as much as all other questions on the same passages."""
+"""The fraction of multi-hop questions whose parts use the prompt that allows a refusal. It is small because
+that prompt shares no prefix with the other prompts, and so costs as much as all other questions on the same
+passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ ChainSource = tuple[Example, Chain]
 
 
 def with_sentences(example: Example) -> Example:
-    """Return the example with its knowledge-base facts as sentences, and with the conclusions from them."""
+    """Return the example with its knowledge-base facts as sentences, followed by conclusions from them."""
     triples = in_chain_order(example.supporting_facts.triples)
     if not triples:
         return example
@@ -67,12 +68,12 @@ def with_sentences(example: Example) -> Example:
 
 
 def chain_parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragraph, ...]]]:
-    """Yield questions of one and two hops within the chain: the text, the reasoning and its paragraphs."""
+    """Yield the one-hop and two-hop questions within the chain, each with its reasoning and paragraphs."""
     triples = in_chain_order(example.supporting_facts.triples)
     for chain in _chains(example):
         last = chain.facts[-1]
         if len(chain.facts) == len(triples):
-            continue  # the question of the example itself, in other words
+            continue  # this would ask the example's own question again
         phrasings = questions(last, object_description(chain.facts[0]) if len(chain.facts) == 2 else "")
         facts = tuple(as_sentence(fact) for fact in chain.facts)
         yield phrasings[0], Reasoning(facts, last.object), chain.paragraphs
@@ -81,7 +82,11 @@ def chain_parts(example: Example) -> Iterator[tuple[str, Reasoning, tuple[Paragr
 def part_examples(
     example: Example, hits: Sequence[Hit], model: Model, layout: Layout, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield examples of the parts of a question over its passages, with a refusal if a fact is missing."""
+    """Yield examples that answer the parts of a multi-hop question from its passages.
+
+    If the passages lack a fact of a part, the answer is a refusal. If the prompt that was drawn does not
+    allow a refusal, that part is left out.
+    """
     may_refuse = rng.random() < PARTS_REFUSAL_PROMPT_SHARE
     texts = {hit.passage.title: hit.passage.text for hit in hits}
     for text, reasoning, paragraphs in chain_parts(example):
@@ -98,8 +103,9 @@ def part_examples(
 def comparisons(examples: Sequence[Example], max_number: int, rng: random.Random) -> tuple[Example, ...]:
     """Return questions that compare the dates or countries at the ends of two records' chains.
 
-    Each question has the distractors of both records. Half of the countries are the same. A kind of chain is
-    drawn with a probability proportional to the square root of its count, which favours rare kinds.
+    Each question has the distractors of both records. In half of the comparisons of countries, the two
+    countries are the same. The probability of drawing a kind of chain is proportional to the square root of
+    its count, which favours rare kinds.
     """
     groups: dict[tuple[str, ...], list[ChainSource]] = defaultdict(list)
     for example in examples:
@@ -122,7 +128,10 @@ def comparisons(examples: Sequence[Example], max_number: int, rng: random.Random
 def _pair(
     kind: tuple[str, ...], members: Sequence[ChainSource], rng: random.Random
 ) -> tuple[ChainSource, ChainSource] | None:
-    """Draw two chains about different subjects; half of the time, their countries are the same."""
+    """Draw two chains about different subjects, or return None if there is no second chain.
+
+    If the chains end in countries, both end in the same country in half of the draws.
+    """
     one = rng.choice(members)
     others = [
         other
@@ -137,7 +146,7 @@ def _pair(
 
 
 def _is_same_country(one: str, other: str) -> bool | None:
-    """Return whether two names mean one country; None if that is unclear, as for "France" and "French"."""
+    """Return whether two names mean the same country, or None if unclear, as for "France" and "French"."""
     if is_same_name(one, other):
         return True
     return None if one[:2].casefold() == other[:2].casefold() else False
@@ -146,7 +155,10 @@ def _is_same_country(one: str, other: str) -> bool | None:
 def _question_and_answer(
     kind: tuple[str, ...], one: ChainSource, other: ChainSource, rng: random.Random
 ) -> tuple[str, str] | None:
-    """Return a question about two chains and its answer, or None if their dates can't be compared."""
+    """Return a question that compares two chains, and its answer.
+
+    The result is None if the dates in which the chains end can't be compared.
+    """
     (_, a), (_, b) = one, other
     names = without_parentheses(a.start), without_parentheses(b.start)
     relation = RELATIONS[kind[-1]]
@@ -198,7 +210,7 @@ def _chains(example: Example) -> Iterator[Chain]:
 
 
 def supporting_paragraph(example: Example, fact: Triple) -> Paragraph | None:
-    """Return the supporting paragraph titled with the fact's subject that contains its object."""
+    """Return the supporting paragraph that has the fact's subject as title and contains the fact's object."""
     return next(
         (
             paragraph

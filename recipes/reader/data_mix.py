@@ -1,7 +1,7 @@
 """The recipe's data mix.
 
-It has the training examples of `askance train reader`, those of AirRAG's and Self-RAG's prompts, and examples
-on questions composed from the datasets' own.
+The recipe adds two kinds of examples to those of `askance train reader`: examples for the prompts of AirRAG
+and Self-RAG, and examples for questions that are composed from the datasets' own questions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,10 @@ from recipes.reader.lead_paragraphs import lead_records
 
 @dataclass(frozen=True, slots=True)
 class RecipeSettings(ReaderSettings):
-    """The settings of a training run with the recipe; shares are training examples for each question."""
+    """The settings of a training run with the recipe.
+
+    If a description begins with "share:", the value is the mean number of examples per question of a dataset.
+    """
 
     owner: ClassVar[str] = "python -m recipes.reader"
 
@@ -44,7 +47,7 @@ class RecipeSettings(ReaderSettings):
 
 @dataclass(frozen=True)
 class RecipeBuilder(ExampleBuilder):
-    """A builder of the recipe's training examples from one dataset."""
+    """A builder that makes the recipe's training examples from one dataset."""
 
     settings_class: ClassVar[type[ReaderSettings]] = RecipeSettings
     takes_decompositions: ClassVar[bool] = True

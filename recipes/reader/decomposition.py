@@ -19,7 +19,7 @@ from askance.training.reader.training_example import TrainingExample, reply_exam
 from recipes.reader.relations import in_chain_order, is_same_name, object_description, questions
 
 NO_QUESTION = "None"
-"""The reply that the prompts ask for if a question needs no splitting, or no further question."""
+"""The reply that the prompts request if a question needs no splitting, or no further sub-question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class SubQuestion:
     """A sub-question of a multi-hop question.
 
     Attributes:
-        planned: Its text before any sub-question is answered.
-        resolved: Its text with the earlier answers filled in.
-        answer: The answer; empty if the dataset does not give it.
+        planned: The text before any sub-question is answered.
+        resolved: The text with the earlier answers filled in.
+        answer: The answer; empty if the dataset does not give one.
     """
 
     planned: str
@@ -38,7 +38,7 @@ class SubQuestion:
 
 
 def sub_questions(example: Example) -> tuple[SubQuestion, ...]:
-    """Return the sub-questions that lead to the answer, in order; empty if the dataset has none."""
+    """Return the sub-questions that lead to the answer, in order, or an empty tuple if there are none."""
     if example.supporting_facts.triples:
         return _from_triples(in_chain_order(example.supporting_facts.triples))
     steps = [
@@ -50,7 +50,7 @@ def sub_questions(example: Example) -> tuple[SubQuestion, ...]:
 
 
 def splitting_examples(example: Example, model: Model) -> Iterator[TrainingExample]:
-    """Yield an example of SAY: the sub-questions that can be asked at once, or `None` if single-hop."""
+    """Yield an example of SAY, whose target is the sub-questions, or "None" for a single-hop question."""
     steps = sub_questions(example)
     if not steps and example.hops != 1:
         return
@@ -61,9 +61,10 @@ def splitting_examples(example: Example, model: Model) -> Iterator[TrainingExamp
 
 
 def following_up_examples(example: Example, model: Model, rng: random.Random) -> Iterator[TrainingExample]:
-    """Yield an example of QT, whose target is the next sub-question or `None`.
+    """Yield an example of QT, whose target is the next sub-question, or "None" after the last one.
 
-    If the next sub-question is planned, the target is that question with the known answers filled in.
+    Half of the prompts show the next sub-question as planned. The target then has the known answers filled
+    in. It is "None" if the planned sub-question needs no answer filled in.
     """
     steps = _answered_steps(example)
     if len(steps) < 2:
@@ -83,7 +84,10 @@ def following_up_examples(example: Example, model: Model, rng: random.Random) ->
 def summing_up_examples(
     example: Example, model: Model, limits: PassageLimits, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield an example of SA: the short answer from answered sub-questions, with or without the passages."""
+    """Yield an example of SA, whose target is the short answer, given the answered sub-questions.
+
+    Half of the prompts also show the supporting passages.
+    """
     steps = _answered_steps(example)
     if len(steps) < 2:
         return
@@ -95,7 +99,7 @@ def summing_up_examples(
 
 
 def _answered_steps(example: Example) -> tuple[SubQuestion, ...]:
-    """Return all sub-questions with their answers; empty if one is missing or has no answer."""
+    """Return all sub-questions with their answers, or an empty tuple if one is missing or has no answer."""
     steps = sub_questions(example)
     num_steps = len(example.supporting_facts.triples or example.supporting_facts.steps)
     return steps if len(steps) == num_steps and all(step.answer for step in steps) else ()

@@ -1,13 +1,12 @@
 """Training examples of judgements: Self-RAG's four questions, with labels that follow from a dataset's facts.
 
 - relevance: "relevant" for a supporting paragraph, "irrelevant" for a distractor;
-- support: "fully" for the paragraph that states the fact, "partially" for one that states the first of two
-  facts, "not" for another paragraph, or for a fact with a wrong object;
-- usefulness: 5 for the whole reasoning to the answer, 3 for its first fact, 1 for the answer to another
-  question;
-- retrieval: a search if no passage shown states the next fact, no search if one does, and neither if all
-facts
-  are written.
+- support: "fully" for the paragraph that states the fact, "partially" for a paragraph that states only the
+  first of two facts, "not" for a distractor and for a fact whose object was made wrong;
+- usefulness: 5 for the whole reasoning that leads to the answer, 3 for the first fact of this reasoning, 1
+  for the answer to another question;
+- retrieval: a search if no passage shown states the next fact, further use of the evidence if a passage
+  states it, and no retrieval if all facts are already written.
 """
 
 import random
@@ -43,7 +42,7 @@ def support(
     """Yield a judgement of whether a paragraph supports a sentence.
 
     Args:
-        other_facts: Facts of other questions, whose objects make wrong facts.
+        other_facts: The facts of other questions, whose objects are used to make wrong facts.
     """
     stated = [
         (fact, paragraph) for fact, paragraph in _facts_with_paragraphs(example) if paragraph is not None
@@ -79,7 +78,10 @@ def support(
 def usefulness(
     example: Example, other: Example, model: Model, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield a judgement of the right answer, of half of it, or of the answer to another question."""
+    """Yield a judgement of how useful an answer is.
+
+    The answer is the whole reasoning, only its first fact, or the answer to another question.
+    """
     reasoning, case = gold_reasoning(example), rng.randrange(3)
     if case == 0:
         answer, label = reasoning.text, "[Utility:5]"
@@ -121,15 +123,18 @@ def _facts_with_paragraphs(example: Example) -> list[tuple[Triple, Paragraph | N
 
 
 def _states(paragraph: Paragraph, fact: Triple) -> bool:
-    """Return whether a paragraph titled with the fact's subject contains its object.
+    """Return whether a paragraph has the fact's subject as its title and contains the fact's object.
 
-    The title matters: that a film is American does not state its director's nationality.
+    The title matters: a paragraph that calls a film American does not state its director's nationality.
     """
     return is_same_name(paragraph.title, fact.subject) and fact.object in paragraph.text
 
 
 def _may_state(passage: Passage, fact: Triple) -> bool:
-    """Return whether a distractor may state a fact, as an article on a brother may name the father."""
+    """Return whether a distractor may state a fact.
+
+    For example, the article about a man's brother may name their father.
+    """
     subject = without_parentheses(fact.subject)
     return fact.object in passage.text and subject in f"{passage.title} {passage.text}"
 
@@ -152,6 +157,6 @@ def _draw_passage(
 
 
 def _as_passage(paragraph: Paragraph, limits: PassageLimits) -> Passage | None:
-    """Return the passage that a method would be shown, or None if the evidence does not fit."""
+    """Return the paragraph as a passage that a method would show, or None if its evidence does not fit."""
     short = shortened(paragraph, limits.max_words)
     return Passage("", short.title, short.text) if short else None

@@ -1,9 +1,9 @@
 """Questions made from the facts that the lead sentences of paragraphs state in a fixed form.
 
-A dataset marks facts in the paragraphs that its questions need, one in five. The other paragraphs start in
-the same way, "Ada Doe (1 May 1900 – 2 June 1980) was a Danish film director", and so state dates and
-nationalities that no question asks for. Only facts in one of these forms are used; the rest of a paragraph is
-ignored.
+A dataset marks facts only in the paragraphs that its questions need, which are one in five. The other
+paragraphs begin in the same form, "Ada Doe (1 May 1900 – 2 June 1980) was a Danish film director", and so
+state dates and nationalities that no question asks for. Only facts in such fixed forms are used. The rest of
+each paragraph is ignored.
 """
 
 import random
@@ -17,7 +17,7 @@ from askance.text.answers import sentence_spans
 from recipes.reader.relations import is_same_name, questions
 
 NUM_DISTRACTORS = 3
-"""The number of other paragraphs beside the one that states the facts."""
+"""The greatest number of distractors that are added to the paragraph that states the facts."""
 
 _MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
 _DATE = rf"(?:\d{{1,2}} (?:{_MONTH}) \d{{4}}|(?:{_MONTH}) \d{{1,2}}, \d{{4}})"
@@ -28,7 +28,7 @@ _FILM = re.compile(r"^[^.]{0,120}? is an? (\d{4}) [^.]{0,80}?film")
 
 
 def lead_facts(paragraph: Paragraph) -> tuple[Triple, ...]:
-    """Return the facts that the lead sentence states about a person or a film, in order, if any."""
+    """Return the facts about a person or a film that the paragraph's lead sentence states, if any."""
     spans = sentence_spans(paragraph.text)
     lead = paragraph.text[: spans[0][1]] if spans else ""
     facts: list[tuple[str, str]] = []
@@ -44,9 +44,10 @@ def lead_facts(paragraph: Paragraph) -> tuple[Triple, ...]:
 
 
 def lead_records(examples: Sequence[Example], rng: random.Random) -> tuple[Example, ...]:
-    """Return a record for each paragraph that none of `examples` needs and whose lead states a fact.
+    """Return a record for each paragraph that states a fact in its lead sentence and that no example needs.
 
-    The records are for comparisons (`composed_questions.comparisons`); each question asks for one fact.
+    The records serve for comparisons (`composed_questions.comparisons`). The question of each record asks for
+    the first of its facts.
     """
     needed = {paragraph.title for example in examples for paragraph in example.supporting_facts.supporting}
     others = {

@@ -1,8 +1,8 @@
 """Knowledge-base facts in words: statements, questions for their objects, and conclusions from two facts.
 
 A small model that has copied two facts correctly still has to decide which date is earlier or whether two
-countries are the same, and there it fails. The conclusion therefore writes the step out: the comparison
-first, then the subject that the question asks for.
+countries are the same, and that is where it fails. The conclusion therefore spells this step out: first the
+comparison, then the subject that the question asks for.
 """
 
 import re
@@ -18,7 +18,7 @@ from askance.evaluation.datasets.example import Triple
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The templates that phrase one relation; the fields are those of `relations.toml`."""
+    """The templates that phrase one relation. `relations.toml` explains the fields."""
 
     noun: str
     statement: str = "The {noun} of {s} is {o}."
@@ -32,7 +32,7 @@ class Relation:
 
 _TEMPLATES = tomllib.loads(Path(__file__).with_name("relations.toml").read_text(encoding="utf-8"))
 RELATIONS = {name: Relation(**fields) for name, fields in _TEMPLATES.items()}
-"""The relations of 2WikiMultihopQA. Other relations are phrased by their name."""
+"""The relations of 2WikiMultihopQA. All other relations are phrased by default templates with their name."""
 
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)?")
 _MONTHS = "january february march april may june july august september october november december".split()
@@ -54,7 +54,7 @@ def as_sentence(fact: Triple) -> str:
 
 
 def questions(fact: Triple, subject: str = "") -> tuple[str, ...]:
-    """Return questions that ask for the object.
+    """Return questions that ask for the fact's object.
 
     Args:
         subject: A description to use in place of the fact's subject, such as "the director of Jaws".
@@ -65,12 +65,12 @@ def questions(fact: Triple, subject: str = "") -> tuple[str, ...]:
 
 
 def object_description(fact: Triple) -> str:
-    """Return a description of the object by its relation to the subject: "the director of Jaws"."""
+    """Return a description of the object by its relation to the subject, such as "the director of Jaws"."""
     return f"the {relation_of(fact).noun} of {without_parentheses(fact.subject)}"
 
 
 def without_parentheses(name: str) -> str:
-    """Return a name without a disambiguation in parentheses, closed or not."""
+    """Return a name without its disambiguation in parentheses, even if the parenthesis is not closed."""
     return _IN_PARENTHESES.sub("", name).strip() or name
 
 
@@ -103,7 +103,8 @@ def conclusions(triples: Sequence[Triple], answer: str) -> list[str]:
 
     Args:
         triples: The facts, chain by chain.
-        answer: The start of one of the chains, "yes" or "no"; for any other answer, dates are only compared.
+        answer: The first subject of a chain, "yes" or "no". With any other answer, dates are compared without
+            a conclusion.
     """
     sentences: list[str] = []
     dated = [
@@ -125,10 +126,12 @@ def conclusions(triples: Sequence[Triple], answer: str) -> list[str]:
 
 
 def compare_dates(one: str, other: str, so: str = "") -> list[str]:
-    """Return one sentence that says which of two dates is earlier; empty if they can't be compared.
+    """Return one sentence that says which of two dates is earlier.
+
+    The result is an empty list if the dates can't be compared.
 
     Args:
-        so: The conclusion, as in "Ada was born earlier".
+        so: The conclusion, such as "Ada was born earlier".
     """
     first, second = date(one), date(other)
     length = min(len(first), len(second))
@@ -140,7 +143,10 @@ def compare_dates(one: str, other: str, so: str = "") -> list[str]:
 
 
 def date(text: str) -> tuple[int, ...]:
-    """Return the year, month and day that a date states, in that order; empty for a date before Christ."""
+    """Return the year, and the month and day if the date states them.
+
+    The result is empty if the date has no year or is before Christ.
+    """
     year = re.search(r"\b(\d{3,4})\b", text)
     if year is None or re.search(r"\bB\.?C", text):
         return ()
@@ -150,14 +156,14 @@ def date(text: str) -> tuple[int, ...]:
 
 
 def _event(chosen: Triple, one: Triple, other: Triple) -> str:
-    """Return how the chosen fact compares with the other one: "Ada was born earlier"."""
+    """Return how the chosen fact compares with the other one, such as "Ada was born earlier"."""
     rest = other if chosen is one else one
     when = "earlier" if date(chosen.object) < date(rest.object) else "later"
     return f"{without_parentheses(chosen.subject)} {relation_of(chosen).happened} {when}"
 
 
 def _chain_start(triples: Sequence[Triple], index: int) -> str:
-    """Return the subject that the chain of a fact starts with."""
+    """Return the first subject of the chain that contains the fact at `index`."""
     while index and is_same_name(triples[index - 1].object, triples[index].subject):
         index -= 1
     return triples[index].subject

@@ -7,8 +7,8 @@
     print(result.answer.text)
     print(result.trace.decisions)
 
-The public names are those of `__init__.pyi`. Each is loaded on first use, so that importing this costs next
-to nothing.
+The public names are declared in `__init__.pyi`. Each name is loaded on first use, so importing the package
+is cheap.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The public names, each declared here alone; `__init__.py` loads one when it is asked for."""
+"""The public names, declared only here; `__init__.py` loads each on first use."""
 
 from askance.ask import Engine as Engine
 from askance.ask import Result as Result

@@ -1,6 +1,6 @@
 """The main path: one question, one method, one coroutine, one trace.
 
-The command line, servers, evaluation and notebooks all answer their questions here.
+The command line, servers, evaluation and notebooks all answer questions through this module.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ class Engine:
 
     Attributes:
         method: The method that answers.
-        models: The models by role; the role "answer" is required.
+        models: The models by role. The role "answer" is required.
         retriever: The collection to search, for methods that search.
         seed: The seed of all random choices.
-        budget: The most that one question may cost.
+        budget: The limits on the cost of one question.
         encoder: The encoder, for methods that compare texts by their vectors.
-        why: The reason why this method answers instead of the default one; every trace records it.
-        config: The configuration that the engine was made from, as JSON values; every trace records it.
+        why: The reason why this method answers instead of the default one. Every trace records this reason.
+        config: The configuration that the engine was made from, as JSON values. Every trace records it.
 
     Raises:
         MissingAbility: The models, the retriever or the encoder do not meet the method's needs.
@@ -73,8 +73,8 @@ class Engine:
         Args:
             question: The question, or its text.
             listener: A callback that receives every event of the trace as it happens.
-            trace: A trace to record into, which is complete even if this method raises. The `listener` is
-                ignored then.
+            trace: The trace to record into; by default a new one. The trace is complete even if this method
+                raises. If `trace` is given, `listener` is ignored.
             retriever: A retriever to use instead of the engine's own.
 
         Returns:
@@ -82,9 +82,9 @@ class Engine:
 
         Raises:
             QuestionError: The question is empty or not valid Unicode.
-            ModelFailure, RetrieverFailure: A call failed; the trace says which one.
-            BudgetTooSmall: The method's `l_max` is used up before any text was generated.
-            LimitReached: The question reached its budget; the trace holds what was done until then.
+            ModelFailure, RetrieverFailure: A call failed. The trace names the call.
+            BudgetTooSmall: The method's `l_max` was used up before any text was generated.
+            LimitReached: The question used up its budget. The trace contains the calls made until then.
         """
         question = Question(id="question", text=question) if isinstance(question, str) else question
         check_question(question.text)
@@ -104,7 +104,7 @@ class Engine:
         return Result(answer, usage, trace)
 
     def _start(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
-        """Record the question with its configuration, and return the run that the method works with."""
+        """Record the question with its configuration, and return the run for the method to use."""
         trace.add(
             Asked,
             question_id=question.id,
@@ -129,7 +129,7 @@ class Engine:
     async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
         """Answer one question, and yield every event of the trace as it happens.
 
-        Events of type "commit" carry the final text of the answer piece by piece; events of type "draft"
+        Events of type "commit" carry the final text of the answer piece by piece. Events of type "draft"
         carry text that may still change. The last event is an `Answered`. Closing the iterator cancels the
         question.
 
@@ -148,10 +148,10 @@ class Engine:
             await asyncio.gather(answering, return_exceptions=True)
 
     def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
-        """Answer one question from synchronous code; see `answer`.
+        """Answer one question from synchronous code (see `answer`).
 
         Raises:
-            InputError: An event loop is running; use ``await engine.answer(…)`` there.
+            InputError: An event loop is already running. Use ``await engine.answer(…)`` instead.
         """
         try:
             asyncio.get_running_loop()
@@ -171,7 +171,7 @@ async def ask(
     trace: Trace | None = None,
     **options: Any,
 ) -> Result:
-    """Answer one question with an engine made for it; `options` are the other fields of `Engine`."""
+    """Make an engine, and answer one question with it. `options` are the other fields of `Engine`."""
     return await Engine(method, models, retriever, **options).answer(question, trace=trace)
 
 
@@ -184,7 +184,8 @@ def check_needs(
     """Check that models, retriever and encoder meet a method's needs.
 
     Raises:
-        MissingAbility: One of them is missing or lacks something; the message says what would work.
+        MissingAbility: A model, the retriever or the encoder is missing or lacks an ability, or a model is
+            given that the method does not use. The message says what would work.
     """
     needs, model, name = method.needs, models.get("answer"), name_of(type(method))
     if model is None:
@@ -204,10 +205,10 @@ def check_needs(
 
 
 def check_can_search(method: Method, retriever: Retriever | None, encoder: Encoder | None) -> None:
-    """Check that a method that searches has a retriever, and one that compares vectors an encoder.
+    """Check that a method has the retriever and the encoder that it needs.
 
     Raises:
-        MissingAbility: The method needs a retriever or an encoder that is not given.
+        MissingAbility: The method needs a retriever or an encoder, and none is given.
     """
     needs, name = method.needs, name_of(type(method))
     if needs.retriever and retriever is None:
@@ -225,12 +226,12 @@ def check_can_search(method: Method, retriever: Retriever | None, encoder: Encod
 
 
 def precisions_of(models: Mapping[Role, Model]) -> dict[str, str]:
-    """Return the floating-point format of each model by role, without models that do not report it."""
+    """Return the floating-point format of each model that reports one, by role."""
     return {role: model.precision for role, model in models.items() if model.precision}
 
 
 def describe_models(names: Mapping[Role, str] | Mapping[str, str], precisions: Mapping[str, str]) -> str:
-    """Return the models by role as text: ``bundled (float32), attend: hf:NAME (bfloat16)``."""
+    """Return the models by role as a string: ``bundled (float32), attend: hf:NAME (bfloat16)``."""
     models = {
         role: f"{name} ({precisions[role]})" if role in precisions else name for role, name in names.items()
     }
@@ -274,7 +275,7 @@ def check_question(text: str) -> None:
 
 
 class NoRetriever:
-    """A stand-in for a missing retriever. `check_needs` keeps methods that search from reaching it."""
+    """A placeholder for a missing retriever. `check_needs` rejects methods that would search with it."""
 
     name = fingerprint = ""
 

@@ -1,10 +1,11 @@
-"""The configuration of an engine: declares every setting once, and turns names into objects.
+"""The configuration of an engine: it declares every setting once, and turns names into objects.
 
     config = EngineConfig(method="flare", index="my-index", parameters={"passages": 3})
     engine = config.open()
 
 The command line, files, the environment, evaluations, grids and calibration all read this declaration (see
-`config_sources`). Traces and run folders store the whole configuration, so their questions can be repeated.
+`config_sources`). Traces and run folders store the whole configuration, so that results can be
+reproduced.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,10 +43,11 @@ def setting(default: Any, *, kind: type = str, metavar: str = "", flag: str = ""
 
     Args:
         default: The default value.
-        kind: The type that text from the command line or environment becomes; dict for named entries.
-        metavar: The placeholder for the value in help texts.
-        flag: The command-line option, if its name differs from the setting's.
-        variable: The end of the environment variable's name, if it differs from the setting's.
+        kind: The type to which strings from the command line or the environment are converted; dict for a
+            setting with named entries.
+        metavar: The placeholder for the value in the help text.
+        flag: The command-line option, if it is not named after the setting.
+        variable: The environment variable without its prefix, if it is not named after the setting.
     """
     metadata = {"kind": kind, "metavar": metavar, "flag": flag, "variable": variable}
     if isinstance(default, dict):
@@ -54,7 +56,7 @@ def setting(default: Any, *, kind: type = str, metavar: str = "", flag: str = ""
 
 
 def _named(what: str, port: type, value: Any) -> Any:
-    """Accept a name, or an object with all members of its port."""
+    """Return `value`, which must be a name or an object with all members of its port."""
     if isinstance(value, bool | int | float | Mapping | list):
         raise ValueError(f"expected the name of a {what}")  # noqa: TRY004 - pydantic requires it
     if value is not None and not isinstance(value, str):
@@ -63,7 +65,7 @@ def _named(what: str, port: type, value: Any) -> Any:
 
 
 def _models(value: Any) -> Any:
-    """Return the models by role; a single specification belongs to the role "answer"."""
+    """Return the models by role. A single specification is that of the role "answer"."""
     given = value if isinstance(value, Mapping) else {"answer": value}
     for role, model in given.items():
         if role not in loaders.ROLES:
@@ -89,22 +91,22 @@ class EngineConfig:
     members of its port (`askance.core.ports`).
 
     Attributes:
-        index: Folder made by `askance index`. For eval, @gold finds the dataset's own supporting texts.
+        index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
         retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both). Without --index,
             what to search: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.
             Append ?rerank=cross-encoder:NAME to rerank the results.
-        encoder: The encoder for methods that compare texts: bundled, hf:NAME or hf:DIRECTORY. Vectors are
-            searched with the encoder that the index names, unless one is given.
-        method: See `askance methods`; by default dragin or, for ask, the best that the model supports.
-        models: [ROLE=]SPEC, see `askance models`; may be given once per role. By default bundled.
+        encoder: The encoder for methods that compare texts: bundled, hf:NAME or hf:DIRECTORY. Queries to
+            an index with vectors use this encoder or, by default, the one that the index names.
+        method: One of `askance methods`; by default dragin or, for ask, the best that the model supports.
+        models: [ROLE=]SPEC (see `askance models`); may be given once per role. By default bundled.
         parameters: parameter=value; may be repeated.
-        prompts: A set of `askance prompts`, or a prompt file. For eval, 'dataset' is the set with the name of
+        prompts: One of `askance prompts`, or a prompt file. For eval, 'dataset' is the set with the name of
             the dataset.
-        preset: A name from `askance presets`, or a file, which fills parameters that are not --set and wins
-            over those of files and the environment.
+        preset: A name from `askance presets`, or a preset file. It overrides parameters from configuration
+            files and the environment, but not those from --set.
         seed: The seed of a model's random choices.
         budget: tokens=N, calls=N or seconds=N: the most that one question may cost; may be repeated.
-        cache: Store the outputs of models and index in this file, and reuse them for identical requests.
+        cache: Store model outputs and search results in this file, and reuse them for identical requests.
         in_flight: The number of questions answered at the same time; by default as many as suit the model.
 
     Raises:
@@ -159,12 +161,12 @@ class EngineConfig:
 
     @property
     def model_specs(self) -> dict[str, str]:
-        """The specifications of the models by role; an object is represented by its name."""
+        """The specifications of the models by role. An object is represented by its name."""
         return {role: spec if isinstance(spec, str) else spec.name for role, spec in self.models.items()}
 
     @property
     def answer_spec(self) -> str:
-        """The specification of the answering model; empty for an object."""
+        """The specification of the answering model, or an empty string if the model is an object."""
         spec = self.models.get("answer", "")
         return spec if isinstance(spec, str) else ""
 
@@ -198,22 +200,22 @@ class EngineConfig:
             return loaders.load_encoder(self.encoder) if isinstance(self.encoder, str) else self.encoder
 
     def open_retriever(self, encoder: Encoder | None = None) -> Retriever | None:
-        """Open the configured retriever, with the cache if there is one; return None without an index."""
+        """Return the configured retriever, with the cache if there is one, or None if no retriever is set."""
         if self.index is None and self.retriever == loaders.DEFAULT_RETRIEVER:
             return None
         with about("retriever" if self.index is None else "index"):
             return self.cached_retriever(loaders.open_retriever(self.index, self.retriever, encoder))
 
     def load_models(self) -> dict[Role, Model]:
-        """Load the models by role, with the cache if there is one."""
+        """Load the models, and return them by role, with the cache if there is one."""
         return self.cached_models(loaders.load_models(self.models))
 
     def cached_retriever(self, retriever: Retriever) -> Retriever:
-        """Wrap a retriever with the cache, if there is one."""
+        """Return a retriever wrapped with the cache, or unchanged if no cache is configured."""
         return retriever if self.cache is None else CachedRetriever(retriever, CacheStore(self.cache))
 
     def cached_models(self, models: Mapping[Role, Model]) -> dict[Role, Model]:
-        """Wrap models with the cache, if there is one."""
+        """Return models wrapped with the cache, or unchanged if no cache is configured."""
         if self.cache is None:
             return dict(models)
         store = CacheStore(self.cache)
@@ -246,7 +248,7 @@ class EngineConfig:
         encoder: Encoder | None,
         why: str = "",
     ) -> Engine:
-        """Make an engine from opened parts, whose traces record this configuration."""
+        """Make an engine from loaded parts. The traces of the engine record this configuration."""
         return Engine(
             method, models, retriever, self.seed, self.budget, encoder=encoder, why=why, config=self.stored()
         )
@@ -263,7 +265,7 @@ class EngineConfig:
 
 
 def plain(value: Any) -> Any:
-    """Return the value of a setting as JSON values; an object is represented by its name or repr."""
+    """Return the value of a setting as JSON values. An object is represented by its name or repr."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Path):
@@ -276,9 +278,9 @@ def plain(value: Any) -> Any:
 
 
 SETTINGS = {field.name: field for field in fields(cast(Any, EngineConfig))}
-"""The fields of the settings by name."""
+"""The dataclass field of each setting, by name."""
 FORMER_NAMES = {"knobs": "parameters"}
-"""Setting names of earlier versions, which are still read but never suggested."""
+"""The former names of settings, which are still accepted but never suggested."""
 ALIASES = {"model": "models", "set": "parameters", **FORMER_NAMES}
 """Other names of some settings."""
 
@@ -286,8 +288,8 @@ ALIASES = {"model": "models", "set": "parameters", **FORMER_NAMES}
 def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> Engine:
     """Make an engine from a configuration, or from settings by name.
 
-    No file and no environment variable is read; `read_config` does that. The models are loaded last, after
-    everything else has been checked.
+    Unlike `read_config`, this function reads no files and no environment variables. The models are loaded
+    last, after everything else has been checked.
 
     Args:
         config: The configuration.
@@ -317,7 +319,7 @@ def split_retriever(retriever: Any) -> tuple[Any, str]:
 
 
 def _flaw(cls: type[Any], error: ValidationError) -> InputError:
-    """Return the first problem as an error; an unknown setting comes before a missing one."""
+    """Return the first problem of a validation as an error. Unknown settings come before other problems."""
     first = sorted(error.errors(include_url=False), key=lambda flaw: "unexpected" not in flaw["type"])[0]
     name = str(first["loc"][0])
     if "unexpected" in first["type"]:

@@ -1,11 +1,12 @@
-"""The sources of a configuration: files, the environment and flags. Every value keeps its origin.
+"""The sources of a configuration: files, the environment and flags, with the origin of every value.
 
     user's configuration folder / askance.toml  <  ./askance.toml  <  ASKANCE_…  <  flags
 
-Sources to the right win, value by value. Each entry of `parameters`, `models` and `budget` is a value.
-A preset wins over the parameters of sources to its left, and fills the parameters that its own source and
-those to its right do not set. A file given with --config replaces both files and the environment. It is TOML
-as well, or a trace or a run folder, whose configuration is repeated.
+For each value, the rightmost source that sets it wins. Each entry of `parameters`, `models` and `budget` is a
+separate value.
+A preset overrides parameters from sources to the left of its own source, but not those from its own source or
+from sources to the right. A file given with --config replaces both files and the environment. This file
+is a TOML file, a trace or a run folder. The configuration in a trace or run folder is used again.
 """
 
 import json
@@ -48,12 +49,12 @@ DEFAULT = "default"
 PREFIX = "ASKANCE_"
 OPTION = "--"
 OTHER_VARIABLES = ("ASKANCE_CACHE",)
-"""Environment variables that are not settings: the folder for files that askance can regenerate."""
+"""Variables that are not settings: ASKANCE_CACHE is the folder for files that askance can regenerate."""
 _TABLES = {name for name, field in SETTINGS.items() if field.metadata["kind"] is dict}
 """The settings whose entries are separate values."""
 _HEAD = {"schema", "askance"}
 PlaceOf = Callable[..., str]
-"""A function that returns the location of a value, given the names that lead to it."""
+"""A function that returns the location of a value, given the keys that lead to the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ class SourcedValue:
 
     Attributes:
         name: The name of the setting.
-        entry: The name of the value inside the setting, such as the role of a model; may be empty.
+        entry: The name of the value inside the setting, such as the role of a model; empty for a setting
+            without entries.
         value: The value.
-        origin: The place that gave the value, such as a file and line.
+        origin: The location where the value was set, such as a file and line.
     """
 
     name: str
@@ -106,15 +108,15 @@ class SourcedConfig:
                 yield key, value, self.origins.get(key, DEFAULT)
 
     def for_method(self) -> EngineConfig:
-        """Return the configuration without settings that its method does not use; see `without_unused`."""
+        """Return the configuration without the settings that its method ignores (see `without_unused`)."""
         method = replace(self.config, prompts=None).make()
         return self.without_unused(method.needs, takes_prompts=prompts_class(type(method)) is not None)
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
-        """Return the configuration without an encoder, models and prompts that nothing uses.
+        """Return the configuration without unused models and without an unused encoder or prompts.
 
         Files and the environment apply to every command and method, so some of their settings may be unused.
-        An unused setting from a flag stays and becomes an error later.
+        An unused setting from a flag is kept, and becomes an error later.
         """
         config = self.config
         uses = {"encoder": needs.encoder or encodes(config.retriever), "prompts": takes_prompts}
@@ -124,17 +126,17 @@ class SourcedConfig:
 
     @contextmanager
     def naming_origins(self, names: Collection[str]) -> Iterator[None]:
-        """Put the file or variable that set a wrong value before the message of an error in the block.
+        """Prefix the message of an `InputError` in the block with the origin of the wrong value.
 
         Args:
-            names: The names of the settings to consider.
+            names: The names of the settings to consider. An error about another setting is not changed.
         """
         try:
             yield
         except InputError as error:
             name, dot, entry = error.setting.partition(".")
             candidates = [key for key in self.origins if key.startswith(name) and key not in self.flags]
-            # A parameter may belong to a member, as parameters.single.passages does; the method's own wins.
+            # A parameter may belong to a member (parameters.single.passages). The method's own wins.
             key = min((key for key in candidates if key.endswith(dot + entry)), key=len, default="")
             if name in names and key:
                 error.args = (f"{self.origins[key]}: {error}",)
@@ -147,23 +149,26 @@ def read_config(
     """Read the configuration from all its sources.
 
     Args:
-        flags: The settings by name that win over all other sources.
+        flags: The settings by name, which override all other sources.
         file: A file to read in place of the default files and the environment.
-        origin: The origin of the flags; `OPTION` means command-line options, each with its own name.
+        origin: The origin of the flags. With `OPTION`, the origin of each flag is its command-line option.
 
     Returns:
         The configuration with the origins of its values.
 
     Raises:
-        UnknownName: A setting in a file, a variable or a flag is unknown; the message names the place.
-        InputError: A value has the wrong type; the message names the place.
-        ConfigError: A file can't be read, or is of a newer version.
+        UnknownName: A setting in a file, a variable or a flag is unknown. The message names its location.
+        InputError: A value has the wrong type. The message names its location.
+        ConfigError: A file can't be read, or was written by a newer version.
     """
     return merged([*sources(file), given_as(flags or {}, origin)])
 
 
 def sources(file: Path | None = None) -> Iterator[Iterable[SourcedValue]]:
-    """Yield the values of a file or, without one, of both files and the environment; later ones win."""
+    """Yield the values of each source, weakest source first.
+
+    If given, `file` is the only source. Otherwise, the sources are the default files and the environment.
+    """
     if file is not None:
         yield _in_file(file)
         return
@@ -176,7 +181,7 @@ def sources(file: Path | None = None) -> Iterator[Iterable[SourcedValue]]:
 
 
 def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[SourcedValue]:
-    """Yield the values of settings that share one origin; see `read_config`."""
+    """Yield the values of settings that share one origin (see `read_config`)."""
     for name, value in settings.items():
         place = option_of(name) if origin == OPTION else origin
         yield from _given(name, value, lambda *keys, place=place: place)
@@ -188,10 +193,11 @@ def option_of(name: str) -> str:
 
 
 def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
-    """Merge layers of values, of which later ones win.
+    """Merge layers of values. Later layers win.
 
-    If a later layer names another method, parameters of the earlier one are dropped, and likewise an index if
-    a later layer searches something else. A preset replaces the parameters of earlier layers that it sets.
+    If a later layer names another method, the parameters of the earlier method are dropped. If a later layer
+    searches something else, the earlier index or retriever is dropped. A preset overrides the same
+    parameters of earlier layers.
     """
     kept: dict[str, SourcedValue] = {}
     before_preset: set[str] = set()
@@ -220,7 +226,7 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
 
 
 def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue]) -> Iterator[str]:
-    """Yield the settings that belong to an earlier method, index or retriever than the one given now."""
+    """Yield the names of earlier settings that a new method, index or retriever makes obsolete."""
     before, now = ({key: given.value for key, given in layer.items()} for layer in (kept, new))
     if None not in (before.get("method"), now.get("method")) and before["method"] != now["method"]:
         yield "parameters"
@@ -231,10 +237,10 @@ def _superseded(kept: Mapping[str, SourcedValue], new: Mapping[str, SourcedValue
 
 
 def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
-    """Return the keys of parameters among the `weaker` values that the preset overrides."""
+    """Return those keys in `weaker` whose parameters the preset overrides."""
     parameters = {given.entry: given.value for given in kept.values() if given.name == "parameters"}
     method, preset = (kept[name].value if name in kept else None for name in ("method", "preset"))
-    with suppress(InputError):  # reported where it is used: not every command uses a method
+    with suppress(InputError):  # reported later, by commands that use the method
         if preset is not None and any(kept[key].name == "parameters" for key in weaker):
             decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, parameters)
             return {key for key in weaker if kept[key].name == "parameters" and kept[key].entry in decided}
@@ -242,7 +248,7 @@ def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
 
 
 def _in_file(path: Path) -> Iterator[SourcedValue]:
-    """Yield the values of a file: TOML, a trace or a run folder."""
+    """Return an iterator over the values in a TOML file, a trace or a run folder."""
     path = path / SETTINGS_OF_RUN if path.is_dir() else path
     if path.suffix == ".toml":
         return _in_toml(path)
@@ -260,7 +266,7 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
 
 
 def _config_of_run(path: Path) -> Mapping[str, Any]:
-    """Return the configuration in the settings of a run."""
+    """Return the configuration from the settings file of a run."""
     try:
         settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
     except (OSError, ValueError) as error:
@@ -276,7 +282,7 @@ def _in_toml(path: Path) -> Iterator[SourcedValue]:
 
 
 def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iterator[SourcedValue]:
-    """Yield the values of a file, each with its location."""
+    """Yield the values of a parsed file, each with its location."""
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
@@ -290,7 +296,10 @@ def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iter
 
 
 def _line_of(text: str, *keys: str) -> int:
-    """Return the number of the line on which a key's value ends: the shortest prefix that contains it."""
+    """Return the number of the line on which a key's value ends.
+
+    The line is found by parsing more and more lines of the file.
+    """
     lines = text.splitlines()
     for number in range(1, len(lines)):
         with suppress(tomllib.TOMLDecodeError, KeyError):
@@ -300,7 +309,7 @@ def _line_of(text: str, *keys: str) -> int:
 
 
 def _in_environment() -> Iterator[SourcedValue]:
-    """Yield the values of variables such as ``ASKANCE_SET__THRESHOLD``; empty ones are ignored."""
+    """Yield the values of variables such as ``ASKANCE_SET__THRESHOLD``. Empty variables are ignored."""
     names = {field.metadata["variable"] or name.upper(): name for name, field in SETTINGS.items()}
     names |= {alias.upper(): name for alias, name in ALIASES.items()}
     for variable, text in sorted(os.environ.items()):
@@ -319,7 +328,10 @@ def _in_environment() -> Iterator[SourcedValue]:
 
 
 def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[SourcedValue]:
-    """Yield the values under one key, each checked separately, so that an error names its place."""
+    """Yield the values under one key.
+
+    Each value is checked separately, so that an error names the location of the value.
+    """
     name, place = ALIASES.get(key, key), place_of(key)
     if name not in SETTINGS:
         known = [setting for setting in (*SETTINGS, *ALIASES) if setting not in FORMER_NAMES]
@@ -341,7 +353,7 @@ def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[SourcedValue]:
 
 
 def _entries(name: str, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of a setting, nested ones separately, with the names that lead to them."""
+    """Yield each value of a setting, however deeply nested, with the names that lead to it."""
     if name not in _TABLES or not isinstance(value, Mapping) or _is_object(value):
         yield (), value
         return

@@ -1,4 +1,4 @@
-"""Loading of models, encoders and retrievers by name, imported on use."""
+"""Loaders of models, encoders and retrievers by name, which import the needed modules on use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ DEFAULT_RETRIEVER = "bm25"
 
 @dataclass(frozen=True, slots=True)
 class RetrieverKind:
-    """A way to search an index folder.
+    """A kind of retriever that searches an index folder.
 
     Attributes:
         searches_by: What the retriever compares, such as "words".
-        opener: A function as "module:function", which takes the folder and, if `encodes`, a query encoder.
+        opener: The "module:function" that opens the folder, with a query encoder if `encodes` is true.
         encodes: True if the retriever embeds queries.
     """
 
@@ -40,7 +40,7 @@ RETRIEVERS = {
     "dense": RetrieverKind("vectors", "askance.retrieval.dense:open_dense", encodes=True),
     "hybrid": RetrieverKind("the rankings of both", "askance.retrieval.dense:open_hybrid", encodes=True),
 }
-"""The ways to search an index by name, whose modules are imported on use."""
+"""The kinds of retriever that search an index folder, by name. Their modules are imported on use."""
 
 
 def load_model(spec: str) -> Model:
@@ -49,7 +49,7 @@ def load_model(spec: str) -> Model:
     Raises:
         UnknownName: The kind of model is unknown.
         ModelSpecError: The model can't be found or loaded.
-        MissingExtra: A package is missing; the message names the pip command.
+        MissingExtra: A package is missing. The message names the pip command.
     """
     kind, name, options = parse_spec(spec)
     with announce_loading(kind, f"the model {spec}"):
@@ -57,7 +57,7 @@ def load_model(spec: str) -> Model:
 
 
 def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
-    """Load models by role. A specification given for two roles is loaded once; objects stay unchanged."""
+    """Load models by role. A specification given for two roles is loaded once. Objects stay unchanged."""
     for role in specs:
         if role not in ROLES:
             raise UnknownName("role", role, ROLES)
@@ -72,21 +72,21 @@ def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
 def open_retriever(
     index: str | Path | None, kind: str | Retriever = DEFAULT_RETRIEVER, encoder: Encoder | None = None
 ) -> Retriever:
-    """Open a retriever over an index folder, or that of a plug-in.
+    """Open a retriever over an index folder, or make the retriever of a plug-in.
 
     Queries are analysed in the same way as the passages of the index.
 
     Args:
         index: The index folder, if the retriever needs one.
         kind: One of `RETRIEVERS`, a plug-in as ``NAME:PLACE?option=value``, a class as
-            ``module:Class?option=value``, or a retriever. ``?rerank=NAME`` adds a reranker, see
-            `retrieval.reranking`.
+            ``module:Class?option=value``, or a retriever object. ``?rerank=NAME`` adds a reranker (see
+            `retrieval.reranking`).
         encoder: The query encoder; by default the one that the index names.
 
     Raises:
         UnknownName: The kind is unknown.
-        BadIndex: The index is missing, empty, damaged, of a newer version, or has no vectors of the encoder.
-        MissingExtra: A package is missing; the message names the pip command.
+        BadIndex: The index is missing, empty, damaged, of a newer version, or lacks the encoder's vectors.
+        MissingExtra: A package is missing. The message names the pip command.
         InputError: A plug-in can't be imported or made, or is not a retriever.
     """
     if not isinstance(kind, str):
@@ -108,7 +108,7 @@ def open_retriever(
 
 
 def _extension(spec: str) -> Retriever:
-    """Make the retriever of a plug-in or ``module:Class`` from its place, if given, and its options."""
+    """Make the retriever of a plug-in or ``module:Class`` with the place and the options in `spec`."""
     factory, place = _find_extension(spec)
     places, options = [place] if place else [], dict(parse_options(spec.partition("?")[2]))
     retriever: Retriever = make_extension(factory, f"the retriever {spec}", *places, **options)
@@ -117,7 +117,7 @@ def _extension(spec: str) -> Retriever:
 
 
 def _find_extension(spec: str) -> tuple[Any, str]:
-    """Return the class or function of a retriever that is not built in, and its place."""
+    """Return the class or function of a retriever that is not built in, and the place in `spec`."""
     named = spec.partition("?")[0]
     extension = find_with_place("retrievers", named)
     if extension is None:
@@ -127,7 +127,7 @@ def _find_extension(spec: str) -> tuple[Any, str]:
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:
-    """Load the encoder to build an index with.
+    """Return the encoder for building an index, or None if the index gets no vectors.
 
     Args:
         index: The index folder, which need not exist.
@@ -154,17 +154,17 @@ def check_is_used(encoder: object, *, retriever: object, is_needed: bool) -> Non
 
 
 def is_kind(retriever: object) -> bool:
-    """Return whether a retriever is a way to search an index folder, rather than an extension."""
+    """Return whether a retriever is the name of a built-in kind, rather than an extension or an object."""
     return isinstance(retriever, str) and split_reranker(retriever)[0] in RETRIEVERS
 
 
 def encodes(retriever: object) -> bool:
-    """Return whether a retriever searches with an encoder that can be given."""
+    """Return whether a retriever searches an index with a query encoder."""
     return is_kind(retriever) and RETRIEVERS[split_reranker(str(retriever))[0]].encodes
 
 
 def check_has_index(index: object, retriever: object) -> None:
-    """Raise `InputError` if a retriever is unknown, lacks an index, or has one although it needs none."""
+    """Raise `InputError` if a retriever is unknown, lacks its index, or is given an index it can't use."""
     if is_kind(retriever):
         if index is None and retriever != DEFAULT_RETRIEVER:
             raise InputError(f"--retriever {retriever} is given without an index: name one with --index DIR.")

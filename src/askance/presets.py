@@ -1,7 +1,7 @@
-"""Presets: parameters that were tuned for a model and a data set, by name or from a file.
+"""Presets: parameters that were tuned for a model and a dataset, opened by name or from a file.
 
 The file `presets.toml` next to this module contains the built-in presets: those of the DRAGIN paper, those of
-the AirRAG paper (``paper`` and others), and ``bundled`` and ``bundled:base`` for the models that ship with
+the AirRAG paper (such as ``paper``), and ``bundled`` and ``bundled:base`` for the models that ship with
 askance. A user's file (`askance calibrate --out`) contains one preset. Both are TOML:
 
     about = "a description, with the source of the values"
@@ -11,9 +11,10 @@ askance. A user's file (`askance calibrate --out`) contains one preset. Both are
     [flare]                 # a method that has no profiles
     search_below = 0.35
 
-A preset fills the parameters that neither its own source nor a stronger one sets (see `config_sources`). Its
-threshold only applies together with the text and boolean parameters beside it, and with the default trigger
-if it names none. If the user sets one of these to another value, the threshold is left out.
+A preset sets only those parameters that neither the source of the preset nor a stronger source sets (see
+`config_sources`). The threshold of a preset is valid only with the string and boolean parameters of the same
+preset, and with the default trigger if the preset names none. If the user changes one of these parameters,
+the threshold is left out.
 """
 
 import dataclasses
@@ -35,12 +36,12 @@ OF_MODELS = ("bundled", "bundled:base")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """The parameters of methods for one model and data set.
+    """The parameters of methods for one model and dataset.
 
     Attributes:
         name: The name or the file, as the user gave it.
         about: The description of the preset.
-        entries: The parameters by method and profile; the profile is "" for a method without profiles.
+        entries: The parameters by method and profile. The profile is "" for a method without profiles.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Preset:
         return entry
 
     def decides(self, cls: type[Any], settings: Mapping[str, Any]) -> set[str]:
-        """Return the parameters that the preset sets, and those that its threshold depends on."""
+        """Return the parameters that the preset sets, and the parameters that its threshold depends on."""
         entry, own = self.entries.get((name_of(cls), _profile(cls, settings)), {}), search_parameter(cls)
         scale = own.scale if own is not None and own.name in entry else ()
         return {*entry, *scale} - {"profile"}
@@ -93,7 +94,7 @@ class Preset:
 
 
 def open_preset(name: str | Path) -> Preset:
-    """Return a built-in preset by name, or read one from a file.
+    """Return a built-in preset by name, or the preset in a file.
 
     Raises:
         PresetError: The file can't be read.
@@ -109,7 +110,7 @@ def open_preset(name: str | Path) -> Preset:
 
 
 def own_preset(model: str) -> Preset | None:
-    """Return the built-in preset for a model's specification; one with an adapter has none."""
+    """Return the built-in preset of a model, or None. A model with an adapter has no built-in preset."""
     name, _, query = model.partition("?")
     return None if name not in OF_MODELS or "adapter=" in query else shipped()[name]
 
@@ -172,14 +173,14 @@ def _preset(name: str, content: Mapping[str, Any]) -> Preset:
 
 
 def _profile(cls: type[Any], settings: Mapping[str, Any]) -> str:
-    """Return the profile that `settings` select; empty for a method without profiles."""
+    """Return the profile that `settings` select, or an empty string for a method without profiles."""
     known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     defaults = {field.name: field.default for field in known}
     return str({**defaults, **settings}.get("profile", ""))
 
 
 def _applicable(cls: type[Any], parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters not in `given`; drop the threshold if those it depends on differ."""
+    """Return the parameters that are not in `given`. A threshold that `given` makes invalid is left out."""
     own = search_parameter(cls)
     scale = {
         parameter: parameter_field(cls, parameter).default

@@ -1,4 +1,4 @@
-"""The registry of methods, which are imported on use, and their construction with parameters and presets."""
+"""The registry of methods, which imports them on use and makes them with parameters and presets."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -61,10 +61,10 @@ READINGS = {
     "dragin_authors": "askance.reproductions.dragin:DraginAuthors",
     "selfrag_authors": "askance.reproductions.selfrag:SelfragAuthors",
 }
-"""Profiles of methods that are implemented as methods of their own."""
+"""The profiles that are implemented as separate classes of methods, by name."""
 
 PROFILES = {"paper": "paper", "code": "authors"}
-"""The suffixes of the names in `READINGS` by profile."""
+"""The suffix that each profile has in the names of `READINGS`."""
 
 RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "linguistics": load_linguistics,
@@ -73,10 +73,11 @@ RECORD_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "actions": lambda text: read_actions(text, METHODS | READINGS, make_method),
     "methods": lambda text: parse_members(text, METHODS | READINGS, make_method),
 }
-"""The functions that make a record from a text, by the name of the parameter that holds the record."""
+"""The functions that make a record from a string, by the name of the parameter that holds the record."""
 
 Fill = Callable[[Any, dict[str, Any], bool], dict[str, Any]]
-"""A function that completes a method's typed settings. The last argument is true for a member of a method."""
+"""A function that completes a method's typed settings. Its arguments are the method, the settings, and
+whether the method is a member of another method."""
 
 
 def method_class(name: str) -> type[Any]:
@@ -86,7 +87,7 @@ def method_class(name: str) -> type[Any]:
         name: A built-in name, the name of a plug-in, or ``module:Class``.
 
     Raises:
-        UnknownName: The method is unknown; the message suggests the nearest name.
+        UnknownName: The method is unknown. The message suggests the nearest name.
         InputError: A plug-in can't be imported, or is not a class.
     """
     known = METHODS | READINGS
@@ -103,10 +104,11 @@ def method_class(name: str) -> type[Any]:
 
 
 def plain_method(method: str | Method) -> Method:
-    """Return a method with its default parameters; an object is returned unchanged.
+    """Return a method by name with its default parameters. A method object is returned unchanged.
 
     Raises:
-        InputError: The method is unknown, or its class lacks members of a method; the message names them.
+        InputError: The method is unknown, or its class lacks members of `Method`. The message names
+            the missing members.
     """
     if not isinstance(method, str):
         return method
@@ -125,21 +127,26 @@ def make_method(name: str | Method, settings: Mapping[str, Any] | None = None) -
     Raises:
         UnknownName: The method, a parameter or a record is unknown.
         ParameterError: A value has the wrong type or is out of range.
-        InputError: A record can't be made, because of a missing package or a faulty prompt file for example.
+        InputError: A record can't be made, for example because of a missing package or a faulty prompt file.
     """
     plain = in_profile(plain_method(name), settings or {})
     return method_with_settings(plain, read_settings(name, settings or {}), in_profile)
 
 
 def profiles_of(name: str) -> dict[str, type[Any]]:
-    """Return the classes of a method by profile; empty if its profiles are not separate classes."""
+    """Return the classes of a method by profile.
+
+    The result is empty if the method's profiles are not separate classes.
+    """
     names = {profile: f"{name}_{suffix}" for profile, suffix in PROFILES.items()}
     others = {profile: resolve_name(READINGS[other]) for profile, other in names.items() if other in READINGS}
     return {"default": method_class(name), **others} if others else {}
 
 
 def in_profile(method: Any, settings: Mapping[str, Any]) -> Any:
-    """Return a method converted to the class of the profile that `settings` names, if it has one.
+    """Return a method, converted to the class that implements the profile in `settings`.
+
+    If the method's profiles are not separate classes, the method is returned unchanged.
 
     Raises:
         ParameterError: The method does not have this profile.
@@ -165,10 +172,10 @@ def _parameters(cls: type[Any]) -> set[str]:
 
 
 def read_settings(name: str | Method, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a method to the types of its parameters; see `make_method`.
+    """Convert the settings of a method to the types of its parameters (see `make_method`).
 
-    Settings of a member of `blender`, or of a method that is an action of `airrag`, are prefixed by its name:
-    ``{"single.passages": 5}``.
+    The name of a setting of a member of `blender`, or of a method that is an action of `airrag`, begins with
+    the member's or method's name: ``{"single.passages": 5}``.
     """
     return _settings(plain_method(name), settings, lambda method, typed, is_member: typed)
 
@@ -195,7 +202,7 @@ def _settings(
 
 
 def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a method itself to the types of its parameters."""
+    """Convert a method's own settings, without those of members, to the types of its parameters."""
     name, known = name_of(type(method)), _parameters(type(method))
     of_profiles = {profile: _parameters(cls) for profile, cls in profiles_of(name).items()}
     settings = with_current_names(f"method {name}", known.union(*of_profiles.values()), settings)
@@ -214,7 +221,7 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _open_record(cls: type[Any], parameter: str, text: str | Path) -> Any:
-    """Make the record that a parameter of a method's class holds from a text."""
+    """Return the record that `text` describes, for a parameter of a method's class."""
     if parameter == "prompts" and prompts_class(cls) is AirragPromptTemplate:
         return open_airrag_prompts(text)
     return RECORD_PARAMETERS[parameter](text)
@@ -230,10 +237,10 @@ def with_preset(
 
     Args:
         name: The method, by name or as an object.
-        settings: The settings by name, which win over the preset.
+        settings: The settings by name, which override the preset.
         answer_model: The specification of the answering model; may be empty. ``bundled`` and ``bundled:base``
-            have presets that apply by default if they know the method in its profile. A trained reader gets
-            the prompts that it was trained on.
+            have presets, which apply by default if they have values for the method and profile. A trained
+            reader gets the prompts that it was trained on.
         preset: The preset, by name or as a file.
 
     Returns:
@@ -241,7 +248,7 @@ def with_preset(
 
     Raises:
         UnknownName: The method, a parameter or the preset is unknown.
-        PresetError: The given preset can't be read, or has nothing for the method in its profile or a member.
+        PresetError: The given preset can't be read, or has no values for the method's profile or members.
     """
     with about("preset"):
         chosen = own_preset(answer_model) if preset is None else open_preset(preset)
@@ -249,7 +256,7 @@ def with_preset(
 
     def fill(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
         cls = type(method)
-        # The method limits the input tokens of its members.
+        # A method limits the input tokens of its members.
         limit = {"l_max": method.l_max} if is_member and hasattr(method, "l_max") else {}
         filled = {**own_prompts(method, answer_model), **changed_parameters(method), **limit, **typed}
         if chosen is None or not chosen.knows(cls, filled):
@@ -261,15 +268,15 @@ def with_preset(
     filled = _settings(plain, settings, fill)
     if preset is not None and chosen is not None and not known:
         own, _ = split_by_member(filled)
-        chosen.parameters(type(in_profile(plain, own)), own)  # raises, and says what it knows
+        chosen.parameters(type(in_profile(plain, own)), own)  # the error lists the preset's methods
     return filled
 
 
 def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[str]:
-    """Return the settings of a method and its members that a preset sets or that its threshold depends on.
+    """Return the settings of a method and its members that the preset sets or its threshold depends on.
 
     Raises:
-        UnknownName, ParameterError: The method can't have these settings.
+        UnknownName, ParameterError: A setting is unknown or has an invalid value.
     """
 
     def marked(method: Any, typed: dict[str, Any], is_member: bool) -> dict[str, Any]:
@@ -280,7 +287,9 @@ def decided_by(preset: Preset, method: Any, settings: Mapping[str, Any]) -> set[
 
 
 def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
-    """Return the prompts that a model was trained on, as a setting of the method; empty for most models.
+    """Return the prompts that a model was trained on, as a setting of the method.
+
+    The result is empty for a method without prompts, and for a model that is not a trained reader.
 
     Raises:
         UnknownName, ModelSpecError: The model is unknown, or its `reader.json` can't be read.
@@ -308,13 +317,13 @@ def ready_method(
     prompts: Any = None,
     preset: str | Path | None = None,
 ) -> Method:
-    """Make a method with its parameters, prompts and preset; see `EngineConfig`."""
+    """Make a method with its parameters, prompts and preset (see `EngineConfig`)."""
     settings = with_prompts(name, parameters, prompts)
     return make_method(name, with_preset(name, settings, answer_model, preset))
 
 
 def with_prompts(name: str | Method, parameters: Mapping[str, Any], prompts: Any) -> dict[str, Any]:
-    """Return the parameters of a method with its prompts added, if `prompts` is not None.
+    """Return the parameters of a method, with `prompts` added unless it is None.
 
     Raises:
         InputError: The prompts are unknown, given twice, or can't be changed for this method.
@@ -347,7 +356,10 @@ def choose_method(
     retriever: Retriever | None,
     encoder: Encoder | None = None,
 ) -> tuple[Method, str]:
-    """Choose the named method, the default one, or the best fallback that the answering model supports.
+    """Choose the method that answers, and check that its needs are met.
+
+    A named method is always chosen. If no method is named, the default method is chosen or, if the answering
+    model does not support it, the best fallback that the model supports.
 
     Args:
         make: A function that makes a method by name, with the configured parameters and prompts.
@@ -357,11 +369,11 @@ def choose_method(
         encoder: The encoder, if there is one.
 
     Returns:
-        The method, and the reason why it is not the default one, which is empty if it is.
+        The method, and the reason for choosing a fallback, which is empty if no fallback was needed.
 
     Raises:
-        MissingAbility: The named method needs more than is given. If the model is the reason, the message
-            names methods that work.
+        MissingAbility: Something that the method needs is missing. If the model lacks an ability, the message
+            names a method that works.
     """
     preferred = make(named or DEFAULT_METHOD)
     try:

@@ -147,15 +147,15 @@ def index(
     Args:
         docs: Files or folders with documents: .txt .md .html .pdf .jsonl .tsv; @sample is the sample corpus.
         folder: The folder of the index, which is created or updated.
-        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. An
-            index with vectors gets vectors of new passages without this option.
+        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. If
+            the index has vectors already, new passages get vectors without this option.
         follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
 
     Examples:
         askance index @sample --out sample-index
         askance index notes/ papers.pdf --out my-index --encoder bundled
     """
-    from askance.retrieval.index.build import build_index  # asking a question does without
+    from askance.retrieval.index.build import build_index  # only this command needs it
 
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
     loaded = encoder_to_build_with(folder, encoder)

@@ -59,13 +59,14 @@ def evaluate(
         dataset: The dataset, as NAME:FILE; `askance datasets` lists the names.
         folder: The folder of the run; an unfinished run there is continued.
         limit: Ask only the first N questions.
-        sample: Ask a sample of N questions, with the same share of each kind of question.
+        sample: Ask a sample of N questions, in which each kind is as frequent as in the dataset.
         ids: Ask only the questions whose ids this file lists, one per line.
         metric: A metric to use instead of the default ones; the option may be repeated.
-        reading: The way to read short answers before they are scored: own, or authors, which is that of the
-            DRAGIN authors for 2wikimultihopqa, hotpotqa, iirc and strategyqa. An existing run is read again.
+        reading: Whose rules extract the short answers before they are scored: own (those of askance), or
+            authors (those of the DRAGIN authors, for 2wikimultihopqa, hotpotqa, iirc and strategyqa). In an
+            existing run, short answers are extracted again.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
-        retry_failures: Ask questions that failed before again.
+        retry_failures: Ask the failed questions again.
 
     Examples:
         askance eval --dataset sample --index sample-index --limit 9 --out runs/dragin
@@ -102,7 +103,7 @@ def grid(
         file: A TOML file with methods, datasets and models; docs/runs.md explains it.
         folder: The folder of the runs; each run is in OUT/DATASET/MODEL/METHOD.
         max_failures: Stop, with exit code 1, once more than N questions of a run have failed.
-        retry_failures: Ask questions that failed before again.
+        retry_failures: Ask the failed questions again.
 
     Examples:
         askance grid grid.toml --out runs
@@ -131,7 +132,7 @@ def _has_failed(run: RecordedRun) -> bool:
 
 
 def _show_grid(runs: dict[str, RecordedRun]) -> None:
-    """Print a line for each run: its main metric, and the cost of a question."""
+    """Print a line for each run, with its main metric and its cost per question."""
     headings = ("run", "method", "asked", "score (95 %)", "searches", "tokens", "s")
     table = plain_table(headings, (), num_words=2)
     for column in table.columns:

@@ -39,7 +39,7 @@ NEEDS = {
 
 
 def _list(kind: str, headings: Sequence[str], rows: Iterable[Row], own: Collection[str]) -> None:
-    """Print a table of everything of a kind, such as "metrics", including what plug-ins add.
+    """Print a table of all entries of a kind, such as "metrics", including those of plug-ins.
 
     Args:
         own: The names that askance itself defines.
@@ -118,12 +118,12 @@ def _show_method(name: str) -> None:
 
 
 def method_attribute(method: object, name: str) -> str:
-    """Return a text that a method declares, such as its paper; empty if a user's method does not."""
+    """Return a string that a method declares, such as its paper, or an empty string if it declares none."""
     return str(getattr(method, name, ""))
 
 
 def parameter_schema(method: Method) -> dict[str, Any]:
-    """Return the JSON Schema of a method's parameters; a parameter that is a dataclass is a string."""
+    """Return the JSON Schema of a method's parameters, in which a dataclass is represented as a string."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name_of(type(method)),
@@ -166,7 +166,7 @@ def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
 
 
 def _needs(needs: Needs) -> list[str]:
-    """Return the names in `NEEDS` of the abilities that a method needs."""
+    """Return the abilities that a method needs, by their names in `NEEDS` if they have one."""
     of_its_own = {"attention": "attention of its own"}
     wanted = [of_its_own.get(signal, signal) for signal in sorted(needs.signals)]
     wanted += sorted(needs.capabilities)

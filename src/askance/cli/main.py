@@ -46,7 +46,7 @@ COMMANDS = {
     "compare": "askance.cli.runs:compare",
     "report": "askance.cli.runs:report",
 }
-"""Every command, as "module:name" of its function or group, which is imported on use."""
+"""The "module:name" of the function or group of every command, which is imported on first use."""
 
 
 @cache
@@ -64,7 +64,7 @@ def _command(name: str) -> Any:
 def explain(command: Any) -> None:
     """Set the help of a command and its subcommands from their docstrings.
 
-    "Args:" gives the help of the options, and "Examples:" ends the help.
+    "Args:" becomes the help of the options, and "Examples:" the end of the help.
     """
     text, _, examples = (command.help or "").partition("\n\nExamples:\n")
     command.help = text.partition("\n\nArgs:\n")[0]
@@ -77,7 +77,7 @@ def explain(command: Any) -> None:
 
 
 class Commands(TyperGroup):
-    """The group of all commands; each runs under `exit_codes`, so typer can't swallow an interrupt."""
+    """The group of all commands. Every command runs under `exit_codes`, so typer can't swallow Ctrl-C."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -85,12 +85,12 @@ class Commands(TyperGroup):
         self.commands = dict.fromkeys(COMMANDS, cast(Any, None))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, imported when it is used, so that no other command costs time."""
+        """Return a command. To save time, the module of a command is imported only when it is used."""
         return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the user named."""
-        # Notes give, for example, the reason of a wait.
+        # Notes give, for example, the reason for a wait.
         print_once = cache(lambda name, text: print_plain(err, text, "yellow"))
         with exit_codes(as_json="--json" in ctx.args), noted(print_once), shown_by(Activities(err)):
             return super().invoke(ctx)
@@ -100,9 +100,9 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pret
 
 
 def main() -> None:
-    """Run the command line; this is the entry point."""
+    """Run the command line. This function is the entry point of the program."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # a closed stream: reading gives nothing, and output is discarded
+        if getattr(sys, name) is None:  # a closed stream: input is empty, and output is discarded
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -153,7 +153,7 @@ def _print_error_object(error: BaseException, message: str, exit_code: int, *, w
 
 
 def _discard_unwritten() -> None:
-    """Discard output that can't be written; Python would try again at exit, and print a traceback."""
+    """Discard output that can't be written, because Python would try again at exit and print a traceback."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

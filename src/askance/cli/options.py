@@ -1,4 +1,4 @@
-"""Options that several commands share; those for an engine's settings come from their declaration."""
+"""Options that several commands have, and options that are made from the declarations of engine settings."""
 
 import inspect
 import re
@@ -31,9 +31,11 @@ OutOption = Annotated[Path, typer.Option("--out")]
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each of these settings of an engine, or for all, and ``--config``.
+    """Return a decorator that adds options for engine settings to a command.
 
-    The command receives `sourced`, the configuration with its origins, instead of these options.
+    The options are ``--config`` and one for each engine setting in `names`, or for every engine setting if
+    `names` is empty. The decorated function does not receive the options themselves, but the argument
+    `sourced`, which is the resulting configuration with the origin of each value.
     """
     taken = names or tuple(SETTINGS)
 
@@ -63,7 +65,7 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 
 def _option(name: str) -> Any:
-    """Return the annotation by which typer makes the option of a setting."""
+    """Return the annotation from which typer makes the option of a setting."""
     setting = SETTINGS[name]
     kind = setting.metadata["kind"]
     default = f" Default: {setting.default}." if isinstance(setting.default, str | int) else ""
@@ -81,12 +83,12 @@ def flags_given(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def parameters_by_name(settings: Sequence[str]) -> dict[str, str]:
-    """Return the parameters of --set by name, from texts ``parameter=value``."""
+    """Return the parameters that options ``--set parameter=value`` give, by name."""
     return _pairs(settings, "--set", "parameter=value")
 
 
 def models_by_role(specs: Sequence[str]) -> dict[str, str]:
-    """Return the models by role, from texts ``[ROLE=]SPEC``; the default role is "answer"."""
+    """Return the models that options ``--model [ROLE=]SPEC`` give, by role. The default role is "answer"."""
     texts = [spec if re.match(r"[^\W\d]\w*=", spec) else f"answer={spec}" for spec in specs]
     return _pairs(texts, "--model", "[ROLE=]SPEC")
 
@@ -99,7 +101,11 @@ _TABLES = {"models": models_by_role, "parameters": parameters_by_name, "budget":
 
 
 def _pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
-    """Return the values of an option by name; a repeated name is an error."""
+    """Return the values of a repeated option by name.
+
+    Raises:
+        InputError: A string does not have the form `form`, or a name is repeated.
+    """
     pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = map(str.strip, text.partition("="))
@@ -112,7 +118,7 @@ def _pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
 
 
 def write_out(file: Path, text: str, message: str = "") -> None:
-    """Write the output file of a command completely or not at all, and print a message.
+    """Write the output file of a command atomically, and print a message.
 
     Raises:
         InputError: The file can't be written.

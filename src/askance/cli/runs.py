@@ -48,10 +48,10 @@ def compare(
         runs: Run folders written by `askance eval`.
         base: The run that the others are compared with, by folder or name; by default the first.
         all_pairs: Compare every two runs with each other.
-        metric: A metric to compare by; the option may be repeated. By default the main ones.
+        metric: A metric to compare by; the option may be repeated. By default, the main metrics are used.
         common: Compare only the questions that all runs have finished.
-        price: A price as NAME=PRICE, once each: prompt, generated and reused (per million tokens), search,
-            currency.
+        price: A price as NAME=PRICE; repeat the option for prompt, generated and reused (per million tokens),
+            search, and currency.
         questions: Show the N questions that differ most, for each comparison.
         as_markdown: Print Markdown.
 
@@ -88,10 +88,10 @@ def report(
         runs: Run folders written by `askance eval`.
         base: The run that the others are compared with, by folder or name; by default the first.
         all_pairs: Compare every two runs with each other.
-        metric: A metric to compare by; the option may be repeated. By default the main ones.
+        metric: A metric to compare by; the option may be repeated. By default, the main metrics are used.
         common: Compare only the questions that all runs have finished.
-        price: A price as NAME=PRICE, once each: prompt, generated and reused (per million tokens), search,
-            currency.
+        price: A price as NAME=PRICE; repeat the option for prompt, generated and reused (per million tokens),
+            search, and currency.
         questions: Show the N questions that differ most, for each comparison.
 
     Examples:
@@ -143,7 +143,7 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN")]
 
 @export.callback()
 def _export() -> None:
-    """Export a run to the format of another evaluation.
+    """Export a run in the format of another evaluation tool.
 
     Examples:
         askance export alce runs/asqa --out alce.json

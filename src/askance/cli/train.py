@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from askance.training.reader.settings import ReaderSettings
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
-"""The shares of training examples that only the recipe in the repository makes, not an installed askance."""
+"""The settings for those kinds of training examples that only the recipe in the repository can make."""
 
 train = typer.Typer(no_args_is_help=True)
 
@@ -55,11 +55,11 @@ def _train() -> None:
     """
 
 
-def reader_command(lessons: str) -> Callable[..., None]:
+def reader_command(builder_spec: str) -> Callable[..., None]:
     """Return the command that trains a reader.
 
     Args:
-        lessons: The ``module:Class`` that makes the training examples; it is imported when the command runs.
+        builder_spec: The ``module:Class`` that builds the training examples, imported when the command runs.
     """
 
     def reader(
@@ -90,7 +90,7 @@ def reader_command(lessons: str) -> Callable[..., None]:
         for package in ("torch", "transformers", "peft"):
             if find_spec(package) is None:
                 raise MissingExtra(package, "train", "training a reader")
-        builder: type[ExampleBuilder] = resolve_name(lessons)
+        builder: type[ExampleBuilder] = resolve_name(builder_spec)
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
         from askance.training.reader.train_reader import check_free
@@ -107,7 +107,11 @@ train.command()(reader_command("askance.training.reader.data_mix:ExampleBuilder"
 
 
 def _settings(kind: "type[ReaderSettings]", given: dict[str, str]) -> "ReaderSettings":
-    """Return the settings of a training; none of them may be a share that only the recipe has."""
+    """Return the settings of a training run.
+
+    Raises:
+        InputError: A setting is for training examples that only the recipe can make.
+    """
     for name in [each for each in given if each in _RECIPE - kind.__dataclass_fields__.keys()]:
         raise InputError(
             f"--set {name}={given[name]}: only the recipe makes such training examples. In a checkout of the "
@@ -136,7 +140,9 @@ def train_shown(
 
 
 def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple[Example, ...]]:
-    """Return the questions of each dataset by its name; a second dataset of that name gets a number.
+    """Return the questions of each dataset by the dataset's name.
+
+    If several datasets have the same name, a number is added to the name of each but the first.
 
     Raises:
         InputError: A dataset is given twice, or as for `read_dataset`.
@@ -155,7 +161,7 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
 
 
 def print_training_report(report: "TrainingReport", console: Console) -> None:
-    """Print what will be learned: the training examples by kind, those left out, and the work to compute."""
+    """Print the training examples by kind, the left-out examples, and the number of steps and tokens."""
     counts = report.data_mix.counts_by_dataset
     console.print(plain_table(("dataset", "questions", "training examples", "of which"), counts))
     for reason in report.data_mix.left_out_reasons:
@@ -197,7 +203,7 @@ def calibrate(
 
     Args:
         dataset: The questions: sample, jsonl:FILE, csv:FILE …; `askance datasets` lists the names.
-        searches: The number of searches per question, on average, that you want.
+        searches: The average number of searches per question that you want.
         limit: The number of questions to use, at most, from the first.
         parameter: The parameter to vary, if it is not the method's default one.
         trials: The number of values to try, at most; each trial asks every question.
@@ -269,7 +275,7 @@ def _show_calibration(found: Calibration, file: Path | None) -> None:
 
 
 def _preset(found: Calibration, settings: Mapping[str, Any], dataset: str) -> str:
-    """Return the text of a preset with the value that was found."""
+    """Return the text of a preset that holds the value found."""
     low, high = found.interval or (0.0, 0.0)
     comments = [
         f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {found.wanted:g} searches per question",

@@ -1,1 +1,1 @@
-"""Types, ports, traces, errors and parameters: what every other package builds on."""
+"""Types, ports, traces, errors and parameters, on which every other package builds."""

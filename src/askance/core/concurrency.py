@@ -1,4 +1,4 @@
-"""Concurrent coroutines: gather all results or cancel, and map over items with one result or error each."""
+"""Concurrent coroutines: gather all results or cancel the rest, and map a function over items."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
@@ -12,14 +12,14 @@ from askance.core.panics import INTERRUPTIONS
 T = TypeVar("T")
 R = TypeVar("R")
 Together = Callable[[Iterable[Awaitable[Any]]], Awaitable[list[Any]]]
-"""`gather_or_cancel` or `in_turn`."""
+"""The type of `gather_or_cancel` and `in_turn`."""
 
 
 async def gather_or_cancel(work: Iterable[Awaitable[T]]) -> list[T]:
     """Run awaitables concurrently, and return their results in the order of `work`.
 
-    The first failure cancels the others. It is raised unchanged once all of them have ended, so no call
-    continues after its question has failed.
+    The first failure cancels the other awaitables. Once they have ended, the failure is raised unchanged, so
+    no call outlives a failed question.
     """
     tasks = [asyncio.ensure_future(awaitable) for awaitable in work]
     try:
@@ -32,11 +32,14 @@ async def gather_or_cancel(work: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def in_turn(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Run awaitables one after the other, so their effects on each other never depend on timing."""
+    """Run awaitables one after the other, and return their results in order.
+
+    The effects of the awaitables on each other therefore never depend on timing.
+    """
     waiting = list(work)
     try:
         return [await awaitable for awaitable in waiting]
-    finally:  # coroutines after one that failed were never started
+    finally:  # close the coroutines that a failure kept from starting
         for awaitable in waiting:
             if isinstance(awaitable, Coroutine):
                 awaitable.close()
@@ -54,15 +57,15 @@ class ItemResult(Generic[T, R]):
 async def map_concurrent(
     items: Iterable[T], work: Callable[[T], Awaitable[R]], in_flight: int
 ) -> AsyncGenerator[list[ItemResult[T, R]]]:
-    """Run `work` on every item, and yield the results that have finished since the last batch.
+    """Run `work` on every item, and yield the results in batches as they finish.
 
-    Results that finish faster than the caller handles them come in one batch, in the order of the items, so
-    the caller can write them to disk together. Closing the iterator cancels the items in flight.
+    Results that arrive while the caller handles a batch form the next batch, in the order of the items. The
+    caller can thus write them to disk together. Closing the iterator cancels the items in flight.
 
     Args:
         items: The items, which are read lazily.
         work: The coroutine function to run on each item.
-        in_flight: The maximum number of items that are started and not yet yielded.
+        in_flight: The maximum number of items that have been started but not yet yielded.
 
     Raises:
         InputError: `in_flight` is below 1.
@@ -88,7 +91,7 @@ async def map_concurrent(
 async def _run_item(number: int, item: T, work: Callable[[T], Awaitable[R]]) -> tuple[int, ItemResult[T, R]]:
     try:
         return number, ItemResult(item, result=await work(item))
-    except asyncio.CancelledError as error:  # either this task is cancelled, or one that it awaits
+    except asyncio.CancelledError as error:  # either this task or a task that it awaits was cancelled
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise

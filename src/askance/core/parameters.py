@@ -21,7 +21,8 @@ _WORDS: dict[Any, dict[str, Any]] = {
     bool: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)},
 }
 FORMER_NAMES = {"elicit": "ask_short_answer", "elicit_tokens": "short_answer_tokens", "wording": "prompts"}
-"""Parameters of methods under their names in earlier versions, which settings and files may still use."""
+"""A map from former names of methods' parameters to the current names. Settings may still use the former
+names."""
 
 
 def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
@@ -30,8 +31,8 @@ def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: fl
     Args:
         default: The default value.
         help: The meaning of the parameter, as `askance methods` shows it.
-        at_least: The least value allowed.
-        at_most: The greatest value allowed.
+        at_least: The minimum value.
+        at_most: The maximum value.
     """
     metadata = {"help": help, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(default=default, metadata=metadata)
@@ -44,9 +45,9 @@ class SearchParameter:
     Attributes:
         name: The name of the parameter.
         rises: True if a greater value means more searches.
-        belongs_to: The parameters that a value of this one depends on; a preset sets them beside it.
-        scale: Those of `belongs_to` that determine which quantity the value is compared with. A preset that
-            does not set them means their defaults.
+        belongs_to: The parameters that the right value depends on. A preset file sets them as well.
+        scale: The part of `belongs_to` that determines which quantity the value is compared with. A preset
+            that does not set these parameters assumes their defaults.
         in_force: The attribute that holds the effective value, if the parameter itself may be None.
     """
 
@@ -57,7 +58,7 @@ class SearchParameter:
     in_force: str = ""
 
     def value_of(self, method: object) -> float | None:
-        """Return the value that a method compares with."""
+        """Return the parameter's effective value in a method."""
         return cast("float | None", getattr(method, self.in_force or self.name))
 
 
@@ -67,7 +68,7 @@ class Parameters:
     Attributes:
         calibrated: The parameter that controls how often the method searches, if there is one.
         owner: The name that messages use for a class that is not a method, such as "the budget".
-        known_as: The name of the method, for a class that implements one of its profiles.
+        known_as: The name of a method, set by a class that implements one of the method's profiles.
 
     Raises:
         ParameterError: A parameter has the wrong type or is out of range.
@@ -97,7 +98,10 @@ def short_repr(method: object) -> str:
 
 
 def changed_parameters(method: object) -> dict[str, Any]:
-    """Return the parameters that differ from their defaults, and the profile unless it is the main one."""
+    """Return the parameters whose values differ from their defaults.
+
+    A profile that is implemented by its own class is always included.
+    """
     parameters = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
     always = {"profile"} if getattr(method, "known_as", "") else set[str]()
     values = {field.name: (getattr(method, field.name), field.default) for field in parameters}
@@ -119,7 +123,7 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
 
     Args:
         cls: The class that declares the parameters.
-        settings: The settings by name. Strings are parsed; other values are returned unchanged.
+        settings: The settings by name. Strings are parsed, and other values are returned unchanged.
 
     Returns:
         The typed values by name.
@@ -138,15 +142,16 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
 
 
 def with_current_names(owner: str, known: Container[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings under the current names of their parameters.
+    """Return settings with the former names of parameters replaced by the current ones.
 
     Args:
         owner: The owner of the parameters, for messages, such as "method single".
-        known: The parameters of the owner. A former name is replaced only by one of them.
+        known: The names of the owner's parameters. A former name is replaced only if `known` contains the
+            current name, and not the former one.
         settings: The settings by name.
 
     Raises:
-        ParameterError: A parameter is given under its former and under its current name.
+        ParameterError: A parameter is given under both its former and its current name.
     """
     renamed = {}
     for name, value in settings.items():
@@ -161,7 +166,10 @@ def with_current_names(owner: str, known: Container[str], settings: Mapping[str,
 
 
 def name_of(cls: type[Any]) -> str:
-    """Return the name of a method's class in snake case: ``ClosedBook`` is ``closed_book``."""
+    """Return the name of a method, which is its class name in snake case: ``closed_book`` for ``ClosedBook``.
+
+    A class that implements a profile has the name of the method that the profile belongs to.
+    """
     return getattr(cls, "known_as", "") or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
@@ -184,12 +192,12 @@ def parameter_field(cls: type[Any], name: str) -> dataclasses.Field[Any]:
 
 
 def parameter_range(field: dataclasses.Field[Any]) -> tuple[float, float]:
-    """Return the least and the greatest value allowed for a parameter."""
+    """Return the minimum and maximum value of a parameter."""
     return field.metadata.get("at_least", -math.inf), field.metadata.get("at_most", math.inf)
 
 
 def describe_type(hint: Any) -> str:
-    """Return a type as text for users: ``int``, ``one of a, b``, ``float or none``."""
+    """Return the description of a type for users: ``int``, ``one of a, b``, ``float or none``."""
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
     if len(_choices(hint)) > 1:
@@ -200,7 +208,7 @@ def describe_type(hint: Any) -> str:
 
 
 def described(docstring: str | None, section: str) -> dict[str, str]:
-    """Return the entries of a docstring's section, such as "Args", by name, each on one line."""
+    """Return the entries of a docstring section, such as "Args", by name. Each entry is put on one line."""
     body = inspect.cleandoc(docstring or "").partition(f"\n\n{section}:\n")[2].partition("\n\n")[0]
     entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", body, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}

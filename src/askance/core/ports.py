@@ -34,7 +34,7 @@ from askance.core.types import (
 class Model(Protocol):
     """A language model.
 
-    It declares its `signals` and `capabilities`, which are checked before a run starts.
+    Its declared `signals` and `capabilities` are checked before a run starts.
     """
 
     @property
@@ -43,11 +43,11 @@ class Model(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """An identifier that no model with different answers shares; empty if there is none."""
+        """An identifier that only models with the same outputs share; an empty string if there is none."""
 
     @property
     def precision(self) -> str:
-        """The floating-point format the model computes in, such as "float32"; empty if unknown."""
+        """The floating-point format the model computes in, such as "float32"; an empty string if unknown."""
 
     @property
     def signals(self) -> frozenset[Signal]:
@@ -87,7 +87,7 @@ class Model(Protocol):
         """Return the token ids of `text`, without BOS and EOS.
 
         Args:
-            text: The text. A string never yields control tokens; trusted spans may.
+            text: The text. A string never yields control tokens, but a trusted span may.
             at_start: True if the text starts a sequence, false if it continues one.
         """
 
@@ -97,19 +97,19 @@ class Model(Protocol):
         Args:
             ids: The token ids.
             at_start: True if the ids start a sequence, false if they continue one. The results differ for
-                tokenizers that add a space before a text and strip it again.
+                tokenizers that prepend a space when they encode and strip it when they decode.
         """
 
     def count(self, prompt: Prompt) -> int:
-        """Return the length of a prompt in tokens, chat template included; see `counts_exactly`."""
+        """Return the length of a prompt in tokens, including the chat template (see `counts_exactly`)."""
 
 
 @runtime_checkable
 class ShowsPieces(Protocol):
-    """A model that exposes its vocabulary, whose raw strings the ports of the authors' code compare."""
+    """A model that exposes the raw strings of its vocabulary, which reproductions of authors' code need."""
 
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
-        """Return the vocabulary's strings of token ids, with space markers and byte codes."""
+        """Return the vocabulary's raw string for each token id, with its space markers and byte encodings."""
 
 
 class Retriever(Protocol):
@@ -121,13 +121,13 @@ class Retriever(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """An identifier that no retriever with different hits shares; empty if there is none."""
+        """An identifier that only retrievers with the same hits share; an empty string if there is none."""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return the best passages for a query, best first.
 
         Args:
-            query: The query; one without a searchable word finds nothing.
+            query: The query. A query without a searchable word finds nothing.
             k: The maximum number of passages.
             exclude: The ids of passages to ignore, as if the collection did not contain them.
         """
@@ -142,10 +142,10 @@ class Reranker(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """An identifier that no reranker with different scores shares; empty if there is none."""
+        """An identifier that only rerankers with the same scores share; an empty string if there is none."""
 
     async def score(self, query: str, passages: Sequence[Passage]) -> Sequence[float]:
-        """Return a relevance score for each passage, in the order of `passages`; higher is more relevant."""
+        """Return a relevance score for each passage, in the order of `passages`. A higher score is better."""
 
 
 class Encoder(Protocol):
@@ -153,17 +153,17 @@ class Encoder(Protocol):
 
     @property
     def name(self) -> str:
-        """The specification from which the encoder was loaded, if there is one."""
+        """The specification that the encoder was loaded from, if it has one."""
 
     @property
     def fingerprint(self) -> str:
-        """An identifier that no encoder with different vectors shares."""
+        """An identifier that only encoders with the same vectors share."""
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
         """Return the vectors of texts, of shape [len(texts), dimensions].
 
         Args:
-            texts: The texts; an empty sequence yields an array of shape [0, dimensions].
+            texts: The texts. An empty sequence yields an array of shape [0, dimensions].
             kind: The use of the vectors. Some encoders embed queries and passages differently from texts
                 that are compared with each other.
         """
@@ -187,9 +187,10 @@ class Needs:
     Attributes:
         signals: The signals that the answering model must return.
         capabilities: The capabilities that the answering model must have.
-        one_of: Sets of capabilities, of which the answering model must have at least one completely.
-        attention: True if the method needs the last layer's attention, from the answering model or from one
-            in the role "attend".
+        one_of: Alternative sets of capabilities. The answering model must have every capability of at least
+            one set.
+        attention: True if the method needs the last layer's attention, which the answering model or a model
+            in the role "attend" must provide.
         retriever: True if the method searches.
         roles: Optional roles, which the method uses if a model is given for them.
         encoder: True if the method compares texts by their vectors.
@@ -205,13 +206,13 @@ class Needs:
 
     @property
     def asked_roles(self) -> frozenset[Role]:
-        """All roles whose model the method may call."""
+        """All roles whose models the method may call."""
         always: frozenset[Role] = frozenset(("answer", "attend") if self.attention else ("answer",))
         return self.roles | always
 
     @property
     def choice(self) -> str:
-        """The alternatives of `one_of` as text for messages."""
+        """The alternatives of `one_of` as a string for messages."""
         return " or ".join(" with ".join(sorted(each)) for each in self.one_of)
 
 
@@ -243,7 +244,7 @@ class Run:
 
 @runtime_checkable
 class Method(Protocol):
-    """An algorithm that answers one question: a frozen dataclass whose fields are its parameters."""
+    """An algorithm that answers one question: a frozen dataclass whose fields are the parameters."""
 
     @property
     def needs(self) -> Needs:
@@ -255,7 +256,10 @@ class Method(Protocol):
 
 @runtime_checkable
 class ChecksModels(Protocol):
-    """A method with requirements that models do not declare, such as tokens in their vocabulary."""
+    """A method whose requirements go beyond a model's declared capabilities.
+
+    An example is a requirement that certain tokens are in the model's vocabulary.
+    """
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Check the models before anything runs.
@@ -280,7 +284,7 @@ class WrappedModel:
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """The current signals of the wrapped model, which shrink when a server refuses one."""
+        """The current signals of the wrapped model, which drops a signal that its server refuses."""
         return self._model.signals
 
     @property

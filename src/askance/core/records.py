@@ -1,6 +1,6 @@
 """Files of records (JSON Lines, a JSON array or a table), and typed access to the fields of a record.
 
-A field that does not have the expected type raises an error that names the field and the problem.
+If a field does not have the expected type, an error names the field and the problem.
 """
 
 import csv
@@ -16,9 +16,10 @@ from askance.core.errors import DatasetError, InputError
 T = TypeVar("T")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Convert = Callable[["Field", int], Iterable[T]]
-"""Converts a record, given its number in the file from 1, to any number of values; may raise `Flaw`."""
+"""A function that converts a record to values, given the record and its number in the file, counted from
+1. The function may raise `Flaw`."""
 Rows = Iterator[tuple[str, Any]]
-"""The rows of a file, each with its location there, such as "line 3"."""
+"""Pairs (location, record) for all records of a file. A location is a string such as "line 3"."""
 RowsOf = Callable[[Path], Rows]
 
 _ABSENT: Any = object()
@@ -31,7 +32,7 @@ _QUOTING = (
 
 
 class Flaw(ValueError):
-    """A flaw in a record; the message names the field, the problem and, if it helps, the value."""
+    """A flaw in a record. The message names the field, the problem and, if that helps, the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,18 @@ class Field:
 
     Attributes:
         value: The value.
-        path: The path from the record to the value, such as ``questions.0.answer``; empty for the record.
+        path: The path from the record to the value, such as ``questions.0.answer``. It is empty for the
+            record itself.
     """
 
     value: Any
     path: str = ""
 
     def __getitem__(self, key: str | int) -> "Field":
-        """Return a field of an object, or an element of a list, which may be absent until it is read."""
+        """Return a field of an object or an element of a list.
+
+        A missing field or element raises `Flaw` only when its value is accessed.
+        """
         path = f"{self.path}.{key}" if self.path else str(key)
         if isinstance(key, str):
             return Field(self.object().get(key, _ABSENT), path)
@@ -57,12 +62,12 @@ class Field:
         return Field(values[key] if key < len(values) else _ABSENT, path)
 
     def get(self, key: str, default: Any) -> "Field":
-        """Return a field of an object, or `default` if it is missing or null."""
+        """Return a field of an object, or `default` if the field is missing or null."""
         field = self[key]
         return field if field.is_given else Field(default, field.path)
 
     def first(self, *keys: str) -> "Field":
-        """Return the first of these fields that is given."""
+        """Return the first field of `keys` that is given. If none is, return the field of the first key."""
         return next((self[key] for key in keys if self[key].is_given), self[keys[0]])
 
     @property
@@ -71,7 +76,7 @@ class Field:
         return self.value is not _ABSENT and self.value is not None
 
     def object(self) -> dict[str, Any]:
-        """Return the value as an object."""
+        """Return the value, which must be an object, as a dictionary."""
         return self._as(dict, "an object")
 
     def each(self) -> list["Field"]:
@@ -79,13 +84,13 @@ class Field:
         return [self[index] for index in range(len(self._as(list, "a list")))]
 
     def filled(self) -> list["Field"]:
-        """Return the elements of a list that is not empty."""
+        """Return the elements of a list, which must not be empty."""
         if elements := self.each():
             return elements
         raise self.flaw("is empty", found=True)
 
     def maybe_blank(self) -> str:
-        """Return a string that UTF-8 can encode; it may be blank."""
+        """Return the value as a string, which may be blank but must be encodable in UTF-8."""
         text = self._as(str, "a string")
         try:
             text.encode()
@@ -95,14 +100,14 @@ class Field:
         return text
 
     def text(self) -> str:
-        """Return a string that is not blank."""
+        """Return the value as a string, which must not be blank."""
         text = self.maybe_blank()
         if not text.strip():
             raise self.flaw("is empty", found=True)
         return text
 
     def id(self) -> str:
-        """Return a string that is not blank, or a whole number as a string."""
+        """Return the value as a string. The value must be an integer or a non-blank string."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return str(self.value)
         if self.is_given and not isinstance(self.value, str):
@@ -110,37 +115,37 @@ class Field:
         return self.text()
 
     def texts(self) -> list[str]:
-        """Return a list of strings that are not blank."""
+        """Return the elements of a list of strings, none of which may be blank."""
         return [element.text() for element in self.each()]
 
     def maybe_blanks(self) -> list[str]:
-        """Return a list of strings."""
+        """Return the elements of a list of strings, which may be blank."""
         return [element.maybe_blank() for element in self.each()]
 
     def integer(self) -> int:
-        """Return an integer."""
+        """Return the value as an integer."""
         return self._as(int, "an integer")
 
     def truth(self) -> bool:
-        """Return a boolean."""
+        """Return the value as a boolean."""
         return self._as(bool, "a boolean")
 
     def one_of(self, *choices: T) -> T:
-        """Return a string that is one of these choices."""
+        """Return the value, which must be one of the strings in `choices`."""
         text = self.maybe_blank()
         if text not in choices:
             raise self.flaw(f"none of {', '.join(map(repr, choices))}", found=True)
         return choices[choices.index(text)]
 
     def parsed(self, problem: str = "is no JSON") -> "Field":
-        """Return the content of a string that holds JSON."""
+        """Parse the value, which must be a string of JSON, and return the result as a field."""
         try:
             return Field(json.loads(self.maybe_blank()), self.path)
         except (ValueError, RecursionError) as error:
             raise self.flaw(f"{problem} ({error})", found=True) from error
 
     def flaw(self, problem: str, *, found: bool = False) -> Flaw:
-        """Return an error about this field, with the value in its message if `found` is true."""
+        """Return an error about this field. Its message includes the field's value if `found` is true."""
         where = f", field {self.path}: " if self.path else ": "
         value = ascii(self.value) if isinstance(self.value, str) else repr(self.value)
         shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
@@ -155,25 +160,26 @@ class Field:
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return each text once, in the order of first appearance."""
+    """Return the strings without duplicates, in the order of first appearance."""
     return tuple(dict.fromkeys(texts))
 
 
 def converted(
     row: Any, number: int, convert: Convert[T], shape: str, place: str, error: type[InputError] = DatasetError
 ) -> Iterator[T]:
-    """Convert a row, and yield the values.
+    """Convert a record, and yield the resulting values.
 
     Args:
-        row: The parsed row.
-        number: The number of the row in its file, from 1.
+        row: The parsed record.
+        number: The number of the record in its file, from 1.
         convert: The function that converts a record.
-        shape: A description of a valid record for the message.
-        place: The file and the row for the message.
+        shape: A description of a valid record, for the error message.
+        place: The file and the location of the record in it, for the error message.
         error: The type of error to raise.
 
     Raises:
-        InputError: The row has a flaw; the message names file, row, field and value. Raised as `error`.
+        InputError: The record has a flaw; raised as `error`. The message names the file, location, field and
+            value.
     """
     try:
         yield from convert(Field(row), number)
@@ -187,7 +193,8 @@ def rows(path: Path, inside: str | None = None) -> Rows:
 
     Args:
         path: The file.
-        inside: The field that holds the array, if the file may also be one object around it.
+        inside: The name of the field that holds the array, if the file may also contain an object with such a
+            field.
 
     Raises:
         DatasetError: The file can't be read, or is not JSON.
@@ -206,7 +213,7 @@ def rows(path: Path, inside: str | None = None) -> Rows:
 
 
 def lines(path: Path, error: type[InputError] = DatasetError) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a file that are not blank, each with its location; see `opened` for errors."""
+    """Yield the location and content of each non-blank line of a file (see `opened` for errors)."""
     with opened(path, error) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -214,17 +221,19 @@ def lines(path: Path, error: type[InputError] = DatasetError) -> Iterator[tuple[
 
 
 def rows_or_table(path: Path) -> Rows:
-    """Yield the rows of a file: a table if it is named .csv or .tsv, JSON otherwise."""
+    """Yield the records of a file. A file named .csv or .tsv is read as a table, any other as JSON."""
     return table_rows(path) if path.suffix.lower() in DELIMITERS else rows(path)
 
 
 def table_rows(path: Path, error: type[InputError] = DatasetError, needs: str = "") -> Rows:
-    """Yield the rows of a table as cells by column name, each with the line on which it ends.
+    """Yield the location and the cells by column name of each row of a table.
+
+    The location is the line on which the row ends.
 
     Args:
         path: The file, named .csv or .tsv.
         error: The type of error to raise.
-        needs: The name of a required column, in lower case; the header may use any case.
+        needs: The name of a required column, in lower case. The header may use any case.
 
     Raises:
         InputError: The file can't be read, or is not a valid table; raised as `error`.
@@ -253,7 +262,7 @@ def table_rows(path: Path, error: type[InputError] = DatasetError, needs: str = 
 
 
 def document(path: Path) -> Any:
-    """Return the single JSON value in a file; see `rows` for errors."""
+    """Return the single JSON value in a file (see `rows` for errors)."""
     with opened(path) as file:
         return _parsed(file.read(), str(path))
 
@@ -282,7 +291,7 @@ def opened(
 
 
 def _opens_object(first: str, inside: str) -> bool:
-    """Return whether a file's first line starts one object around all records, rather than a record."""
+    """Return whether a file's first line starts an object that contains all records, not just one."""
     try:
         row = json.loads(first)
     except (ValueError, RecursionError):
@@ -304,6 +313,6 @@ def _parsed(content: str, place: str) -> Any:
 
 
 def read_records(path: Path, shape: str, *, convert: Convert[T], rows_of: RowsOf = rows) -> Iterator[T]:
-    """Convert the records of a file, and yield the values; see `rows_of` and `converted` for errors."""
+    """Convert the records of a file, and yield the values (see `rows_of` and `converted` for errors)."""
     for number, (place, row) in enumerate(rows_of(path), start=1):
         yield from converted(row, number, convert, shape, f"{path}, {place}")

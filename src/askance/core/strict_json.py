@@ -1,4 +1,4 @@
-"""Strict JSON, which every parser accepts: without the infinities and lone surrogates that Python writes."""
+"""Strict JSON that every parser accepts, without the infinities and lone surrogates that Python writes."""
 
 import dataclasses
 import json
@@ -7,12 +7,12 @@ import re
 from typing import Any
 
 _COMMANDS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Characters that JSON allows unescaped, but that a terminal takes for a command, a line break or a change of
-direction."""
+"""Characters that JSON allows unescaped, but that a terminal interprets as a command, a line break or a
+change of direction."""
 
 
 def json_line(record: Any) -> str:
-    """Return a record as one line of JSON; a dataclass becomes an object with its fields.
+    """Return a record as one line of JSON. A dataclass becomes an object with the same fields.
 
     Numbers that are not finite become the strings ``Infinity``, ``-Infinity`` and ``NaN``. Control characters
     are escaped, so the line is safe to print. A lone surrogate becomes U+FFFD, since strict parsers refuse
@@ -23,7 +23,7 @@ def json_line(record: Any) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """Return a text with U+FFFD in place of lone surrogates, which UTF-8 can't encode."""
+    """Return a string with U+FFFD in place of lone surrogates, which UTF-8 can't encode."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,9 +1,9 @@
-"""Token budgets: how many tokens may be spent, how many have been, and how many are lent to parts.
+"""Token ledgers, which track how many tokens a budget allows, has spent, and has lent to its parts.
 
 `middleware.session` keeps a ledger for a question's budget, which covers all input and output tokens.
-Methods keep one for L_max (Feng et al. 2025, AirRAG, arXiv 2501.10053, after Yue et al. 2024, IterDRAG,
-arXiv 2410.04343), the most input tokens of all calls together. It excludes output tokens, the retriever
-and encoders.
+Methods keep a ledger for L_max (Feng et al. 2025, AirRAG, arXiv 2501.10053, after Yue et al. 2024, IterDRAG,
+arXiv 2410.04343), the maximum number of input tokens of all calls together. L_max does not cover output
+tokens, retrievers or encoders.
 """
 
 from bisect import bisect_left
@@ -16,9 +16,9 @@ from askance.core.types import Attention, GenerateRequest, Generation, Key, Prom
 
 
 class NoRoom(Exception):
-    """A call does not fit the budget or the context window and was not made; the message says why.
+    """A call was not made because it exceeds the budget or the context window. The message says why.
 
-    The caller looks for a shorter prompt.
+    The caller then tries a shorter prompt.
     """
 
 
@@ -26,18 +26,18 @@ class NoRoom(Exception):
 class TokenLedger:
     """A token budget, parts of which can be lent to other ledgers.
 
-    Tokens that a part spends are also spent from the whole. The last three attributes are counted only in
-    the whole.
+    Tokens that a ledger spends are also spent from its lender. Only the root ledger records the last three
+    attributes.
 
     Attributes:
-        most: The maximum number of tokens to spend; None means no limit.
-        lender: The ledger that this one is a part of.
-        num_spent: The number of tokens spent so far, by parts too.
+        most: The maximum number of tokens to spend, or None for no limit.
+        lender: The ledger that lent the tokens to this ledger, or None for the root ledger.
+        num_spent: The number of tokens spent so far, including those spent by borrowing ledgers.
         set_aside: The number of tokens that are lent but not yet spent, or reserved for later.
         was_short: True if some call did not fit.
         num_calls: The number of calls so far.
-        num_output: The number of output tokens so far, where these do not count as spent.
-        is_upper_bound: True if some model could only give an upper bound of a prompt's length.
+        num_output: The number of output tokens so far, unless output tokens count as spent.
+        is_upper_bound: True if the length of some prompt is only known as an upper bound.
     """
 
     most: int | None = None
@@ -51,39 +51,42 @@ class TokenLedger:
 
     @property
     def left(self) -> int | None:
-        """The number of tokens that are neither spent nor set aside; None without a limit."""
+        """The number of tokens that are neither spent nor set aside, or None if there is no limit."""
         return None if self.most is None else self.most - self.num_spent - self.set_aside
 
     def fits(self, num_tokens: int) -> bool:
-        """Return whether `num_tokens` tokens are left."""
+        """Return whether at least `num_tokens` tokens are left."""
         return self.left is None or num_tokens <= self.left
 
     def lend(self, most: int | None) -> "TokenLedger":
-        """Lend `most` tokens to a new ledger and return it."""
+        """Return a new ledger that borrows `most` tokens."""
         self.set_aside += most or 0
         return TokenLedger(most, self)
 
     def share(self, num_sharing: int) -> "TokenLedger":
-        """Lend one of `num_sharing` equal shares of the tokens that are left."""
+        """Return a new ledger that borrows one of `num_sharing` equal parts of the tokens left."""
         return self.lend(None if self.left is None else max(0, self.left) // num_sharing)
 
     def part(self, num_tokens: int) -> "TokenLedger":
-        """Lend `num_tokens` tokens, or none if they exceed a quarter of the tokens left."""
+        """Return a new ledger that borrows `num_tokens` tokens.
+
+        If that is more than a quarter of the tokens left, the new ledger borrows none.
+        """
         return self.lend(None if self.left is None else num_tokens if 4 * num_tokens <= self.left else 0)
 
     def close(self) -> None:
-        """Return the unspent tokens of this part to its lender."""
+        """Return the unspent tokens of this ledger to its lender."""
         if self.left is not None and self.lender is not None:
             self.lender.set_aside -= self.left
             self.most = self.num_spent
 
     @property
     def root(self) -> "TokenLedger":
-        """The ledger at the top, from which all parts borrow."""
+        """The ledger at the end of the chain of lenders, which has no lender."""
         return self.lender.root if self.lender else self
 
     def spend(self, num_tokens: int) -> None:
-        """Record tokens as spent, here and in every ledger above."""
+        """Record tokens as spent, in this ledger and in all its lenders."""
         self.num_spent += num_tokens
         if self.lender is not None:
             self.lender.set_aside -= 0 if self.most is None else num_tokens
@@ -119,7 +122,7 @@ class TokenLedger:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The counts for the trace: input tokens, which L_max limits, and all tokens, the paper's L_total."""
+        """The counts for the trace: input tokens (limited by L_max), all tokens (L_total) and calls."""
         spent = {
             "input tokens": float(self.num_spent),
             "tokens": float(self.num_spent + self.num_output),
@@ -139,8 +142,8 @@ class BudgetedModel(WrappedModel):
 
     Args:
         model: The model to call.
-        ledger: The ledger; calls that do not fit raise its `NoRoom`.
-        scope: A prefix of all keys, so that two methods never share the randomness of a call.
+        ledger: The ledger to spend from. A call that does not fit raises `NoRoom`.
+        scope: A prefix for the keys of all calls, so that two methods never draw the same random numbers.
     """
 
     def __init__(self, model: Model, ledger: TokenLedger, *, scope: Key = ()) -> None:
@@ -148,7 +151,7 @@ class BudgetedModel(WrappedModel):
         self._ledger, self._scope = ledger, scope
 
     def allows(self, num_tokens: int) -> bool:
-        """Return whether `num_tokens` input tokens are left."""
+        """Return whether at least `num_tokens` input tokens are left."""
         return self._ledger.fits(num_tokens) and _allows(self._model, num_tokens)
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
@@ -169,7 +172,7 @@ class BudgetedModel(WrappedModel):
 
 
 def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) -> bool:
-    """Return whether a call fits the model's context window and leaves `keep` tokens of its budget."""
+    """Return whether a call fits the model's context window and leaves `keep` tokens in the budget."""
     num_tokens = model.count(prompt)
     return num_tokens + max_tokens <= model.context_tokens and _allows(model, num_tokens + keep)
 
@@ -179,9 +182,9 @@ def _allows(model: Model, num_tokens: int) -> bool:
 
 
 def most_that_fit(most: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the greatest number from 0 to `most` for which `fits` is true, found by bisection, or None.
+    """Return the greatest number from 0 to `most` for which `fits` is true, or None if there is none.
 
-    If a number fits, every smaller one must fit as well.
+    The function searches by bisection, so if a number fits, every smaller one must fit as well.
     """
     if fits(most):
         return most

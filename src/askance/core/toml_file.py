@@ -8,7 +8,7 @@ from askance.core.errors import InputError
 
 
 def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> tuple[dict[str, Any], str]:
-    """Return the content of a TOML file, parsed and as text.
+    """Return the content of a TOML file, both parsed and as a string.
 
     Args:
         path: The file.
@@ -17,7 +17,7 @@ def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> tu
         remedy: The advice to give if the file can't be read.
 
     Raises:
-        InputError: The file can't be read, is not UTF-8 or not TOML; raised as `error`.
+        InputError: The file can't be read, or is not UTF-8 or not TOML; raised as `error`.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -1,8 +1,8 @@
 """The trace of one question: its typed events, in the order in which they happened.
 
 The wrappers in `middleware.session` record the calls. A method itself only records its decisions (`decide`),
-its final text (`commit`) and its provisional text (`draft`). Viewers, costs and metrics read nothing but the
-trace. `docs/trace.md` lists the events and their fields.
+its final text (`commit`) and its provisional text (`draft`). Viewers, costs and metrics are based on the
+trace alone. `docs/trace.md` lists the events and their fields.
 """
 
 import time
@@ -25,7 +25,7 @@ class Event:
 
     Attributes:
         id: The event's position in the trace, from 0.
-        parent: The id of the event that caused it, such as the decision to search.
+        parent: The id of the event that caused this one, such as the decision to search.
         at_seconds: The time from the question to the end of the event.
         seconds: The duration of the event.
     """
@@ -39,12 +39,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Event):
-    """The question, with everything needed to repeat it.
+    """The question, with the settings needed to reproduce the answer.
 
     Attributes:
         question_id: The id of the question.
         text: The question itself.
-        method: The repr of the method, which holds all its parameters.
+        method: The repr of the method, which shows all its parameters.
         title: The method's name with its profile and the parameters that differ from their defaults.
         models: The names of the models by role.
         retriever: The name of the retriever; empty if there is none.
@@ -52,7 +52,7 @@ class Asked(Event):
         started_at: The start time in ISO 8601, in UTC.
         precisions: The floating-point format of each model by role, where it is known.
         options: The options of a multiple-choice question.
-        config: The engine's configuration, as `EngineConfig.stored` returns it; empty if it is unknown.
+        config: The engine's configuration, as `EngineConfig.stored` returns it; empty if unknown.
     """
 
     type: ClassVar[str] = "question"
@@ -88,7 +88,7 @@ class Generated(Event):
         key: The name of the call inside the question.
         prompt: The prompt as readable text.
         text: The text that was kept.
-        finish: The reason why the generation ended; see `Generation.finish`.
+        finish: The reason why the generation ended (see `Generation.finish`).
         tokens: The tokens that were kept.
         prompt_tokens: The length of the prompt in tokens.
         generated_tokens: The number of tokens computed, kept or not.
@@ -111,7 +111,10 @@ class Generated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredOptions(Event):
-    """The log-probabilities (nats) of options after a prompt; for `is_upper_bound` see `Generated`."""
+    """The log-probabilities of options after a prompt, in nats.
+
+    `is_upper_bound` has the same meaning as in `Generated`.
+    """
 
     type: ClassVar[str] = "score"
     role: Role
@@ -124,7 +127,7 @@ class ScoredOptions(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attended(Event):
-    """One forward pass that was made for its attention."""
+    """One forward pass that was run to obtain its attention weights."""
 
     type: ClassVar[str] = "attend"
     role: Role
@@ -143,7 +146,10 @@ class Searched(Event):
 
 @dataclass(frozen=True, slots=True)
 class WordSignal:
-    """A word of a draft with its value; `is_hit` marks a word that the method found too uncertain."""
+    """A word of a draft with the value of its signal.
+
+    `is_hit` is true if the method found the word too uncertain.
+    """
 
     text: str
     value: float
@@ -160,7 +166,7 @@ class Decided(Event):
         why: The reason, in one sentence.
         signal: The quantity in `words`, with its unit, such as "token probability".
         threshold: The threshold that the values are compared with.
-        words: The text under decision, word by word.
+        words: The words of the text that the decision is about.
         query: The query, if the outcome is a search.
         numbers: Further values by name.
     """
@@ -181,13 +187,14 @@ class Expanded(Event):
     """A node that a tree search over answers expanded.
 
     Attributes:
-        node: The path to the node: "0", followed by the child numbers from 1, joined by dots.
+        node: The path to the node, such as "0.2.1". The root is "0", and the children of a node are numbered
+            from 1.
         action: The kind of step, such as "retrieve".
         text: The text that the step adds to the answer, or its intermediate result.
         passage: The passage that the step used.
         numbers: Scores and other values by name.
         distributions: Probabilities by group and name.
-        rejected: The reason why the search did not continue from the node; empty if there is none.
+        rejected: The reason why the search did not continue from the node; empty if it did.
     """
 
     type: ClassVar[str] = "expand"
@@ -206,10 +213,10 @@ class Noted(Event):
 
     Attributes:
         name: "retry" if a server was called again, "top_k" if a server may have ignored top-k sampling,
-            "refused" if it refuses a parameter, "window" if it may have truncated a prompt, "method" if
-            another method than the default one answers.
+            "refused" if a server refused a parameter, "window" if a server may have truncated a prompt, and
+            "method" if a method other than the default one answers.
         text: The problem, in a sentence.
-        place: The call that ran into it.
+        place: The call that ran into the problem.
     """
 
     type: ClassVar[str] = "note"
@@ -220,7 +227,7 @@ class Noted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Event):
-    """Text of the answer that is final."""
+    """Text of the answer that can no longer change."""
 
     type: ClassVar[str] = "commit"
     text: str
@@ -228,7 +235,10 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafted(Event):
-    """Text that may still change. Only listeners receive it: the trace keeps the whole `Generated`."""
+    """Text that may still change.
+
+    Only listeners receive this event. The trace stores the complete `Generated` event instead.
+    """
 
     type: ClassVar[str] = "draft"
     text: str
@@ -236,7 +246,12 @@ class Drafted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncited(Event):
-    """A sentence of the answer that cites no passage, or not the one the model named, with the reason."""
+    """A sentence of the answer that cites no passage, or does not cite a passage that the model named.
+
+    Attributes:
+        text: The sentence.
+        why: The reason why the citation is missing.
+    """
 
     type: ClassVar[str] = "uncited"
     text: str
@@ -254,7 +269,7 @@ class Answered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """An error.
+    """An error that ended a call or the whole question.
 
     Attributes:
         error: The name of the exception's class.
@@ -290,10 +305,10 @@ _cause: ContextVar["tuple[list[AnyEvent], int] | None"] = ContextVar("askance_tr
 
 
 class Trace:
-    """The events of one question, each of which also goes to a listener as it happens.
+    """A record of one question's events, which also sends each event to a listener as it happens.
 
-    A trace belongs to one event loop. The parent set by `because` follows tasks, so concurrent branches do
-    not mix theirs up.
+    A trace belongs to one event loop. Each task has its own current parent (see `because`), so concurrent
+    branches do not affect each other.
 
     Args:
         listener: A callback that receives every event.
@@ -305,19 +320,19 @@ class Trace:
         self._started = time.perf_counter()
 
     def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
-        """Append an event of type `kind`, fill in its id, parent and time, and return it."""
+        """Append an event of type `kind` with its id, parent and time, and return the event."""
         event = self._make(kind, seconds=seconds, **fields)
         self.events.append(event)
         self._notify(event)
         return event
 
     def decide(self, name: str, outcome: str, why: str, **fields: Any) -> Decided:
-        """Record a decision and return its event; `fields` are the other fields of `Decided`."""
+        """Record a decision and return its event. `fields` are the other fields of `Decided`."""
         event: Decided = self.add(Decided, name=name, outcome=outcome, why=why, **fields)
         return event
 
     def expand(self, node: str, action: str, text: str, **fields: Any) -> Expanded:
-        """Record a node of a tree search and return its event; `fields` are the others of `Expanded`."""
+        """Record a node of a tree search and return its event. `fields` are further fields of `Expanded`."""
         event: Expanded = self.add(Expanded, node=node, action=action, text=text, **fields)
         return event
 
@@ -360,8 +375,8 @@ class Trace:
     def aside(self) -> "Trace":
         """Return a view of this trace for a method that another method runs.
 
-        The view records events here, but keeps the inner method's text out of the answer. Its `committed` is
-        the text that the inner method has committed.
+        The view records events in this trace, but keeps the inner method's text out of the answer. The view's
+        `committed` contains only the text that the inner method has committed.
         """
         return _Aside(self)
 
@@ -382,7 +397,7 @@ class Trace:
     def _make(self, kind: type[Any], **fields: Any) -> Any:
         at_seconds = time.perf_counter() - self._started
         events, cause = _cause.get() or (self.events, None)
-        # A method may ask one question while it answers another: a cause belongs to its own trace.
+        # A method may answer one question while it answers another, so a cause applies to one trace only.
         parent = cause if events is self.events else None
         return kind(id=len(self.events), parent=parent, at_seconds=at_seconds, **fields)
 

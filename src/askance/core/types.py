@@ -15,22 +15,23 @@ TokenIds = tuple[int, ...]
 """Token ids of one model's vocabulary."""
 Key = tuple[str | int, ...]
 """The name of one call inside a question, such as ``("draft", 2)``. Randomness and caching depend on the
-key, never on the order in which calls happen to run."""
+key, never on the order of the calls."""
 
 Role = Literal["answer", "attend", "critic", "reward", "judge"]
 """The job a model does: it writes the answer, provides attention, grades passages and segments (Self-RAG),
 scores reasoning paths (AirRAG) or judges finished answers."""
 Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention"]
-"""A value that a model can return with every generated token; see `Want`."""
+"""A value that a model can return with every generated token (see `Want`)."""
 Capability = Literal["raw", "chat", "continuation", "score", "attend"]
 """A kind of call that a model supports: `Raw` prompts, `Chat` prompts, a `continuation` in a chat,
 `Model.score` or `Model.attend`."""
 Task = Literal["open", "yes_no", "choice"]
 """The form of a short answer: free text, yes or no, or one of the question's options."""
 TextKind = Literal["text", "query", "passage"]
-"""What a vector is for: comparing texts with each other, or searching passages by query."""
+"""The use of a vector: to compare a text with other texts, or to represent a query or a passage in a
+search."""
 OnText = Callable[[str], None]
-"""A callback that receives generated text as it appears, up to where no stop string can remove it."""
+"""A callback that receives generated text as soon as no stop string can remove it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,8 @@ class Want:
         logprob: The log-probability of the token itself.
         top_logprobs: The number of most probable tokens to return at each position.
         entropy: The entropy of the whole distribution.
-        token_probs: Texts of single tokens whose exact probability is returned at each position.
-        attention: The attention of the last layer: the mean or maximum over heads, or each head's own.
+        token_probs: Strings of one token each, whose exact probability is returned at each position.
+        attention: The last layer's attention, as the mean or maximum over heads or separately for each head.
     """
 
     logprob: bool = False
@@ -141,7 +142,7 @@ class Want:
 class Token:
     """One generated token with its signals.
 
-    A token that completes no character (the first byte of an emoji) has an empty text.
+    A token that completes no character, such as the first byte of an emoji, has an empty `text`.
 
     Attributes:
         id: The token's id in the model's vocabulary.
@@ -183,20 +184,20 @@ class Cut:
 class StopCondition(Protocol):
     """A pure predicate over the tokens generated so far, which is evaluated after each token.
 
-    It is a frozen dataclass, because its repr is part of the cache key. Adapters that can't stop a generation
-    in flight apply it afterwards, token by token, with the same result.
+    A condition must be a frozen dataclass, because its repr is part of the cache key. Adapters that can't
+    stop a running generation apply the condition afterwards, token by token, with the same result.
     """
 
     def __call__(self, tokens: Sequence[Token]) -> Cut | None:
-        """Return where to cut, or None to continue."""
+        """Return where to cut the generation, or None to continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """A request for one or more generations from the same prompt.
 
-    The same `key` always yields the same texts. Requests with different keys are independent, and so are the
-    texts of one request.
+    Repeating a request with the same `key` always yields the same texts. Requests with different keys are
+    independent of each other, and so are the texts of one request.
 
     Attributes:
         prompt: The prompt to continue.
@@ -222,11 +223,11 @@ class Generation:
     """One generated text with its tokens.
 
     Attributes:
-        text: The text that was kept, exactly.
+        text: The exact text that was kept.
         tokens: The tokens that were kept. If a stop string starts inside a token, that token's `text` and
             `end` are clipped, so the texts of `tokens` always join to `text`.
-        dropped: The tokens that were computed but not kept, with their signals: those after a cut, those of a
-            stop string and the end token.
+        dropped: The tokens that were computed but not kept, with their signals: tokens after a cut, the
+            tokens of a stop string, and the end-of-sequence token.
         finish: "end" (the model ended its text), "length", "stop" or the reason of a `Cut`.
         prompt_ids: The token ids of the prompt; empty if the model does not report them.
         prompt_tokens: The length of the prompt in tokens.
@@ -245,7 +246,7 @@ class Generation:
 
     @property
     def generated_tokens(self) -> int:
-        """The number of tokens computed, kept or not, which is what the generation cost."""
+        """The cost of the generation: the number of tokens computed, whether kept or dropped."""
         return len(self.tokens) + len(self.dropped)
 
 
@@ -298,13 +299,13 @@ class Passage:
 
     @property
     def titled_text(self) -> str:
-        """The title and the text together, as encoders and rerankers read the passage."""
+        """The title and the text in one string, which represents the passage to encoders and rerankers."""
         return f"{self.title} {self.text}".strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage found for a query; rank 1 is the best."""
+    """A passage found for a query. Rank 1 is the best."""
 
     passage: Passage
     score: float
@@ -330,8 +331,8 @@ class Question:
         options: The options of a multiple-choice question.
         demos: Few-shot examples that replace the method's own.
         history: Earlier questions of the same conversation with their answers, oldest first.
-        genre: The kind of text that answers the question, if its data set says so. An "ambiguous" question
-            can be read in several ways, and its answer covers all of them.
+        genre: The kind of text that answers the question, if its dataset specifies one. An "ambiguous"
+            question has several interpretations, and its answer covers all of them.
     """
 
     id: str
@@ -364,7 +365,7 @@ class Answer:
     """The answer to a question.
 
     Attributes:
-        text: Everything that the method committed to.
+        text: All text that the method committed.
         short: The short answer extracted from the text; empty if there is none.
         citations: The passages that support parts of the text.
     """
@@ -379,8 +380,8 @@ class Usage:
     """The cost of answering a question.
 
     Attributes:
-        prompt_tokens: The number of prompt tokens of all calls, those reused from a cache included.
-        generated_tokens: The number of tokens of all generations, dropped tokens included.
+        prompt_tokens: The number of prompt tokens of all calls, including those reused from a cache.
+        generated_tokens: The number of tokens of all generations, including dropped tokens.
         reused_tokens: The number of prompt tokens that came from a cache.
         searches: The number of searches.
         seconds: The time since the question was asked.

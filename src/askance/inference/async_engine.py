@@ -1,8 +1,8 @@
-"""One thread computes: coroutines submit their requests to it, and wait for the results.
+"""The engine thread, which computes for all models: coroutines submit requests and await the results.
 
-All models of a process share this thread. On a CPU each model would take the cores that another one needs,
-and OpenMP keeps a team of threads for every thread that computes: with two teams all passes take twice as
-long. Models on several GPUs take turns in it, too.
+If each model had a separate thread, models on a CPU would compete for its cores: OpenMP keeps a team of
+worker threads for each thread that computes, and with two teams every pass takes twice as long. Models on
+several GPUs also take turns in the engine thread.
 """
 
 import asyncio
@@ -21,17 +21,20 @@ T = TypeVar("T")
 
 
 _Futures = dict[Request, asyncio.Future[None]]
-"""The requests of an engine, each with the future of the coroutine that waits for it."""
+"""The requests of an engine, each with the future that its coroutine awaits."""
 
 
 class _EngineThread:
-    """The thread that computes, with the queue of tasks for it."""
+    """A daemon thread that runs the forward passes of all engines, and the queue of tasks for the thread."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Drop the thread and all tasks: the child of a fork has neither thread nor waiting coroutines."""
+        """Start without a thread and without tasks.
+
+        A forked process needs this, since it has neither the thread nor the coroutines of its parent process.
+        """
         self._tasks = SimpleQueue[tuple[LLMEngine[Any], Callable[[_Futures], None]] | None]()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -39,7 +42,10 @@ class _EngineThread:
         self._callbacks = dict[asyncio.AbstractEventLoop, list[Callable[[], None]]]()
 
     def submit(self, engine: LLMEngine[Any], task: Callable[[_Futures], None]) -> None:
-        """Queue a task, which the thread calls with the futures of an engine.
+        """Queue a task for the thread to call between two passes.
+
+        Args:
+            task: A function that gets the pending requests of `engine` with their futures, and may add more.
 
         Raises:
             RuntimeError: The process is ending.
@@ -53,7 +59,7 @@ class _EngineThread:
             self._tasks.put((engine, task))
 
     def close(self) -> None:
-        """Wait for the current pass: a thread that is killed inside torch takes the process down with it."""
+        """Stop the thread once its current pass is done. Killing it inside torch would crash the process."""
         with self._lock:
             self._is_closed = True
         self._tasks.put(None)
@@ -61,18 +67,21 @@ class _EngineThread:
             self._thread.join()
 
     def call_soon(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-        """Schedule a callback on an event loop; the loop is woken before the next pass."""
+        """Queue a callback for an event loop. The loop gets it before the thread's next pass."""
         self._callbacks.setdefault(loop, []).append(callback)
 
     def _run(self) -> None:
-        """Run tasks and passes. The thread holds no reference to idle engines, so that they can be freed."""
+        """Run tasks and passes until the thread is closed.
+
+        Only busy engines are referenced here, so that idle ones can be freed.
+        """
         busy = dict[LLMEngine[Any], _Futures]()
         while not self._is_closed:
             self._advance(busy)
         self._wake_loops()
 
     def _advance(self, busy: dict[LLMEngine[Any], _Futures]) -> None:
-        """Run the next task, or, if there is none, one pass of each busy engine."""
+        """Run the next task. If none is queued, run one pass of each busy engine, or wait if all are idle."""
         self._wake_loops()
         try:
             entry = self._tasks.get(block=not busy)
@@ -87,47 +96,48 @@ class _EngineThread:
             task(busy.setdefault(engine, {}))
 
     def _wake_loops(self) -> None:
-        """Pass the scheduled callbacks to their event loops, in order.
+        """Hand the queued callbacks to their event loops, in order.
 
-        An event loop that is woken takes the interpreter's lock, and this thread has to wait for it. So all
-        callbacks are passed at once, right before this thread computes a pass without the lock, or waits.
+        An event loop that wakes up takes the interpreter's lock, and this thread then has to wait for the
+        lock. So all callbacks are handed over together, right before this thread waits for a task or computes
+        a pass, which releases the lock.
         """
         scheduled, self._callbacks = self._callbacks, {}
         for loop, callbacks in scheduled.items():
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so nobody is waiting
                 loop.call_soon_threadsafe(_schedule_all, loop, callbacks)
 
 
 def _schedule_all(loop: asyncio.AbstractEventLoop, callbacks: Sequence[Callable[[], None]]) -> None:
-    for callback in callbacks:  # one by one: an error in one does not keep the others from being called
+    for callback in callbacks:  # one by one, so that an error in one does not stop the rest
         loop.call_soon(callback)
 
 
 def _step(engine: LLMEngine[Any], futures: _Futures) -> bool:
-    """Compute a pass, and resolve the futures of finished requests; return whether the engine is idle."""
+    """Compute a pass, resolve the futures of finished requests, and return whether the engine is idle."""
     try:
         finished = engine.step()
-    except BaseException as error:  # an error of ours: nobody must wait for ever
+    except BaseException as error:  # an internal error: no coroutine must wait for ever
         for request, future in futures.items():
             request.is_abandoned = True
             _resolve(future, error=error)
         futures.clear()
         return engine.is_idle
     for request, failure in finished:
-        if request in futures:  # it is missing if it was abandoned by such an error
+        if request in futures:  # an internal error may have failed it already
             _resolve(futures.pop(request), error=failure)
     return engine.is_idle
 
 
 def _resolve(future: asyncio.Future[Any], result: Any = None, error: BaseException | None = None) -> None:
-    """Set the result or the error of a future from the engine thread, unless it is already done."""
+    """Set the result or the error of a future from the engine thread, unless the future is already done."""
 
     def resolve() -> None:
         if future.done():
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration):  # which a future does not take
+        elif isinstance(error, StopIteration):  # a future does not accept this
             future.set_exception(RuntimeError(repr(error)))
         else:
             future.set_exception(error)
@@ -143,16 +153,21 @@ if hasattr(os, "register_at_fork"):
 
 
 class AsyncLLMEngine:
-    """An engine whose passes run in the engine thread, for coroutines of any event loop."""
+    """An asynchronous interface to an engine, whose passes run in the engine thread.
+
+    Coroutines of any event loop can use the interface.
+    """
 
     def __init__(self, engine: LLMEngine[Any]) -> None:
         self._engine = engine
 
     async def run(self, requests: Sequence[Request]) -> None:
-        """Run requests until all are finished. Cancelling this abandons them within one pass.
+        """Run requests until all are finished.
+
+        If the call is cancelled, the engine drops the requests before its next pass.
 
         Raises:
-            Exception: The error of the first request that failed; the others are abandoned.
+            Exception: The error of the first request that failed. All other requests are then dropped.
         """
         loop = asyncio.get_running_loop()
         new_futures: _Futures = {request: loop.create_future() for request in requests}
@@ -170,7 +185,11 @@ class AsyncLLMEngine:
                 request.is_abandoned = True
 
     async def run_exclusively(self, function: Callable[[], T]) -> T:
-        """Call a function in the engine thread between two passes; return its result or raise its error."""
+        """Call a function in the engine thread, between two passes, and return its result.
+
+        Raises:
+            BaseException: The error that the function raised.
+        """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def call(futures: _Futures) -> None:

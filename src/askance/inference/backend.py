@@ -1,4 +1,4 @@
-"""The two interfaces of an `LLMEngine`: the backend that computes, and the requests that it serves."""
+"""The two interfaces that an `LLMEngine` uses: the backend that computes, and the requests to serve."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class StepInput(Generic[S]):
     """The tokens that a forward pass computes for one sequence.
 
     Attributes:
-        slot: The KV slot of the sequence. The pass writes the keys and values of `ids` after the first
-            `start` tokens in it.
-        start: The position of the first of `ids` in the sequence.
+        slot: The KV slot of the sequence. The pass writes the keys and values of `ids` into the slot, after
+            the first `start` tokens.
+        start: The position in the sequence of the first token of `ids`.
         ids: The token ids to compute.
         num_logits: The number of tokens at the end of `ids` whose logits are wanted.
-        wants_attention: Whether the last layer's attention weights of those tokens are wanted, too.
+        wants_attention: Whether the last layer's attention weights are wanted for the same tokens, too.
     """
 
     slot: S
@@ -44,9 +44,9 @@ class StepOutput:
     """The output of a forward pass for one `StepInput`, in the backend's own types.
 
     Attributes:
-        logits: The logits of each token that they were wanted for, each of shape [vocabulary].
-        attention: The attention weights of each of those tokens over all tokens up to itself, each of shape
-            [heads, tokens]. It is empty if attention was not wanted.
+        logits: The logits of the last `num_logits` input tokens, each of shape [vocabulary].
+        attention: For each of these tokens, its attention weights over all tokens up to and including
+            itself, shape [heads, tokens]. Empty if attention was not wanted.
     """
 
     logits: Sequence[Any]
@@ -54,17 +54,17 @@ class StepOutput:
 
 
 class Backend(Protocol[S]):
-    """A model with its KV cache: it computes forward passes over the slots of running sequences.
+    """A model with its KV cache, which computes forward passes over the slots of running sequences.
 
     A backend keeps the keys and values of finished sequences as a prefix cache while there is room.
 
     Attributes:
         budget_tokens: The capacity of the KV cache in tokens, for running sequences and the prefix cache
             together.
-        can_batch: Whether one pass computes several sequences, and a new slot reuses a cached prefix.
-        verification_tokens: The most tokens that a pass with draft tokens decodes: up to this number, more
-            tokens take little more time. It is 0 where rejected tokens can't be removed from a slot, or
-            where draft tokens would change the numbers.
+        can_batch: Whether one pass can compute several sequences, and a new slot can reuse a cached prefix.
+        verification_tokens: The greatest number of tokens to decode in a pass with draft tokens. Up to this
+            number, extra tokens take little extra time. The number is 0 if rejected tokens can't be removed
+            from a slot, or if draft tokens would change the logits.
     """
 
     @property
@@ -75,13 +75,13 @@ class Backend(Protocol[S]):
     def verification_tokens(self) -> int: ...
 
     def reserved_tokens_with(self, num_tokens: int) -> int:
-        """Return how many tokens all open slots would reserve if a slot of `num_tokens` were added."""
+        """Return how many tokens all slots would reserve together if a slot of `num_tokens` were opened."""
 
     def num_cached_tokens(self, ids: Sequence[int]) -> int:
-        """Return how many tokens of the prefix `ids` a new slot could reuse; 0 where nothing is shared."""
+        """Return the length of the longest prefix of `ids` that a new slot could reuse, which may be 0."""
 
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> S:
-        """Open a slot for a sequence, and fill it with the cached part of its prompt.
+        """Open a slot for a sequence, and fill the slot with the cached part of the prompt.
 
         Args:
             num_tokens: The capacity of the slot in tokens.
@@ -93,7 +93,11 @@ class Backend(Protocol[S]):
         """
 
     def cache_prefix(self, slot: S, ids: Sequence[int]) -> None:
-        """Keep `ids`, which are the first tokens in a slot, in the prefix cache if there is room."""
+        """Keep the keys and values of a slot's first tokens in the prefix cache, if there is room.
+
+        Args:
+            ids: The ids of those tokens.
+        """
 
     def close(self, slot: S) -> None:
         """Free the slot of a finished sequence."""
@@ -102,22 +106,22 @@ class Backend(Protocol[S]):
         """Drop the keys and values of all finished sequences."""
 
     def forward(self, inputs: Sequence[StepInput[S]]) -> Sequence[StepOutput]:
-        """Compute one forward pass, in which each sequence attends to its own slot alone.
+        """Compute one forward pass, in which each sequence attends only to its own slot.
 
         Raises:
-            BaseException: The pass failed. If it had several inputs, each is tried again alone.
+            BaseException: The pass failed. If it had several inputs, the engine retries each of them alone.
         """
 
 
 class Request(Protocol):
-    """A sequence to be computed.
+    """A sequence to compute.
 
     Attributes:
-        ids: The token ids until now: the prompt, then the generated tokens.
+        ids: The token ids so far: the prompt, then the generated tokens.
         max_tokens: The greatest number of tokens that `ids` can have.
         num_logits: The number of tokens at the end of the prompt whose logits are wanted.
         wants_attention: Whether the attention weights of generated tokens are wanted.
-        is_abandoned: Whether nobody waits for the result any more. It may become true at any time.
+        is_abandoned: Whether the caller has stopped waiting for the result, which can happen at any time.
     """
 
     ids: list[int]
@@ -127,15 +131,15 @@ class Request(Protocol):
     is_abandoned: bool
 
     def take(self, output: StepOutput, num_cached_tokens: int) -> bool:
-        """Take the logits of the last token, and append the next token to `ids`.
+        """Process the output of a pass. A request that generates text appends the next token to `ids`.
 
         Args:
-            num_cached_tokens: The number of prompt tokens that the prefix cache gave.
+            num_cached_tokens: The number of prompt tokens that came from the prefix cache.
 
         Returns:
-            Whether the sequence needs a further pass.
+            Whether the sequence needs another pass.
         """
 
 
 Finished = tuple[Request, BaseException | None]
-"""A finished request, and the error that ended it, or None."""
+"""A finished request, and the error that ended it, or None if it did not fail."""

@@ -1,7 +1,8 @@
 """Decoding from logits: requests that sample a text token by token, and requests that score options.
 
-A sampling request reads the signals of each row of logits before temperature and masks, samples the next
-token, and turns it into text. A `StopTracker` ends the generation.
+From the logits for the next token, a sampling request samples the token, decodes it to text, and computes its
+signals. The signals come from the logits before temperature and masks. A `StopTracker` decides when the
+generation ends.
 """
 
 import math
@@ -28,7 +29,8 @@ from askance.inference.stopping import StopTracker
 from askance.inference.vocabulary import IncrementalDetokenizer, Vocabulary
 
 MIN_LOGPROB = -1e4
-"""The least log-probability in nats that sums use: its exponential is 0 in float32."""
+"""The lower limit for log-probabilities (nats) in sums, where 0 times -inf would give NaN. The exponential of
+the limit is 0 in float32."""
 
 
 class TokenLogits(Protocol):
@@ -56,17 +58,17 @@ class TokenLogits(Protocol):
         """Return the probabilities after temperature, top-k and top-p, in this order.
 
         Returns:
-            An array of shape [vocabulary]; tokens that top-k or top-p leaves out have the probability 0.
+            An array of shape [vocabulary], in which tokens excluded by top-k or top-p have probability 0.
         """
         ...
 
 
 class TokenSampler:
-    """The sampler of one text: its randomness is a function of `key` and `sample` alone.
+    """The sampler for the tokens of one generation. Its randomness depends only on `key` and `sample`.
 
     Args:
         key: The key of the call.
-        sample: The index of the text among those of the call.
+        sample: The index of the generation among those of the call.
         name: The model's name, for messages.
     """
 
@@ -89,7 +91,7 @@ class TokenSampler:
             )
         if self._sampling.temperature == 0:
             return best_id
-        # Tokens stay in the order of their ids, so that rounding can't swap two of nearly equal probability.
+        # Tokens stay in id order, so that rounding can't swap two tokens with nearly equal probabilities.
         cumulative = np.cumsum(logits.probabilities(self._sampling))
         drawn = self._random.random() * cumulative[-1]
         last = int(np.searchsorted(cumulative, cumulative[-1]))
@@ -97,7 +99,7 @@ class TokenSampler:
 
 
 def check_sampling(sampling: Sampling, n: int) -> None:
-    """Raise ParameterError if a sampling parameter, or the number `n` of texts, is out of range."""
+    """Raise ParameterError if a sampling parameter or the number of samples `n` is out of range."""
     for is_wrong, message in (
         (n < 1, f"n={n}: ask for at least one sample."),
         (sampling.max_tokens < 1, f"max_tokens={sampling.max_tokens}: ask for at least one new token."),
@@ -114,14 +116,14 @@ def check_sampling(sampling: Sampling, n: int) -> None:
 
 
 class SamplingRequest:
-    """A request that samples one text of a call.
+    """A request that samples one generation for a call.
 
     Args:
-        call: The arguments of `generate`; its sampling parameters are checked already.
-        index: The index of the text among those of the call.
+        call: The arguments of the call to `generate`. Its sampling parameters must have been checked.
+        index: The index of this generation among those of the call.
 
     Raises:
-        InputError: A text of `token_probs` is not exactly one token.
+        InputError: A string in `token_probs` is not exactly one token.
     """
 
     num_logits = 1
@@ -138,10 +140,10 @@ class SamplingRequest:
         self._detokenizer = IncrementalDetokenizer(vocabulary, prompt_ids)
 
     def take(self, output: StepOutput, num_cached_tokens: int) -> bool:
-        """Sample the next token, and append it with its signals to the text.
+        """Sample the next token, and append it to the generation together with its signals.
 
         Returns:
-            Whether the text needs a further token.
+            Whether the generation needs another token.
         """
         self._num_cached = num_cached_tokens
         if output.attention:
@@ -160,13 +162,17 @@ class SamplingRequest:
         return self._stops.generation(self._prompt_ids, len(self._prompt_ids), self._num_cached)
 
     def _set_attention(self, weights: NDArray[np.float32]) -> None:
-        """Give the last token its attention weights, shape [heads, tokens], pooled over heads as wanted."""
+        """Attach attention weights to the last token, pooled over heads if the call asks for that.
+
+        Args:
+            weights: The attention weights, shape [heads, tokens].
+        """
         if self._call.want.attention != "heads":
             weights = weights.mean(axis=0) if self._call.want.attention == "mean" else weights.max(axis=0)
         self._stops.tokens[-1] = replace(self._stops.tokens[-1], attention=weights)
 
     def _token(self, id: int, logits: TokenLogits) -> Token:
-        """Return the token with its text and signals; only the wanted signals are computed."""
+        """Return the token with its text and with the signals that the call wants."""
         tokens, detokenizer, want = self._stops.tokens, self._detokenizer, self._call.want
         top = logits.top(want.top_logprobs) if want.top_logprobs else ()
         top_texts = tuple((detokenizer.peek(top_id), logprob) for top_id, logprob in top)
@@ -187,14 +193,14 @@ class SamplingRequest:
 
 
 class ScoringRequest:
-    """A request for the log-probabilities of options after a prompt, all from the same rows of logits.
+    """A request that scores options as continuations of a prompt, all of them in one pass.
 
     Args:
-        options: The token ids of each option by its index. The tokens before the last one of each option
-            begin the first option.
+        options: The token ids of the options, by index. The first option must be the longest, and each
+            option without its last token must be a prefix of the first option.
 
     Attributes:
-        scored: The scores of the options by their indices, once the request is finished.
+        scored: The scores of the options by index, once the request is finished.
     """
 
     wants_attention = False
@@ -207,7 +213,11 @@ class ScoringRequest:
         self._options = options
 
     def take(self, output: StepOutput, num_cached_tokens: int) -> bool:
-        """Sum the log-probabilities of each option (nats); return False, since no further pass is needed."""
+        """Score each option by the sum of its tokens' log-probabilities (nats).
+
+        Returns:
+            False, since the request needs no other pass.
+        """
         rows: Sequence[TokenLogits] = output.logits
         for index, ids in self._options.items():
             logprob = sum(row.logprob(id) for row, id in zip(rows, ids, strict=False))

@@ -1,7 +1,7 @@
 """Continuous batching: sequences join and leave the batch between forward passes, without affecting others.
 
-An `LLMEngine` decides what each pass computes. It knows neither threads nor tensors: a `Backend` computes,
-and each `Request` uses its own logits.
+An `LLMEngine` decides what each pass computes. It knows nothing of threads and tensors: a `Backend` computes
+the pass, and each `Request` processes the logits of its own sequence.
 """
 
 from collections import deque
@@ -16,9 +16,9 @@ from askance.inference.backend import Backend, Finished, Request, S, StepInput, 
 from askance.inference.speculative import MAX_DRAFT_TOKENS, NgramIndex, PromptLookupDrafter
 
 MAX_PREFILL_TOKENS = 512
-"""The most prompt tokens in one pass (chunked prefill): sequences that decode wait for them."""
+"""The limit on prompt tokens in one pass (chunked prefill). A longer pass would delay decoding sequences."""
 _MIN_SHARED_TOKENS = 16
-"""The number of tokens that a waiting prompt must share with one in prefill to wait for it."""
+"""A prompt waits for the prefill of another prompt if they share at least this many uncached tokens."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class _Sequence(Generic[S]):
 
     @property
     def is_prefilling(self) -> bool:
-        """True while a part of the prompt is not computed."""
+        """True while part of the prompt has not been computed."""
         return self.num_computed_tokens < self.num_prompt_tokens
 
 
@@ -42,16 +42,16 @@ Scheduled = tuple[_Sequence[S], StepInput[S]]
 
 
 class LLMEngine(Generic[S]):
-    """The scheduler of one model: it holds waiting, running and finished sequences, first come, first served.
+    """The first-come, first-served scheduler of one model, with its waiting, running and finished requests.
 
     Args:
         backend: The model with its KV cache.
-        max_running: The most sequences that run at a time.
-        speculative: Whether to decode speculatively where the backend supports it (prompt lookup).
+        max_running: The greatest number of sequences that run at the same time.
+        speculative: Whether to use speculative decoding (prompt lookup) where the backend supports it.
 
     Attributes:
-        num_computed_tokens: The number of tokens that forward passes have computed until now.
-        num_rejected_tokens: The number of draft tokens among them that were rejected.
+        num_computed_tokens: The number of tokens that forward passes have computed so far.
+        num_rejected_tokens: The number of those tokens that were rejected draft tokens.
     """
 
     def __init__(self, backend: Backend[S], max_running: int = 64, *, speculative: bool = True) -> None:
@@ -69,7 +69,7 @@ class LLMEngine(Generic[S]):
         return not (self._running or self._waiting or self._finished)
 
     def clear_cache(self) -> None:
-        """Clear the prefix cache and the texts that drafts come from."""
+        """Clear the prefix cache and the index that draft tokens come from."""
         self._backend.clear_cache()
         self._ngrams = NgramIndex()
 
@@ -102,12 +102,13 @@ class LLMEngine(Generic[S]):
     def _admit(self) -> None:
         """Move requests from waiting to running, in order.
 
-        The first request that has no room, or that had better wait for a prefix, holds back those after it.
-        One that has no room although nothing else runs can never have it, so it fails.
+        If the first waiting request has no room, or should wait for a shared prefix, all requests after it
+        wait, too. A request that has no room although nothing else is running fails, since it will never
+        have room.
         """
         while self._waiting and len(self._running) < self._max_running:
             request = self._waiting[0]
-            # Logits come from a forward pass alone, so the tokens that need them are computed in any case.
+            # Only a forward pass gives logits, so tokens whose logits are wanted never come from the cache.
             prefix = request.ids[: len(request.ids) - request.num_logits]
             if self._awaits_prefix(request, self._backend.num_cached_tokens(prefix)):
                 return
@@ -137,7 +138,7 @@ class LLMEngine(Generic[S]):
         return self._backend.open(request.max_tokens, prefix, attention=request.wants_attention)
 
     def _awaits_prefix(self, request: Request, num_cached: int) -> bool:
-        """Return whether a sequence in prefill will soon cache a longer prefix of this request."""
+        """Return whether a running prefill will soon put a longer prefix of this request into the cache."""
         num_shared = num_cached + _MIN_SHARED_TOKENS
         if not self._backend.can_batch or len(request.ids) < num_shared:
             return False
@@ -146,7 +147,7 @@ class LLMEngine(Generic[S]):
         return any(sequence.request.ids[:num_shared] == prefix for sequence in prefilling)
 
     def _schedule(self) -> list[Scheduled[S]]:
-        """Choose the tokens that the next pass computes, at most `MAX_PREFILL_TOKENS` of them prefill."""
+        """Choose the tokens for the next pass. At most `MAX_PREFILL_TOKENS` of them are prompt tokens."""
         num_left, scheduled = MAX_PREFILL_TOKENS, []
         max_draft = self._max_draft_tokens()
         for sequence in self._running:
@@ -163,9 +164,9 @@ class LLMEngine(Generic[S]):
         return max(0, min(MAX_DRAFT_TOKENS, self._verification_tokens // max(1, num_decoding) - 1))
 
     def _stop(self, sequence: _Sequence[S], num_left: int) -> int:
-        """Return the position before which the next pass stops.
+        """Return the position in the sequence where the next pass stops (exclusive).
 
-        Tokens whose logits are wanted are never divided between two passes.
+        The prompt tokens whose logits are wanted are never split between two passes.
 
         Args:
             num_left: The number of prefill tokens that the pass still has room for.
@@ -182,25 +183,28 @@ class LLMEngine(Generic[S]):
         if sequence.is_prefilling:
             num_logits = request.num_logits if stop == sequence.num_prompt_tokens else 0
             return StepInput(sequence.slot, start, request.ids[start:stop], num_logits, False)
-        # The last token that the sequence may have is never computed.
+        # A sequence of `max_tokens` tokens is finished, so its last token is never computed.
         max_draft = min(max_draft, request.max_tokens - stop - 1)
         draft = sequence.drafter.draft(max_draft) if sequence.drafter is not None else ()
         ids = (*request.ids[start:stop], *draft)
         return StepInput(sequence.slot, start, ids, len(ids), request.wants_attention)
 
     def _forward(self, scheduled: Sequence[Scheduled[S]]) -> Iterable[tuple[Scheduled[S], StepOutput]]:
-        """Compute a pass or, if it fails, one for each sequence; a sequence that fails alone is finished."""
+        """Yield the outputs of a pass.
+
+        If the pass fails, each sequence runs alone, and a sequence that fails again is finished.
+        """
         try:
             outputs = self._backend.forward([step_input for _, step_input in scheduled])
         except BaseException as error:  # a module may raise anything
             if len(scheduled) == 1:
-                clear_frames(error.__traceback__)  # code that keeps the error must not keep tensors
+                clear_frames(error.__traceback__)  # a stored error must not keep tensors
                 self._finish(scheduled[0][0], error)
                 return
             outputs = None
         if outputs is None:
-            # Which sequence is at fault shows when each runs alone. This is not done in the handler: the
-            # error there keeps the tensors of the pass that ran out of memory.
+            # Running each sequence alone shows which one is at fault. This can't be done in the `except`
+            # block, where the error still holds the tensors of the pass that ran out of memory.
             for entry in scheduled:
                 yield from self._forward([entry])
             return
@@ -209,22 +213,22 @@ class LLMEngine(Generic[S]):
             yield entry, output
 
     def _postprocess(self, sequence: _Sequence[S], step_input: StepInput[S], output: StepOutput) -> None:
-        """Give a sequence its output, and finish it if it is complete or raises an error."""
+        """Give a sequence its output, and finish the sequence if it is complete or its request fails."""
         try:
             is_unfinished = self._take(sequence, step_input, output)
-        except BaseException as error:  # the error of one request must not reach the others
+        except BaseException as error:  # an error of one request must not reach the others
             self._finish(sequence, error)
             return
         if not is_unfinished:
             self._finish(sequence)
 
     def _take(self, sequence: _Sequence[S], step_input: StepInput[S], output: StepOutput) -> bool:
-        """Give a request its logits, token by token, as long as draft tokens are accepted.
+        """Give a request its logits, one token at a time, for as long as draft tokens are accepted.
 
-        A draft token is accepted if the request has chosen the same token from its own logits.
+        A draft token is accepted if the request has sampled the same token from the logits before it.
 
         Returns:
-            Whether the sequence needs a further pass.
+            Whether the sequence needs another pass.
         """
         if sequence.num_computed_tokens + len(step_input.ids) < sequence.num_prompt_tokens:
             sequence.num_computed_tokens += len(step_input.ids)

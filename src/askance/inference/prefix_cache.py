@@ -1,7 +1,7 @@
 """A prefix cache: token sequences with the keys and values that were computed for them.
 
-A running sequence owns its keys and values. The cache holds copies of them, or references to them. So an
-entry can be evicted at any time, and nothing has to count its users.
+A running sequence owns its keys and values. The cache holds copies or further references, so an entry can be
+evicted at any time, even while a sequence uses the same keys and values.
 """
 
 from bisect import bisect_left, insort
@@ -15,7 +15,7 @@ _CHUNK_TOKENS = 64
 
 
 class PrefixCache(Generic[B]):
-    """A cache of blocks of keys and values by token ids; the least recently used one is evicted first.
+    """A cache that maps token sequences to blocks of keys and values, with LRU eviction.
 
     Attributes:
         num_tokens: The number of tokens in the cache.
@@ -28,12 +28,12 @@ class PrefixCache(Generic[B]):
         self._sorted_ids = list[TokenIds]()
 
     def find(self, ids: Sequence[int]) -> tuple[B | None, int]:
-        """Return the block with the longest prefix in common with `ids`, and the length of that prefix.
+        """Find the cached sequence that shares the longest prefix with `ids`.
 
-        It belongs to one of the two neighbours of `ids` in the sorted order of all cached sequences.
+        That sequence is always one of the two neighbours of `ids` among the sorted cached sequences.
 
         Returns:
-            The block, or None, and the number of tokens in common.
+            The block of the sequence and the number of shared tokens, or None and 0.
         """
         wanted = tuple(ids)
         index = bisect_left(self._sorted_ids, wanted)
@@ -45,9 +45,9 @@ class PrefixCache(Generic[B]):
         return block, count
 
     def add(self, ids: TokenIds, block: B) -> None:
-        """Cache a sequence, and evict those that are prefixes of it.
+        """Cache a sequence, and evict the cached sequences that are prefixes of it.
 
-        A sequence that is longer than the cache, or a prefix of another one, is not cached.
+        A sequence is not cached if it is longer than `max_tokens`, or itself a prefix of a cached sequence.
         """
         if not ids or len(ids) > self.max_tokens or self.find(ids)[1] == len(ids):
             return
@@ -65,7 +65,7 @@ class PrefixCache(Generic[B]):
             self.num_tokens -= len(ids)
 
     def limit(self, max_tokens: int) -> None:
-        """Set the greatest number of tokens, and evict sequences until it holds."""
+        """Set `max_tokens`, and evict sequences until the cache is within this limit."""
         self.max_tokens = max_tokens
         self._shrink(max_tokens)
 
@@ -81,7 +81,7 @@ class PrefixCache(Generic[B]):
 def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the length of the common prefix of two sequences.
 
-    It is called often, so whole chunks are compared first.
+    This function is called often, so it compares whole chunks first.
     """
     end, index = min(len(first), len(second)), 0
     while index < end and first[index : index + _CHUNK_TOKENS] == second[index : index + _CHUNK_TOKENS]:

@@ -1,41 +1,43 @@
 """Speculative decoding by prompt lookup: draft tokens come from the text itself and from earlier texts.
 
-Texts repeat themselves: a draft after a further search repeats much of the last draft, an answer repeats a
-passage, and a small model repeats itself. So the tokens that once followed the same n-gram are added to the
-pass that computes the next token, where they cost little. Each token is still chosen from its own logits:
-a rejected draft token costs its part of a pass, and changes nothing.
+Texts repeat themselves: an answer that is rewritten after another search repeats much of its previous
+version, an answer quotes a passage, and a small model repeats its own words. So the tokens that followed the
+last occurrence of the current n-gram are added as a draft to the pass that computes the next token, where
+they cost little. Each token is still sampled from its own logits. So a rejected draft token costs a little
+time, but never changes the text.
 
 Source: Saxena 2023 (prompt lookup decoding) for drafts from the prompt, Leviathan et al. 2023 (speculative
-decoding, arXiv 2211.17192) for the verification of several tokens in one pass. Here earlier texts are looked
-up, too.
+decoding, arXiv 2211.17192) for the verification of several tokens in one pass. In this module, drafts also
+come from earlier texts.
 """
 
 from collections.abc import Sequence
 
 NGRAM_SIZES = (4, 3, 2)
-"""The numbers of tokens that must match before a draft. The longest n-gram is the most reliable."""
+"""The lengths of the n-grams to look up, in tokens, longest first: a longer match is more reliable."""
 MAX_DRAFT_TOKENS = 3
-"""The most draft tokens of a sequence in one pass. With torch on a CPU, a pass over four tokens takes two
-thirds longer than a pass over one; it takes less where the pass waits for weights to be read from memory."""
+"""The greatest number of draft tokens for a sequence in one pass. With torch on a CPU, a pass over four
+tokens takes two thirds longer than a pass over one token. The difference is smaller where memory bandwidth
+limits the pass."""
 _MAX_TEXTS = 256
 
 
 class NgramIndex:
-    """An index of where each n-gram last occurred, in one text or in several."""
+    """An index of where each n-gram last occurred in one or several token sequences."""
 
     def __init__(self) -> None:
         self._positions: dict[tuple[int, ...], tuple[Sequence[int], int]] = {}
         self._num_texts = 0
 
     def index(self, ids: Sequence[int], start: int, stop: int) -> None:
-        """Index the n-grams before each of the tokens of `ids` from `start` to `stop`."""
+        """Index the n-grams in `ids` that end right before a position from `start` to `stop` (exclusive)."""
         for position in range(max(start, NGRAM_SIZES[-1]), stop):
             for size in NGRAM_SIZES:
                 if size <= position:
                     self._positions[tuple(ids[position - size : position])] = (ids, position)
 
     def add(self, ids: Sequence[int]) -> None:
-        """Index a finished text. When there are too many texts, all earlier ones are dropped at once."""
+        """Index a finished sequence. A full index is cleared first."""
         if self._num_texts == _MAX_TEXTS:
             self._positions.clear()
             self._num_texts = 0
@@ -43,7 +45,7 @@ class NgramIndex:
         self._num_texts += 1
 
     def find(self, ngram: tuple[int, ...]) -> tuple[Sequence[int], int] | None:
-        """Return a text with the n-gram, and the position of the token after it; None if there is none."""
+        """Return the sequence where an n-gram last occurred and the position after the n-gram, or None."""
         return self._positions.get(ngram)
 
 
@@ -51,8 +53,8 @@ class PromptLookupDrafter:
     """The source of draft tokens for one sequence.
 
     Args:
-        ids: The token ids of the sequence, a list that grows.
-        shared: The index of the texts that other sequences have generated.
+        ids: The token ids of the sequence: a list that grows as tokens are generated.
+        shared: The index of the tokens that earlier sequences have generated.
     """
 
     def __init__(self, ids: list[int], shared: NgramIndex) -> None:
@@ -60,7 +62,7 @@ class PromptLookupDrafter:
         self._num_prompt_tokens, self._num_indexed_tokens = len(ids), 0
 
     def draft(self, max_tokens: int) -> list[int]:
-        """Return at most `max_tokens` tokens that may follow; often none."""
+        """Return up to `max_tokens` draft tokens, or an empty list if no n-gram has occurred before."""
         if max_tokens < 1:
             return []
         self._own.index(self._ids, self._num_indexed_tokens, len(self._ids))
@@ -73,11 +75,15 @@ class PromptLookupDrafter:
         return []
 
     def finish(self) -> None:
-        """Add the generated text, with a few tokens before it, to the shared index."""
+        """Add the generated tokens, preceded by the last few tokens of the prompt, to the shared index."""
         self._shared.add(tuple(self._ids[max(0, self._num_prompt_tokens - NGRAM_SIZES[0]) :]))
 
     def _continuation(self, ids: Sequence[int], position: int, max_tokens: int) -> list[int]:
-        """Return the tokens at a position; where the sequence's own text ends, the draft repeats itself."""
+        """Return up to `max_tokens` tokens of `ids` from `position` on.
+
+        If `ids` are the growing sequence's own tokens and end too soon, the draft is filled up by repeating
+        it from its first token.
+        """
         if ids is not self._ids:
             return list(ids[position : position + max_tokens])
         draft = list(ids[position : position + max_tokens])

@@ -1,6 +1,6 @@
-"""The end of a generation: stop strings, stop conditions and `max_tokens`, in the same way for all models.
+"""Stop strings, stop conditions and `max_tokens`, which end the generations of all models in the same manner.
 
-The adapters of all models, those of servers too, pass their tokens through a `StopTracker`.
+The adapters of all models, including models on servers, pass their tokens through a `StopTracker`.
 """
 
 from dataclasses import replace
@@ -9,15 +9,15 @@ from askance.core.types import Generation, OnText, Sampling, StopCondition, Toke
 
 
 class StopTracker:
-    """A generation while it grows: it applies stop strings, the stop condition and `max_tokens`.
+    """A growing generation, which a stop string, a stop condition or `max_tokens` can end.
 
     Args:
         until: The stop condition, which is called after each token.
-        on_text: Called with each piece of text as soon as no stop string can take it back.
+        on_text: The callback that gets each piece of text, as soon as no stop string can remove the piece.
 
     Attributes:
-        tokens: The tokens until now.
-        finish: The reason why the generation is finished; empty while it is not.
+        tokens: The tokens so far.
+        finish: The reason why the generation has finished, or an empty string while it has not.
     """
 
     def __init__(
@@ -32,21 +32,22 @@ class StopTracker:
 
     @property
     def is_finished(self) -> bool:
-        """True if the generation needs no further token."""
+        """Return whether the generation needs no further token."""
         return bool(self.finish)
 
     def end(self, token: Token | None = None, *, finish: str = "end") -> None:
-        """Finish the generation because the model has ended it.
+        """Finish the generation where the model or its server has ended the text.
 
         Args:
             token: The end token, which is not part of the text.
-            finish: "length" where a server, which may count tokens differently, has ended the generation.
+            finish: The finish reason. It is "length" if a server stopped at its own token limit, which this
+                object can't detect, since the server may count tokens differently.
         """
         self._end_tokens = [] if token is None else [token]
         self._close(finish, len(self.tokens), len(self._text))
 
     def add(self, token: Token) -> None:
-        """Append the next token, whose `start` is where the text ends until now."""
+        """Append the next token, whose `start` must be the current end of the text."""
         self.tokens.append(token)
         self._text += token.text
         cut = self._until(self.tokens) if self._until else None
@@ -73,7 +74,7 @@ class StopTracker:
     ) -> Generation:
         """Return the finished generation.
 
-        Before the call, entries of `tokens` may be replaced by tokens with attention.
+        The caller may first replace entries of `tokens`, for example by tokens with attention weights.
         """
         kept = [_clipped(token, self._keep_chars) for token in self.tokens[: self._keep_tokens]]
         dropped = (*self.tokens[self._keep_tokens :], *self._end_tokens)

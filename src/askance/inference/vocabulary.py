@@ -1,6 +1,6 @@
-"""Tokenization and incremental detokenization, free of tokenizers' pitfalls.
+"""Tokenization and incremental detokenization that avoid the pitfalls of tokenizers.
 
-A text that continues another one gets no leading space that it does not have.
+For example, a string that continues a prompt gets no extra leading space.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,11 @@ from askance.core.errors import InputError
 from askance.core.types import TokenIds
 
 _SENTINELS = (".", ",", "\n", "\x01")
-"""Texts to put before a text that does not start a prompt; the first whose tokens stay separate is used."""
+"""Prefixes that keep the tokenizer from adding a space to a string that does not start a prompt. The first
+prefix whose tokens stay separate from those of the string is used, and its tokens are removed again."""
 REPLACEMENT = "\ufffd"
 _MAX_PENDING_TOKENS = 4
-"""A character of UTF-8 has at most four bytes: what is broken in the first of four tokens stays broken."""
+"""A UTF-8 character has at most four bytes, so a character that is incomplete after four tokens is broken."""
 _CONTEXT_LENGTHS = (4, 5, 6, 7, 8)
 
 
@@ -21,15 +22,15 @@ class Vocabulary:
     """The `transformers` tokenizer of a model, with its control tokens.
 
     Attributes:
-        tokenizer: The tokenizer of transformers, or an object with its interface.
+        tokenizer: The tokenizer of transformers, or an object with the same interface.
         name: The model's name, for messages.
-        control: The string of each control token by its id: every added token, special or not. Untrusted
-            text can never yield one. Runs of white space that are ordinary added tokens (Pythia, Gemma) carry
-            no authority and do not count.
-        unambiguous_ids: The ids of `control` that the tokenizer gives for nothing else. The unknown token is
-            not one: some tokenizers give it for every character they do not know.
-        bos: The ids that the tokenizer puts before a text; often one, or none.
-        end_ids: The ids that end a text.
+        control: The string of each control token, by id. All added tokens are control tokens, special or
+            not, and untrusted text can never yield them. The only exceptions are runs of white space that
+            are added but not special (Pythia, Gemma), since they carry no authority.
+        unambiguous_ids: The ids in `control` that the tokenizer yields only for the token's own string. The
+            unknown token is left out, since some tokenizers use it for every unknown character.
+        bos: The ids that the tokenizer puts before a prompt (BOS), often one or none.
+        end_ids: The ids of the tokens that end a generation.
         size: The number of ids that the model knows.
     """
 
@@ -43,10 +44,10 @@ class Vocabulary:
         self._texts = dict[int, str]()
 
     def encode(self, text: str, *, at_start: bool) -> list[int]:
-        """Return the ids of `text`, in which control strings become control tokens.
+        """Return the token ids of `text`. The strings of control tokens are encoded as control tokens.
 
         Args:
-            at_start: Whether the text starts a prompt, so that the tokenizer may put a space before it.
+            at_start: Whether `text` starts a prompt. Only then may the tokenizer put a space before `text`.
         """
         for sentinel, sentinel_ids in () if at_start else self._sentinels:
             ids = self._plain(sentinel + text)
@@ -55,16 +56,17 @@ class Vocabulary:
         return self._plain(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids`, control tokens as their strings."""
+        """Return the text of `ids`, in which control tokens appear as their strings."""
         text: str = self.tokenizer.decode(
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
 
     def decode_inside(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids` inside a longer text, where SentencePiece keeps their leading space.
+        """Return the text of `ids` as they appear in the middle of a longer text.
 
-        The texts of single ids are cached: methods that read attention ask for those of a whole prompt.
+        At the start of a text, SentencePiece would drop the leading space. The results for single ids are
+        cached, since methods that use attention need the text of every token of a prompt.
         """
         if len(ids) != 1:
             return self._decode_inside(ids)
@@ -81,15 +83,15 @@ class Vocabulary:
         return self.decode(ids)
 
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """Return the vocabulary's own strings of `ids`."""
+        """Return the vocabulary's own strings for `ids`."""
         self.check_ids(tuple(ids))
         return tuple(self.tokenizer.convert_ids_to_tokens(list(ids)))
 
     def single_id(self, text: str) -> int:
-        """Return the id of a text that is exactly one token: a control string, or plain text.
+        """Return the id of a string that is exactly one token, either a control token or ordinary text.
 
         Raises:
-            InputError: The text has no token, or several.
+            InputError: The string is not exactly one token.
         """
         if text in self._control_ids:
             return self._control_ids[text]
@@ -119,9 +121,10 @@ class Vocabulary:
         return tuple(framed[: next(starts, 0)])
 
     def _find_sentinels(self) -> list[tuple[str, list[int]]]:
-        """Return the sentinels whose tokens stay separate from a following letter, with their ids.
+        """Return the usable sentinels, each with its token ids.
 
-        There are none where the tokenizer adds no space.
+        A sentinel is usable if its tokens do not merge with a letter that follows it. If the tokenizer adds
+        no space to strings, no sentinel is needed, and the list is empty.
         """
         bare, sentinels, adds_space = self._plain("a"), [], False
         for sentinel in _SENTINELS:
@@ -143,14 +146,14 @@ def _control_strings(tokenizer: Any) -> dict[int, str]:
 
 
 class IncrementalDetokenizer:
-    """A detokenizer that takes ids one by one; the texts that it returns make up the whole.
+    """A detokenizer that takes token ids one by one, and returns the text that each of them adds.
 
-    The text of an id depends on the ids before it (SentencePiece drops the space of a first token; a
-    character may be spread over several ids). So a small window is decoded with and without the new ids, and
-    the difference is their text. An incomplete character at the end is held back.
+    The text of an id depends on the ids before it: SentencePiece drops the space of a first token, and a
+    character may be spread over several ids. So a short window of earlier ids is decoded with and without the
+    new ids, and the difference is the new text. An incomplete character at the end is held back.
 
     Args:
-        prompt_ids: The ids before the first one.
+        prompt_ids: The ids that precede the first id to add.
     """
 
     def __init__(self, vocabulary: Vocabulary, prompt_ids: Sequence[int] = ()) -> None:
@@ -158,10 +161,10 @@ class IncrementalDetokenizer:
         self._window = _left_context(vocabulary, prompt_ids)
         self._window_text = self._decode(self._window)
         self._pending: list[int] = []
-        self._num_returned_chars = 0  # of the text of `_pending`
+        self._num_returned_chars = 0  # counted in the text of `_pending`
 
     def add(self, token_id: int) -> str:
-        """Return the text that `token_id` completes, perhaps none."""
+        """Add an id, and return the text that the id completes, or an empty string."""
         self._pending.append(token_id)
         text = self._decode_after_window(self._pending)
         num_whole_chars = len(text.rstrip(REPLACEMENT))
@@ -177,11 +180,11 @@ class IncrementalDetokenizer:
         return self._decode_after_window([*self._pending, token_id])[self._num_returned_chars :]
 
     def flush(self) -> str:
-        """Return the text held back, with U+FFFD for an incomplete character."""
+        """Return the text that is held back, with U+FFFD for an incomplete character."""
         return self._advance(len(self._pending))
 
     def _advance(self, count: int) -> str:
-        """Move the first `count` pending ids into the window; return their unreturned text."""
+        """Move the first `count` pending ids into the window, and return their text not returned so far."""
         ids, self._pending = self._pending[:count], self._pending[count:]
         text = self._decode_after_window(ids)
         rest = text[self._num_returned_chars :]
@@ -194,15 +197,15 @@ class IncrementalDetokenizer:
         whole = self._decode([*self._window, *ids])
         if whole.startswith(self._window_text):
             return whole[len(self._window_text) :]
-        # An incomplete character at the end of the prompt is completed by, and belongs to, the new text.
+        # If the prompt ends in an incomplete character, the new ids complete it, so all of it is new text.
         before = self._window_text.rstrip(REPLACEMENT)
         if before != self._window_text and whole.startswith(before):
             return whole[len(before) :]
-        # Byte-fallback decoders spoil a whole run of bytes while its last character is incomplete.
+        # Byte-fallback decoders garble a whole run of bytes while its last character is incomplete.
         return self._decode(ids)
 
 
 def _left_context(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
-    """Return the last few ids, starting at the beginning of a character if possible."""
+    """Return the last few of `ids`, starting with a whole character if possible."""
     tails = [list(ids[-length:]) for length in _CONTEXT_LENGTHS]
     return min(tails, key=lambda tail: vocabulary.decode(tail).count(REPLACEMENT))

@@ -1,4 +1,4 @@
-"""The baselines of the DRAGIN paper: no search, one search, or one per n tokens or per sentence."""
+"""The baselines of the DRAGIN paper, which search never, once, every n tokens, or before every sentence."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from askance.text.answers import AnswerEnd, SentenceEnd
 class ClosedBook(WritesAnswer):
     """Generate once, without any passage: "wo-RAG" of the DRAGIN paper (Su et al. 2024).
 
-    Stop strings end the answer where an invented next question would begin.
+    Stop strings end the answer before the model invents another question.
     """
 
     profile: Literal["default"] = parameter("default", "variant of the method")
@@ -47,8 +47,8 @@ class ClosedBook(WritesAnswer):
 class Single(WritesAnswer):
     """Search once, with the question, and generate once: "SR-RAG" of the DRAGIN paper (Su et al. 2024).
 
-    With `l_max`, this is the vanilla RAG of Feng et al. 2025 (AirRAG): one call with as many of the best
-    passages as it has room for, at most `passages` or, with `passages=0`, any number.
+    With `l_max`, this is the vanilla RAG of Feng et al. 2025 (AirRAG): a single call whose prompt shows as
+    many of the best passages as fit. `passages` also limits their number, unless it is 0.
     """
 
     profile: Literal["default"] = parameter("default", "variant of the method")
@@ -86,7 +86,7 @@ class Single(WritesAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesInRounds(WritesAnswer):
-    """The parameters of the two baselines that write in rounds."""
+    """The parameters of the two baselines that alternate between searching and writing."""
 
     profile: Literal["default"] = parameter("default", "variant of the method")
     passages: int = parameter(3, "number of passages per search", at_least=1)
@@ -97,9 +97,10 @@ class WritesInRounds(WritesAnswer):
 class FixedLength(WritesInRounds):
     """Search every n tokens: FL-RAG of the DRAGIN paper (Su et al. 2024, Table 1).
 
-    It follows RETRO and in-context RALM. The first search is for the question. The model then writes
-    `every_tokens` tokens with the passages found, and the last `query_last_tokens` tokens of the answer are
-    the next query. The paper gives no n (D24); 25 is the n of its query from the last n tokens.
+    The method follows RETRO and in-context RALM. The first query is the question. The model then writes
+    `every_tokens` tokens with the passages found, and the last `query_last_tokens` tokens of the answer
+    become the next query. The paper does not state n (D24). The default of 25 is the number of tokens that
+    the paper uses for queries from the last n tokens.
     """
 
     every_tokens: int = parameter(25, "number of tokens between searches", at_least=1)
@@ -124,8 +125,8 @@ class FixedLength(WritesInRounds):
 class FixedSentence(WritesInRounds):
     """Search before every sentence: FS-RAG of the DRAGIN paper (Su et al. 2024, Table 1).
 
-    It follows IRCoT. The first search is for the question. The model then writes one sentence with the
-    passages found, and that sentence is the next query.
+    The method follows IRCoT. The first query is the question. The model then writes one sentence with the
+    passages found, and that sentence becomes the next query.
     """
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FS-RAG"

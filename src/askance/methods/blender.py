@@ -29,8 +29,8 @@ class MemberResult:
     """The result of one method.
 
     Attributes:
-        hits: The passages that it found, in the order of its searches, each once, at its first position.
-        error: The reason why it has no answer; None if it succeeded.
+        hits: The distinct passages, in the order in which the searches first found them.
+        error: The exception that ended the method; None if the method returned an answer.
     """
 
     name: str
@@ -42,7 +42,9 @@ class MemberResult:
 async def run_member(
     name: str, method: Method, question: Question, run: Run, ledger: TokenLedger
 ) -> MemberResult:
-    """Return the result of a method within a token budget; record its failure in the trace.
+    """Run a method within a token budget, and return its result.
+
+    If the method fails, the result contains the exception, and the trace records the failure.
 
     Raises:
         LimitReached: A limit for the whole question is reached.
@@ -67,13 +69,14 @@ async def run_member(
 def endings_of(
     results: Sequence[MemberResult], most_passages: int | None
 ) -> list[tuple[MemberResult, FinishedPath]]:
-    """Pair each result that has an answer with the ending that the last call reads.
+    """Return each successful result, paired with a finished AirRAG path made from the result.
 
-    The answer is the short one, or the whole text if no short answer can be read from it. A longer text
-    precedes its short answer. Reciprocal-rank fusion orders the passages of all methods.
+    The paths are the input of the last call. The answer of a path is the short answer or, without one, the
+    whole text. If the whole text differs from the short answer, it becomes the history of the path.
+    Reciprocal-rank fusion ranks the passages of all methods together, and only the best of them are kept.
 
     Args:
-        most_passages: The maximum number of passages; None for all.
+        most_passages: The maximum number of passages to keep; None keeps all.
     """
     succeeded = [result for result in results if result.error is None]
     ranked = fuse_hits([result.hits for result in succeeded])
@@ -90,12 +93,12 @@ def endings_of(
 
 @dataclass(frozen=True, slots=True)
 class BudgetShares:
-    """The token budget of one question.
+    """The token budgets for one question.
 
     Attributes:
-        whole: The budget of all methods and the last call.
-        members: The share of each method, by name.
-        last: The share of the last call.
+        whole: The budget of all methods and the last call together.
+        members: The budget of each method, by name.
+        last: The budget of the last call.
     """
 
     whole: TokenLedger
@@ -103,7 +106,7 @@ class BudgetShares:
     last: TokenLedger
 
     def record(self, trace: Trace, l_max: int | None) -> None:
-        """Record in the trace how many tokens were spent in all, and by each method."""
+        """Record in the trace how many tokens were spent in total and by each method."""
         spent = self.whole.numbers
         why = f"{spent['calls']:.0f} calls read {spent['input tokens']:,.0f} tokens"
         spent |= {f"input tokens of {name}": float(ledger.num_spent) for name, ledger in self.members.items()}
@@ -120,10 +123,10 @@ PAPER_MEMBERS = Members(
 class Blender(Parameters):
     """AirRAG-Blender (Feng et al. 2025, arXiv 2501.10053): merge the answers of several methods into one.
 
-    Each method answers separately. The model then sees the question, the different answers with the text that
-    precedes them, and the passages found, and gives the answer: AirRAG's action SA. If all answers are equal,
-    or only one method has answered, that answer stands. By default the methods are vanilla RAG, IterDRAG,
-    AirRAG-Lite and AirRAG.
+    Each method answers separately. The model then reads the question, the distinct answers with their
+    reasoning, and the passages found, and gives the final answer (AirRAG's action SA). If all answers are
+    equal, or only one method has answered, that call is omitted. By default, the methods are vanilla RAG,
+    IterDRAG, AirRAG-Lite and AirRAG.
     """
 
     methods: Members = parameter(PAPER_MEMBERS, "the methods that answer, by name")
@@ -164,7 +167,10 @@ class Blender(Parameters):
         return answer
 
     def _shares(self, question: Question, run: Run) -> BudgetShares:
-        """Return one L_max for each method and the last call or, with `strict_budget`, shares of one."""
+        """Return the token budgets of the methods and of the last call.
+
+        Each of them may spend `l_max` tokens. With `strict_budget`, one `l_max` is divided among all of them.
+        """
         names = self.methods.names
         if self.strict_budget and self.l_max is not None:
             prompts = PromptBuilder(run.model, question, self.prompts)
@@ -205,7 +211,7 @@ def _record_outcome(trace: Trace, results: Sequence[MemberResult]) -> None:
     """Record how many methods have an answer.
 
     Raises:
-        AllFailed: No method has an answer; the message gives each reason.
+        AllFailed: No method has an answer. The message gives the reason for each failure.
         RequestRefused: A server refused the requests of every method.
     """
     failures = [f"{result.name}: {str(result.error).rstrip('.')}" for result in results if result.error]

@@ -1,4 +1,4 @@
-"""FLARE: look one sentence ahead, and search if any of its tokens is improbable."""
+"""FLARE: draft the next sentence, and search if any of its tokens is improbable."""
 
 import math
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from askance.text.linguistics import token_words
 class Flare(WritesAnswer):
     """FLARE-direct with masked queries: Jiang et al. 2023, section 3.2.
 
-    (The paper is "Active Retrieval Augmented Generation".) The method generates the next sentence
-    tentatively. If one of its tokens has a probability of at most `search_below` (the paper's theta), the
-    tokens above `mask_below` (beta) become the query. The passages found replace those in the prompt, and the
-    method generates the sentence again. It ends when the text states its answer, or repeats a sentence.
+    (The paper is "Active Retrieval Augmented Generation".) The method drafts the next sentence. If one of its
+    tokens has a probability of at most `search_below` (the paper's theta), the tokens above `mask_below`
+    (beta) become the query. The passages found replace those in the prompt, and the sentence is generated
+    again. The method stops once the text states its answer, or when the model repeats a sentence.
     """
 
     passages: int = parameter(2, "number of passages per search", at_least=1)
@@ -65,13 +65,16 @@ class Flare(WritesAnswer):
 
 
 def masked(tokens: Sequence[Token], mask_below: float) -> str:
-    """Return the text of the tokens without those of at most this probability."""
+    """Return the text of the tokens whose probability exceeds `mask_below`."""
     kept = (token.text if _probability(token) > mask_below else " " for token in tokens)
     return " ".join("".join(kept).split())
 
 
 def decide_search(trace: Trace, sentence: Generation, search_below: float, mask_below: float) -> Decided:
-    """Decide whether to search for a sentence; the query is the sentence without its masked tokens."""
+    """Decide whether a sentence triggers a search, and record the decision in the trace.
+
+    The query is the sentence without its masked tokens. If nothing is left of it, there is no search.
+    """
     tokens, signals = sentence.tokens, list[WordSignal]()
     for word in token_words(tokens):
         value = min(map(_probability, tokens[word.first : word.last]))

@@ -1,6 +1,6 @@
 """IterDRAG: the model asks itself follow-up questions and answers each from passages found for it.
 
-The three openings of a line come from the paper; all other words of the prompt are ours.
+The three line prefixes come from the paper. The rest of the prompt was written for this project.
 """
 
 import re
@@ -46,9 +46,9 @@ _OPENINGS = {
     FINAL: re.compile(r"so the final answer is\s*:\s*", re.IGNORECASE),
 }
 _NO_CLAIM = re.compile(rf"^(?:{FOLLOW_UP}.*|{INTERMEDIATE})", re.MULTILINE)
-"""The parts of the lines that make no claim."""
+"""The parts of lines that make no claim: whole follow-up lines, and the prefix of intermediate answers."""
 _SHARE_OF_PASSAGES = 0.9
-"""The share of L_max for passages, if their number follows from it."""
+"""The fraction of L_max, or of the context window, that passages may fill if `passages` is 0."""
 
 
 INSTRUCTION = (
@@ -59,7 +59,7 @@ INSTRUCTION = (
 )
 
 EXAMPLES = WORKED["iterdrag"]
-"""Our own examples: passages, a question, and the lines that answer it."""
+"""Worked examples, written for this project: passages, a question, and the lines that answer the question."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class IterdragState:
         num_passages: The number of passages per search; 0 until it is known.
         text: The lines so far, without a line break at the end.
         hits: All passages, in the order in which the prompt shows them.
-        shown: Pairs of an offset in the text and the passages that the prompt shows from there on.
+        shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
         follow_ups: The follow-up questions so far.
         final: The content of the final line; None until it is written.
     """
@@ -85,7 +85,7 @@ class IterdragState:
     final: str | None = None
 
     def keep_line(self, opening: str, content: str) -> None:
-        """Append a line to the text, for good."""
+        """Append a line to the text, and commit the line to the trace."""
         line = f"{opening} {content}".strip()
         piece = f"\n{line}" if self.text else line
         self.run.trace.commit(piece)
@@ -94,9 +94,9 @@ class IterdragState:
             self.final = content
 
     def finish(self, reason: str) -> Answer:
-        """Return all lines as the answer; follow-ups cite nothing.
+        """Return the answer, which consists of all lines.
 
-        The short answer is read from the last line alone.
+        Follow-up lines have no citations. The short answer is extracted from the final line only.
         """
         question, trace = self.question, self.run.trace
         num_repeats = len(self.follow_ups) - len(set(map(normalise_answer, self.follow_ups)))
@@ -119,11 +119,11 @@ class IterdragState:
 class Iterdrag(TokenLimited):
     """IterDRAG (Yue et al. 2024, arXiv 2410.04343), a baseline of AirRAG (Feng et al. 2025).
 
-    (The paper is "Inference Scaling for Long-Context Retrieval Augmented Generation".) After the passages for
-    the question, the model writes one line at a time, and each line has one of three openings. `Follow up:`
-    is a query: the passages found for it join the prompt, and the next line must be an `Intermediate
-    answer:`. `So the final answer is:` ends the answer; the method forces it after `max_iters` lines of the
-    model's choice. `max_iters=0` is the paper's DRAG.
+    (The paper is "Inference Scaling for Long-Context Retrieval Augmented Generation".) After a search for the
+    question, the model writes one line at a time. Each line starts with one of three prefixes. `Follow up:`
+    introduces a query: the passages found are added to the prompt, and the next line must be an
+    `Intermediate answer:`. The line `So the final answer is:` ends the answer. The method forces this line
+    after the model has chosen the prefixes of `max_iters` lines. `max_iters=0` is the paper's DRAG.
     """
 
     passages: int = parameter(
@@ -157,7 +157,7 @@ class Iterdrag(TokenLimited):
         return state.finish(reason)
 
     async def _write_lines(self, state: IterdragState) -> str:
-        """Write lines until one is final or none may follow; return the reason."""
+        """Write lines up to the final line or the limit, and return the reason for stopping."""
         for step in range(self.max_iters):
             opening, content = await self._write_line(state, "", ("line", step))
             if not opening or not content:
@@ -172,7 +172,7 @@ class Iterdrag(TokenLimited):
         return f"the model chose {self.max_iters} lines, the most that max_iters allows"
 
     async def _search(self, state: IterdragState, query: str, why: str) -> None:
-        """Search for a query and add the passages found to the prompt, the best one last."""
+        """Search for a query, and append the new passages to those in the prompt, the best passage last."""
         query = parse_markers(query, state.question, state.run.trace).text
         search, estimate = (
             partial(search_for, query, state.run, why=why),
@@ -186,7 +186,9 @@ class Iterdrag(TokenLimited):
         state.shown.append((len(state.text), state.hits))
 
     async def _write_line(self, state: IterdragState, forced: str, key: Key) -> tuple[str, str]:
-        """Write the next line, with the opening `forced` if it is not empty; return its opening and content.
+        """Generate the next line, and return its prefix and its content.
+
+        If `forced` is not empty, it is the prefix of the line.
 
         Raises:
             NoRoom: The budget has no room for this line and the final line after it.
@@ -203,7 +205,7 @@ class Iterdrag(TokenLimited):
         return forced, f"{opening} {content}".strip()
 
     async def _write_final_line(self, state: IterdragState) -> None:
-        """Write the final line with as many passages as fit, without those of the lowest ranks."""
+        """Write the final line, with as many of the best-ranked passages in the prompt as fit."""
         most, run = len(state.hits), state.run
         by_rank = sorted(range(most), key=lambda index: (state.hits[index].rank, -index))
 
@@ -215,10 +217,11 @@ class Iterdrag(TokenLimited):
         state.keep_line(FINAL, content)
 
     def prompt(self, model: Model, question: Question, hits: Sequence[Hit], so_far: str) -> Prompt:
-        """Return the prompt that makes `model` continue the lines `so_far`, which may end within a line.
+        """Return the prompt that makes `model` continue the text `so_far`.
 
         Args:
             hits: The passages, in the order in which the prompt shows them.
+            so_far: The lines so far. The last line may be incomplete.
         """
         request = _request([hit.passage for hit in hits], question_spans(question))
         examples = []
@@ -236,9 +239,10 @@ class Iterdrag(TokenLimited):
         return self.prompt(state.run.model, state.question, hits, so_far)
 
     def _num_affordable(self, state: IterdragState, found: Sequence[Hit]) -> int:
-        """Return the number of passages per search that leaves a tenth of L_max, or of the window.
+        """Return the number of passages per search for which all searches together fill 90 % of L_max.
 
-        If L_max is larger than the window, the passages of two searches fit into the window.
+        Without L_max, the context window takes its place. If L_max is larger than the window, the number is
+        also limited so that the passages of two searches fill at most 90 % of the window.
         """
         model, num_searches = state.run.model, self.max_iters + 1
         window = model.context_tokens
@@ -255,7 +259,10 @@ async def _generate_line(state: IterdragState, prompt: Prompt, max_tokens: int, 
 
 
 def parse_line(text: str) -> tuple[str, str]:
-    """Return which of the three openings a line has, or an empty text, and the content after it."""
+    """Return the prefix of a line, and the content after the prefix.
+
+    The prefix is an empty string if the line starts with none of the three prefixes.
+    """
     plain = " ".join(text.split())
     for opening, pattern in _OPENINGS.items():
         if match := pattern.match(plain):

@@ -41,7 +41,7 @@ T = TypeVar("T")
 _FORMAT = 3
 """The version of the stored format. Incrementing it makes older entries unreachable."""
 _APPLICATION = 0x61736B63
-"""The SQLite application id that marks the file as ours: "askc" in ASCII."""
+"""The SQLite application id that marks the file as a cache of askance: "askc" in ASCII."""
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 PRAGMA application_id = {_APPLICATION};
@@ -57,13 +57,13 @@ _SHARE_KEPT = 0.9
 
 
 class CacheStore:
-    """The cache's file, from which the least recently used entries are removed beyond `max_bytes`.
+    """The file of a cache. If its entries exceed `max_bytes`, the least recently used ones are removed.
 
-    `close` closes the file; without it, the file is closed when the store is garbage-collected.
+    `close` closes the file. Otherwise, the file is closed when the store is garbage-collected.
 
     Args:
         path: The file, which is created if necessary.
-        max_bytes: The maximum size of all entries together, compressed, in bytes.
+        max_bytes: The maximum total size of the compressed entries in bytes.
 
     Raises:
         InputError: The file can't be created, read or written, or is not a cache.
@@ -81,7 +81,7 @@ class CacheStore:
             self._database.execute("PRAGMA synchronous = NORMAL")
 
     def find(self, id: bytes) -> Any:
-        """Return the entry with an id, or None."""
+        """Return the entry with an id, or None if there is none."""
         with self._explained():
             query = f"SELECT content, used_at FROM answers_{_FORMAT} WHERE id = ?"
             row = self._database.execute(query, (id,)).fetchone()
@@ -104,13 +104,13 @@ class CacheStore:
 
     @property
     def num_bytes(self) -> int:
-        """The size of all entries together, compressed, in bytes."""
+        """The total size of the compressed entries in bytes."""
         total = self._database.execute(f"SELECT sum(length(content)) FROM answers_{_FORMAT}").fetchone()[0]
         return int(total or 0)
 
     def _check_is_ours(self) -> None:
-        """Refuse another program's database, which must not get our tables."""
-        # The order matters: another process may be creating tables and application id in one step.
+        """Raise `InputError` if the database belongs to another program."""
+        # The order matters: another process may be creating the tables and the application id in one step.
         num_tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application = self._database.execute("PRAGMA application_id").fetchone()[0]
         if num_tables and application != _APPLICATION:
@@ -210,7 +210,7 @@ def _source(name: str, fingerprint: str) -> str:
 
 
 def _to_json(record: Any) -> dict[str, Any]:
-    """Return a record, or an array in base 64, as a JSON object."""
+    """Return a record or an array as a JSON object. The numbers of an array are encoded in base 64."""
     if isinstance(record, np.ndarray):
         numbers = np.ascontiguousarray(record, dtype="<f4").tobytes()
         return {"array": base64.b64encode(numbers).decode(), "shape": record.shape}
@@ -221,7 +221,7 @@ def _to_json(record: Any) -> dict[str, Any]:
 
 
 def _from_json(item: dict[str, Any]) -> Any:
-    """Return the record or array that `_to_json` converted; any other object stays unchanged."""
+    """Return the record or array that `_to_json` converted. Any other object is returned unchanged."""
     if "array" in item:
         numbers = np.frombuffer(base64.b64decode(item["array"]), dtype="<f4")
         return numbers.reshape(item["shape"]).astype(np.float32)
@@ -230,5 +230,5 @@ def _from_json(item: dict[str, Any]) -> Any:
 
 
 def _frozen(value: Any) -> Any:
-    """Return lists as tuples, which is what records contain."""
+    """Return `value` with all lists, including nested ones, converted to tuples, as records contain them."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value

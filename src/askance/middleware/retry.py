@@ -1,4 +1,4 @@
-"""Retries of calls that failed because a server was busy or unreachable, and of no others."""
+"""Retries of calls, but only of those that failed because a server was busy or unreachable."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ class RetryPolicy:
     """The number of attempts and the waits between them, which double every time.
 
     Attributes:
-        attempts: The maximum number of attempts, the first one included; at least 1.
+        attempts: The maximum number of attempts, including the first one; at least 1.
         first_seconds: The wait before the second attempt.
         most_seconds: The longest wait, even if a server asks for more.
     """
@@ -33,7 +33,7 @@ class RetryPolicy:
 
         Args:
             attempt: The number of the attempt, from 1.
-            asked_for: The wait that the server asks for, if it does.
+            asked_for: The wait that the server asks for, if any.
         """
         seconds = self.first_seconds * 2 ** (attempt - 1) if asked_for is None else asked_for
         return min(seconds, self.most_seconds)
@@ -74,7 +74,7 @@ class RetryingModel(WrappedModel):
             num_received = 0
 
             def forward(text: str) -> None:
-                """Pass on only text that no earlier attempt has passed on."""
+                """Forward only the text that no earlier attempt has forwarded."""
                 nonlocal num_received, num_sent
                 num_received += len(text)
                 if on_text is not None and num_received > num_sent:

@@ -38,7 +38,7 @@ from askance.core.types import (
 
 @dataclass(frozen=True, slots=True)
 class Budget(Parameters):
-    """The limits on the cost of one question; None means no limit."""
+    """The limits on the cost of one question. None means no limit."""
 
     owner: ClassVar[str] = "the budget"
 
@@ -50,7 +50,7 @@ class Budget(Parameters):
 
 
 class Session:
-    """The calls of one question, each of which is checked against the budget, made and traced.
+    """The session of one question, which checks each call against the budget and records it in the trace.
 
     Args:
         trace: The trace to record the calls in.
@@ -58,8 +58,8 @@ class Session:
         budget: The limits on the cost of the question.
 
     Attributes:
-        ledger: The number of calls so far and, if tokens are limited, of tokens. The tokens that a call may
-            generate are lent to it, so that concurrent calls do not spend the same tokens.
+        ledger: The ledger that counts calls and, if tokens are limited, tokens. The tokens that a call may
+            generate are lent to the call, so that concurrent calls do not spend the same tokens.
     """
 
     def __init__(self, trace: Trace, scope: Key = (), budget: Budget = Budget()) -> None:
@@ -71,19 +71,19 @@ class Session:
     async def call(
         self, place: str, kind: type[AskanceError], count: Callable[[], int] = lambda: 0
     ) -> AsyncIterator[Callable[[], float]]:
-        """Make one call inside the block, and trace its notes and its failure.
+        """Charge the call inside the block to the budget, and trace the notes and the failure of the call.
 
         Args:
             place: The name of the call in the trace.
-            kind: The type of error to raise in place of an error that is not askance's own.
+            kind: The type of error to raise in place of an error that is not an `AskanceError`.
             count: A function that returns the number of prompt tokens.
 
         Yields:
             A function that returns the seconds since the call started.
 
         Raises:
-            LimitReached: The call does not fit the budget, or the time is up during the call.
-            AskanceError: The call failed; raised as `kind`.
+            LimitReached: The call does not fit the budget, or the time runs out during the call.
+            AskanceError: The call failed. An error that is not an `AskanceError` is raised as `kind`.
         """
 
         def take_note(name: str, text: str) -> None:
@@ -101,8 +101,8 @@ class Session:
                     yield lambda: time.perf_counter() - started
         except INTERRUPTIONS:
             raise
-        except BaseException as error:  # the panic of an extension is no Exception
-            # A time-out of the call itself is not the budget's.
+        except BaseException as error:  # the panic of an extension is not an Exception
+            # A timeout inside the call may have another cause than the budget.
             is_late = isinstance(error, TimeoutError) and self._seconds_left <= 0
             reported = self.limit_reached("seconds", "and the time is up") if is_late else error
             self.trace.add(Failed, error=type(reported).__name__, message=str(reported), place=place)
@@ -113,7 +113,7 @@ class Session:
             raise machine_failure(error) or kind(f"{place}: {type(error).__name__}: {error}") from error
 
     def room(self, max_tokens: int, n: int) -> int:
-        """Return the maximum number of tokens that each of `n` texts may have, at most `max_tokens`.
+        """Return the number of tokens that the budget allows for each of `n` texts, at most `max_tokens`.
 
         Raises:
             LimitReached: No token is left.
@@ -205,7 +205,7 @@ class SessionModel(WrappedModel):
         return attention
 
     def _num_tokens(self, *given: Prompt | str | TokenIds) -> int:
-        """Return the total number of tokens, or 0 without a token limit, since counting is slow."""
+        """Return the total number of tokens. Without a token limit, return 0, since counting is slow."""
         if self._session.budget.tokens is None:
             return 0
         inputs = (self.tokenize(item) if isinstance(item, str) else item for item in given)
@@ -229,7 +229,7 @@ class SessionModel(WrappedModel):
 
 
 class _Guarded:
-    """A text callback whose failure is kept apart from the model's."""
+    """A text callback that stores its first error, so that the error is not attributed to the model."""
 
     def __init__(self, on_text: OnText) -> None:
         self.error: Exception | None = None
@@ -257,7 +257,7 @@ class SessionRetriever(WrappedRetriever):
 
 
 def prompt_text(prompt: Prompt, model: Model) -> str:
-    """Return a prompt as readable text, with roles as headings of chat turns and decoded token ids."""
+    """Return a prompt as readable text. Each chat turn begins with its role, and token ids are decoded."""
     if isinstance(prompt, Chat):
         turns = [f"<{turn.role}>\n{_parts_text(turn.parts, model)}\n" for turn in prompt.turns]
         return "".join(turns) + "<assistant>\n" + _parts_text(prompt.continuation, model)

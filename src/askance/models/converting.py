@@ -1,4 +1,4 @@
-"""Convert weights once on each machine, into a folder that appears complete or not at all."""
+"""Convert weights once on each machine, into a folder that is created atomically."""
 
 import atexit
 import errno
@@ -19,11 +19,12 @@ _REMEDY = "name another folder in the environment variable ASKANCE_CACHE"
 
 
 def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int = _MEGABYTES) -> Path:
-    """Return the folder `target`, which `write` fills if it does not exist.
+    """Return the folder `target`. If it does not exist, create it with the files that `write` writes.
 
-    The folder appears complete or not at all, see `atomic_folder`. One of several processes writes it, and
-    the others wait. If the cache is read-only, as in some containers, the folder is created in the system's
-    temporary folder for this process alone, and a note says so.
+    The folder is created atomically (see `atomic_folder`), so it never holds only some of its files. If
+    several processes need the folder at the same time, one process writes it and the others wait. If the
+    cache is read-only, as in some containers, the folder is created in the system's temporary folder, for
+    this process only, and a note reports this.
 
     Args:
         target: The folder in the cache.
@@ -65,7 +66,7 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
 
 
 def _convert(target: Path, write: Callable[[Path], None]) -> Path:
-    """Return the folder, which the process with its lock writes if it does not exist."""
+    """Return the folder. If it does not exist, acquire its lock and create it, unless another process has."""
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f"{target.name}.lock")):
@@ -77,7 +78,7 @@ def _convert(target: Path, write: Callable[[Path], None]) -> Path:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which then becomes `target` after a sync, or is removed on an error.
+    """Yield a temporary folder, which is then synced and renamed to `target`, or removed after an error.
 
     Raises:
         OSError: The folder can't be created or written.

@@ -1,7 +1,7 @@
-"""Load the models that specifications name, and choose the engine of each.
+"""Load the models that specifications name, and choose the engine that runs each model.
 
 The bundled model and GGUF files run on llama.cpp, or on torch if llama.cpp can't be used. An adapter is
-merged into the base model that it was trained on, or into another one that the specification names.
+merged into the base model that it was trained on, or into another base model that the specification names.
 """
 
 import warnings
@@ -23,11 +23,13 @@ ENGINES = ("llama.cpp", "torch")
 
 
 def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Model:
-    """Load SmolLM2-135M-Instruct, on torch if the engine or an option asks for it.
+    """Load SmolLM2-135M-Instruct.
+
+    By default, the model runs on llama.cpp, or on torch if an option needs torch or llama.cpp can't be used.
 
     Args:
-        name: The word "base" for the model without the bundled adapter, or nothing.
-        engine: One of `ENGINES`, or nothing.
+        name: The word "base" for the model without the bundled adapter, or an empty string.
+        engine: One of `ENGINES`, or an empty string for the default.
         others: Further options, all of which need torch.
 
     Raises:
@@ -41,7 +43,7 @@ def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Mo
             f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
         )
     spec = bundled.BUNDLED_BASE if name else bundled.BUNDLED
-    # This comes first: the message about missing weights also names the command that installs the engine.
+    # The weights come first: the message about missing weights also has the command for the engine.
     bundled.gguf_path()
     if not others and engine != "torch" and (engine or _can_use_llama_cpp(spec)):
         from askance.models.llama_cpp import load_gguf
@@ -60,7 +62,13 @@ def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Mo
 
 
 def load_hf_model(name: str, *, adapter: str = "", **options: str) -> Model:
-    """Load a model of transformers, with an adapter if one is named; see `load_hf` for `options`."""
+    """Load a model with transformers.
+
+    Args:
+        name: The model, or the folder of an adapter, which is then merged into its base model.
+        adapter: The folder of an adapter to merge into the model; empty for none.
+        options: The options of `load_hf`.
+    """
     from askance.models.hf import load_hf
     from askance.models.hf.adapter import holds_adapter
 
@@ -77,7 +85,7 @@ def load_hf_model(name: str, *, adapter: str = "", **options: str) -> Model:
 
 
 def _note_quicker_way(name: str, adapter: str) -> None:
-    """Note the specification with which llama.cpp runs a model for which torch found no GPU."""
+    """Add a note that llama.cpp is faster than torch without a GPU, and which specification selects it."""
     is_gguf = name.endswith(".gguf")
     spec = f"gguf:{name if is_gguf else 'FILE'}{f'?adapter={adapter}' if adapter else ''}"
     if not is_gguf:
@@ -91,7 +99,12 @@ def _note_quicker_way(name: str, adapter: str) -> None:
 
 
 def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Model:
-    """Load a GGUF file; `adapter` is a folder of peft or of `askance train reader`, or a GGUF file.
+    """Load a model from a GGUF file.
+
+    Args:
+        name: The GGUF file.
+        attention: "1" for a model that can return its attention, or "0" for a model that can't.
+        adapter: A folder that peft or `askance train reader` wrote, or a GGUF file; empty for no adapter.
 
     Raises:
         ModelSpecError: The file can't be loaded, the adapter is no plain LoRA, or the cache can't be written.
@@ -122,13 +135,14 @@ def load_adapted(
 
     Args:
         folder: The folder of the adapter.
-        base: The specification of the base, ``bundled:base`` or ``hf:NAME``; by default the adapter names it.
+        base: The specification of the base model, ``bundled:base`` or ``hf:NAME``; by default, the base model
+            that the adapter names.
         device: The device, as for `load_hf`.
         dtype: The precision, as for `load_hf`.
         display_name: The name of the model in traces and messages.
 
     Raises:
-        ModelSpecError: Base or adapter can't be loaded, or they do not fit together.
+        ModelSpecError: The base or the adapter can't be loaded, or they do not fit together.
         MissingExtra: The package peft is not installed.
         ParameterError: The `dtype` is unknown.
     """
@@ -147,7 +161,7 @@ def load_adapted(
         raise ModelSpecError(f"adapter {str(folder)!r} does not say which base it is for. {remedy}")
     try:
         path = bundled.torch_folder() if named == bundled.BUNDLED_BASE else named.removeprefix("hf:")
-        # Merging on the CPU needs no memory of the GPU.
+        # Merging on the CPU needs no GPU memory.
         module, tokenizer = load_parts(str(path), device="cpu", dtype=stored)
     except ModelSpecError as error:
         if base is not None:
@@ -168,7 +182,7 @@ def _with_adapter(base: str, display_name: str, *, adapter: str, **options: str)
 
 
 def _can_use_llama_cpp(spec: str) -> bool:
-    """Return whether llama.cpp can be used; if not and torch is installed, note why torch is used.
+    """Return whether llama.cpp can be used. If it can't, note why torch is used instead.
 
     Raises:
         MissingExtra: Neither engine is installed.

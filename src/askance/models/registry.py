@@ -1,4 +1,4 @@
-"""The kinds of models that a specification can name, each of which is imported on use."""
+"""The kinds of models that a specification can name, each of which is imported on first use."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +19,7 @@ from askance.models.bundled import READER
 from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 
 ModelFactory = str | Callable[..., Any]
-"""A function that creates a model from a name, if there is one, and options; or its "module:function"."""
+"""A function that creates a model from an optional name and options, or the function's "module:name"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,16 @@ class ModelKind:
         install: A function that returns the command which installs the packages on this machine.
         factory: The factory of models.
         options: The names of the options that the factory takes.
-        packages: Alternative sets of packages, one of which is needed.
+        packages: Alternative sets of required packages; one set is enough.
         names: The names that may follow the kind and a colon; None for any name.
         needs_name: Whether a name is required.
-        in_flight: The recommended number of questions at a time.
+        in_flight: The recommended number of questions in flight.
         encoder: The factory of encoders; empty if the kind has none.
         encodes: A description of these encoders.
-        entailment: The factory of models of entailment; empty if the kind has none.
+        entailment: The factory of entailment models; empty if the kind has none.
         takes_time: Whether loading takes long enough to announce it.
-        enabling_options: For each ability that such a model may have, the options that declare it.
+        enabling_options: For each ability that a model of this kind may have, the options that declare the
+            ability.
     """
 
     spec: str
@@ -60,17 +61,23 @@ class ModelKind:
 
     @property
     def missing(self) -> list[str]:
-        """The missing packages of the set that lacks fewest; empty if the kind can be used here."""
+        """The packages that are missing to use this kind of model; empty if it can be used already.
+
+        If there are alternative sets of packages, the set with the fewest missing packages counts.
+        """
         missing = [[name for name in packages if find_spec(name) is None] for packages in self.packages]
         return min(missing, key=len)
 
     def load(self, name: str, options: Mapping[str, str]) -> Model:
-        """Load the model with a name and options."""
+        """Load the model that a name and options describe."""
         model: Model = _create(self.factory, name, options)
         return model
 
     def reader(self, name: str, options: Mapping[str, str]) -> Path | None:
-        """Return the folder whose `reader.json`, if it exists, describes the model's training."""
+        """Return the folder that may hold a `reader.json`, which describes the training of the model.
+
+        The result is None if models of this kind have no such folder.
+        """
         if "adapter" not in self.options:
             return None
         if "adapter" in options:
@@ -183,7 +190,10 @@ def parse_spec(spec: str, role: str = "models") -> tuple[ModelKind, str, dict[st
 
 
 def _extension(role: str, full_name: str) -> tuple[ModelKind, str] | None:
-    """Return the kind for a plug-in or ``module:Class``, and the name after a plug-in's own."""
+    """Return the kind of model that a plug-in or ``module:Class`` defines, and the name of the model.
+
+    The result is None if there is no such plug-in.
+    """
     extension = find_with_place(role, full_name)
     if extension is None:
         return None
@@ -206,7 +216,10 @@ def announce_loading(kind: ModelKind, what: str) -> AbstractContextManager[objec
 
 
 def _suggestion(name: str) -> str:
-    """Return a remedy for a model's name without a kind, or an empty text if it is a misspelt kind."""
+    """Return a remedy for the name of a model that was given without its kind.
+
+    The remedy is an empty string if the name begins with a kind, even with a misspelt one.
+    """
     kind, colon, _ = name.partition(":")
     if colon or get_close_matches(kind.lower(), MODEL_KINDS, n=1, cutoff=0.7):
         return ""
@@ -221,11 +234,11 @@ def _suggestion(name: str) -> str:
 
 
 def load_entailment(spec: str) -> Entailment:
-    """Load the model of entailment that `spec` names, such as ``hf:google/t5_xxl_true_nli_mixture``.
+    """Load the entailment model that `spec` names, such as ``hf:google/t5_xxl_true_nli_mixture``.
 
     Raises:
         UnknownName: The kind of model or an option is unknown.
-        ModelSpecError: The model can't be found or loaded, or is no model of natural language inference.
+        ModelSpecError: The model can't be found or loaded, or is not a natural language inference model.
         MissingExtra: A package is missing; the message has the pip command.
     """
     remedy = (
@@ -250,11 +263,17 @@ def load_encoder(spec: str) -> Encoder:
 
 
 def _load(spec: str, port: str, known: tuple[str, ...], remedy: str) -> Any:
-    """Load an encoder or a model of entailment, as `port` says; `known` are the options that it takes."""
+    """Load an encoder or an entailment model.
+
+    Args:
+        port: The role of the model: "encoder" or "entailment".
+        known: The options that the kinds of askance take in this role.
+        remedy: The end of the error message for a model that can't have this role.
+    """
     kind, name, options = parse_spec(spec, f"{port}s")
     factory: ModelFactory = getattr(kind, port)
     is_ours = kind in MODEL_KINDS.values()
-    # A kind that needs no name takes one only for models.
+    # A kind that needs no name accepts a name only for a model, not for an encoder.
     if not factory or (is_ours and name and not kind.needs_name):
         raise ModelSpecError(f"model {spec!r} {remedy}")
     for option in options.keys() - known if is_ours else ():
@@ -264,7 +283,7 @@ def _load(spec: str, port: str, known: tuple[str, ...], remedy: str) -> Any:
 
 
 def recommended_in_flight(spec: str) -> int:
-    """Return the recommended number of questions at a time for the model of a specification."""
+    """Return the recommended number of questions in flight for the model of a specification."""
     kind, _, _ = parse_spec(spec)
     return kind.in_flight
 

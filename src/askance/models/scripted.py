@@ -1,4 +1,4 @@
-"""Public fakes without weights, for tests and first steps: a model, an encoder and a model of entailment.
+"""Public fakes without weights, for tests and first steps: a model, an encoder and an entailment model.
 
 The model plays given replies or writes seeded random words. It passes the same contract tests as real models:
 its signals are computed from an explicit next-word distribution.
@@ -48,23 +48,27 @@ ALL_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "chat", "continuatio
 
 
 AttentionFunction = Callable[[Sequence[str]], Sequence[float]]
-"""A function from pieces to the attention of the last one over all of them; it need not sum to 1."""
+"""A function that takes the pieces of a text, and returns the attention weights of the last piece over all of
+them. The weights need not sum to 1."""
 ReplyFunction = Callable[[str, Key], Reply | str]
 Scores = Callable[[str, str], float]
-"""A function from a prompt and an option to the log-probability of the option."""
+"""A function that takes a prompt and an option, and returns the log-probability of the option."""
 
 
 class ScriptedModel:
     """A `Model` that plays scripted replies.
 
-    Control tokens are written like ``<|end|>``; chat turns are rendered with them.
+    Control tokens have the form ``<|end|>``, and chat turns are rendered with such tokens.
 
     Args:
-        replies: A sequence, used up in the order of calls; or a function of prompt text and key, which keeps
-            concurrent questions apart; or None for seeded random words.
-        scores: The log-probabilities of options for `score`, by option, or a function of prompt and option.
-        attention: The attention of each position, the same for both heads; None for made-up attention.
-        control: Further strings that are control tokens.
+        replies: The replies, as a sequence or as a function. A sequence is consumed in the order of calls. A
+            function takes the text of the prompt and the key of the call, which distinguishes concurrent
+            questions. None means seeded random words.
+        scores: The log-probabilities that `score` returns, as a mapping from options, or as a function that
+            takes a prompt and an option.
+        attention: The function that returns the attention of a position, for both heads; None for made-up
+            attention.
+        control: Further strings that are single control tokens.
         name: The name of the model.
         context_tokens: The context window in tokens.
         signals: The signals that the model declares.
@@ -154,7 +158,7 @@ class ScriptedModel:
             else:
                 weights = script.nonsense_distribution(tuple(ids[-3:]))
                 piece = script.sample_piece(weights, request.sampling, random.random())
-            if request.want.attention and tracker.tokens:  # Its attention is known only now.
+            if request.want.attention and tracker.tokens:  # The last token's attention is known only now.
                 row = self._attention_over(ids, request.want.attention)
                 tracker.tokens[-1] = replace(tracker.tokens[-1], attention=row)
             start = tracker.tokens[-1].end if tracker.tokens else 0
@@ -255,7 +259,7 @@ def _chat_parts(prompt: Chat) -> list[Part]:
 
 
 def load_scripted(file: str = "") -> ScriptedModel:
-    """Load a model that plays the replies in a JSON Lines file, or writes random words without one."""
+    """Load a model that plays the replies in a JSON Lines file. Without a file, it writes random words."""
     return ScriptedModel(script.read_replies(Path(file)) if file else None)
 
 
@@ -292,10 +296,11 @@ def shares_words(premise: str, claim: str) -> bool:
 
 
 class ScriptedEntailment:
-    """An `Entailment` that applies a rule.
+    """An `Entailment` that applies a simple rule.
 
     Args:
-        judge: A function of premise and claim; by default `shares_words`, which is far from entailment.
+        judge: A function that takes a premise and a claim. The default, `shares_words`, is a crude substitute
+            for entailment.
         name: The name of the model.
 
     Attributes:

@@ -33,11 +33,12 @@ class Reply:
 
     Attributes:
         text: The text of the reply.
-        doubts: The probabilities of some of its words.
+        doubts: The probabilities of some words of the text, by word.
         sureness: The probability of every other word.
         ends: Whether the end token follows the text.
-        entropies: The entropies (nats) to report for some words, in place of those of the distributions.
-        beside: For some words, the probabilities of other pieces in their place.
+        entropies: The entropies (nats) to report for some words, instead of the entropies of their
+            distributions.
+        beside: For some words, the alternative pieces with their probabilities.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
@@ -75,7 +76,7 @@ def read_replies(path: Path) -> tuple[Reply, ...]:
 
 
 def piece_pattern(control: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern that splits a text into pieces, with each string in `control` whole."""
+    """Return a pattern that splits a text into pieces, in which each control token is one piece."""
     if not control:
         return PIECE
     strings = "|".join(map(re.escape, sorted(control, key=len, reverse=True)))
@@ -83,7 +84,10 @@ def piece_pattern(control: Sequence[str]) -> re.Pattern[str]:
 
 
 def reply_distributions(reply: Reply, piece: re.Pattern[str] = PIECE) -> Callable[[int], Distribution]:
-    """Return a function from a step to its distribution, whose first entry is the piece of the reply."""
+    """Return a function that takes the number of a step and returns the distribution of the next piece.
+
+    The first entry of each distribution is the piece that the reply has at this step.
+    """
     pieces = [*piece.findall(reply.text), *([END] if reply.ends else [])]
 
     def distribution(step: int) -> Distribution:
@@ -102,7 +106,7 @@ def reply_distributions(reply: Reply, piece: re.Pattern[str] = PIECE) -> Callabl
 
 
 def bare_word(piece: str) -> str:
-    """Return a piece as `Reply` names it, without white space and punctuation around it."""
+    """Return a piece without surrounding white space and punctuation, which is how a `Reply` names words."""
     return piece.strip().strip(".,;:!?")
 
 

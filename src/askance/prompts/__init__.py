@@ -1,26 +1,26 @@
-r"""Prompt sets: the packaged ones by name, and those of users, in TOML files.
+r"""Prompt sets: packaged sets by name, and users' own sets in TOML files.
 
     base = "hotpotqa"                       # the set that missing fields come from; "own" by default
     heading = "Passages:"                   # any field of `PromptTemplate` but its name
     before_question = "Think it over.\n"
-    [[demos]]                               # the worked examples, all of them; `demos = []` for none
+    [[demos]]                               # replaces all worked examples; `demos = []` removes them
     question = "Which sea does the Rhone flow into?"
     answer = "The Rhone flows into the Mediterranean Sea. So the answer is the Mediterranean Sea."
 
-Sets for AirRAG and Blender name "airrag" as their base; missing texts come from there:
+A set for AirRAG and Blender names "airrag" as its base, which provides the missing prompts:
 
     base = "airrag"
     qt = "Rewrite the next query, or write None."
-    examples = 2                            # the number shown for each action; all in the file by default
+    examples = 2                            # the number of examples per action; all by default
     [[qt_demos]]
     question = "Where did he die?\nKnown: Who was it? Sax\nNext query: Where did he die?"
     answer = "Where did Sax die?"
 
-Self-RAG's instructions have a text for each task, without the separator between instruction and question:
+A file for Self-RAG has an instruction for each task, without the separator between instruction and question:
 
     claim = "Is this true? Say true or false."
 
-Every text is used exactly as written. See `docs/prompts.md`.
+Every string is used exactly as written. See `docs/prompts.md`.
 """
 
 import dataclasses
@@ -48,12 +48,12 @@ PROMPT_SETS = {
     "iirc": "answers that are names, numbers to be worked out, or yes and no",
     "strategyqa": "yes or no, where the question does not say which steps lead there",
 }
-"""The packaged sets, with the questions that each is for."""
+"""The packaged sets by name, each with the kind of questions that it is for."""
 AIRRAG_PROMPT_SETS = {
     "airrag": "airrag, airrag_lite and the last call of blender; their default",
     "airrag-reader": "the same, in the words that readers were trained on",
 }
-"""The packaged sets for AirRAG and Blender, with their purpose."""
+"""The packaged sets for AirRAG and Blender by name, each with its purpose."""
 
 _BUILT_IN: dict[str, Any] = {template.name: template for template in (OWN, PLAIN, airrag.OWN, airrag.READER)}
 _START = "`askance prompts {}` prints a set to start from."
@@ -63,25 +63,25 @@ W = TypeVar("W", bound=Any)
 
 
 def open_prompts(name: str | Path) -> PromptTemplate:
-    """Open the packaged prompt set of this name, or the one in a file.
+    """Return a packaged prompt set by name, or the prompt set in a file.
 
     Args:
-        name: A name, or a file: a `Path`, or a text that is more than one word.
+        name: A name, or a file. A file is given as a `Path`, or as a string that is not a single word.
 
     Raises:
-        UnknownName: There is no such set; the message names the nearest.
-        PromptsError: The file can't be read or used; the message names file, key and remedy.
+        UnknownName: There is no such set. The message suggests the nearest name.
+        PromptsError: The file can't be read or used. The message names the file, key and remedy.
     """
     return _open(name, PromptTemplate, PROMPT_SETS, _read_prompt_template)
 
 
 def open_airrag_prompts(name: str | Path) -> AirragPromptTemplate:
-    """Open a prompt set for AirRAG and Blender; see `open_prompts`."""
+    """Return a prompt set for AirRAG and Blender (see `open_prompts`)."""
     return _open(name, AirragPromptTemplate, AIRRAG_PROMPT_SETS, _read_airrag, "of airrag")
 
 
 def open_instructions(name: str | Path) -> Instructions:
-    """Open Self-RAG's instructions: our own ("own"), or those of a file; see `open_prompts`."""
+    """Return the built-in instructions for Self-RAG ("own"), or those in a file (see `open_prompts`)."""
     if name == "own":
         return OWN_INSTRUCTIONS
     tasks = ", ".join(_keys_of(Instructions))
@@ -90,7 +90,7 @@ def open_instructions(name: str | Path) -> Instructions:
 
 
 def prompts_toml(name: str | Path) -> str:
-    """Return a packaged set of any kind, or that of a file, in the file format."""
+    """Return a prompt set of any kind, packaged or in a file, as a TOML string."""
     known, path = PROMPT_SETS | AIRRAG_PROMPT_SETS, Path(name)
     if name in AIRRAG_PROMPT_SETS or (path.is_file() and _table(path).get("base") in [*AIRRAG_PROMPT_SETS]):
         return to_toml(open_airrag_prompts(name), base="airrag")
@@ -98,7 +98,10 @@ def prompts_toml(name: str | Path) -> str:
 
 
 def to_toml(template: Any, **more: str) -> str:
-    """Return the whole set in the file format, after the texts in `more`; reading it gives an equal set."""
+    """Return a whole prompt set as a TOML string, which begins with the entries of `more`.
+
+    Reading the string yields an equal set.
+    """
     content = more | {key: getattr(template, key) for key in _keys_of(template)}
     lists = {key: value for key, value in content.items() if isinstance(value, tuple)}
     lines = [f"{key} = []" for key, demos in lists.items() if not demos]
@@ -113,7 +116,7 @@ def to_toml(template: Any, **more: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a TOML string on one line, with an escape for each non-printing character."""
+    """Return `text` as a quoted TOML string on one line, with an escape for each non-printing character."""
     shown = (_ESCAPES.get(c) or (c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
     return f'"{"".join(shown)}"'
 
@@ -138,7 +141,7 @@ def _open(
 
 
 def _keys_of(template: Any) -> tuple[str, ...]:
-    """Return the keys that a file of this template may hold: all fields but the name."""
+    """Return the keys that a file for this template may contain, which are all fields except the name."""
     return tuple(each.name for each in dataclasses.fields(template) if each.compare)
 
 
@@ -159,7 +162,7 @@ def _read_prompt_template(path: Path) -> PromptTemplate:
 
 
 def _read_airrag(path: Path) -> AirragPromptTemplate:
-    """Read a prompt set for AirRAG; worked examples never come from the base."""
+    """Read a prompt set for AirRAG. Its worked examples never come from the base."""
     none: dict[str, Any] = {"examples": None, **{key: [] for key in DEMO_KEYS}}
     template = _read(path, AIRRAG_PROMPT_SETS, open_airrag_prompts, _START.format("airrag"), none)
     most = max(len(getattr(template, key)) for key in DEMO_KEYS)
@@ -181,12 +184,12 @@ def _read(
     """Read a template from a file.
 
     Args:
-        bases: The names of the sets that missing fields may come from; the first is the default.
-        start: How to make such a file, for error messages.
-        left_out: The fields that never come from the base.
+        bases: The names of the sets that missing fields may come from. The first is the default.
+        start: The advice on how to make such a file, for error messages.
+        left_out: The fields that never come from the base, with their defaults.
 
     Raises:
-        UnknownName: There is no such key or base; the message names the nearest.
+        UnknownName: There is no such key or base. The message suggests the nearest name.
         PromptsError: The file can't be read, or a value has the wrong type.
     """
     content = {**left_out, **_table(path, start)}
@@ -214,7 +217,10 @@ def _table(path: Path, start: str = _START.format("own")) -> dict[str, Any]:
 
 
 def _value(path: Path, key: str, value: Any, like: Any) -> Any:
-    """Return a value of the same type as `like`: examples, a text, or a number, which is not checked."""
+    """Return a value from a file, converted to the type of `like`, which is a string or a tuple of examples.
+
+    For a `like` of any other type, such as a number, the value is returned unchecked.
+    """
     if isinstance(like, str):
         return _text(path, key, value)
     if not isinstance(like, tuple):

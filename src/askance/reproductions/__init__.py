@@ -1,1 +1,1 @@
-"""The methods as their authors' code runs them, errors included, to match runs of that code."""
+"""The methods as their authors' code implements them, errors included, so that results can be compared."""

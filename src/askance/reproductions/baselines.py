@@ -24,7 +24,7 @@ from askance.text.linguistics import OWN, Linguistics
 
 @dataclass(frozen=True, slots=True)
 class ClosedBookAuthors(AuthorsMethod):
-    """wo-RAG: generate `max_tokens` tokens once, without passages; end tokens stay as text."""
+    """wo-RAG: generate `max_tokens` tokens once, without passages, and keep end tokens in the text."""
 
     known_as: ClassVar[str] = "closed_book"
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), wo-RAG"
@@ -38,9 +38,9 @@ class ClosedBookAuthors(AuthorsMethod):
 
 @dataclass(frozen=True, slots=True)
 class SingleAuthors(AuthorsSearch):
-    """SR-RAG: search once with the question, generate `max_tokens` tokens; end tokens stay as text.
+    """SR-RAG: search once with the question, and generate `max_tokens` tokens with the passages found.
 
-    The prompt shows passages without their titles, followed by an instruction.
+    The prompt shows passages without their titles, followed by an instruction. End tokens stay in the text.
     """
 
     known_as: ClassVar[str] = "single"
@@ -58,14 +58,15 @@ class SingleAuthors(AuthorsSearch):
 class FixedLengthAuthors(AuthorsRounds):
     """FL-RAG: search every `every_tokens` tokens, with the last chunk of that length as the query.
 
-    The quirks of the code are:
+    The quirks of the authors' code are:
     - The first prompt ends in a space after "Answer:", which many tokenizers handle badly.
     - Chunks are stripped and joined by a space, even inside a word.
     - The query is the last chunk, of at most `query_tokens` tokens.
-    - An empty chunk still adds a space to the text, so that another search, with an empty query, follows.
-    - The answer ends on "the answer is", in this letter case, or once it exceeds `max_tokens`.
+    - An empty chunk still adds a space to the text, so another search follows, with an empty query.
+    - The answer ends once it contains "the answer is" (case-sensitive) or exceeds `max_tokens`.
 
-    Paper and code give no n (D24); 25 is the paper's n for a query of the last n tokens.
+    Neither the paper nor the authors' code states n (D24). The default of 25 is the number of tokens that the
+    paper uses for queries from the last n tokens.
     """
 
     every_tokens: int = parameter(25, "number of tokens between searches", at_least=1)
@@ -89,11 +90,11 @@ class FixedLengthAuthors(AuthorsRounds):
 class FixedSentenceAuthors(AuthorsRounds):
     """FS-RAG: search before every sentence, with the previous sentence as the query.
 
-    The quirks of the code are:
+    The quirks of the authors' code are:
     - Each round generates `max_tokens` tokens and keeps the first sentence.
     - The first prompt ends in a space after "Answer:", which many tokenizers handle badly.
-    - The answer ends without a new sentence, on "the answer is", in this letter case, or once it exceeds
-      `max_tokens`.
+    - The answer ends if a round yields no sentence, or once the answer contains "the answer is"
+      (case-sensitive) or exceeds `max_tokens`.
     """
 
     linguistics: Linguistics = parameter(OWN, "sentence splitter: own, or spacy:PIPELINE")
@@ -123,7 +124,7 @@ MASK = "[xxx]"
 class AuthorsFlare(AuthorsDrafts):
     """A variant of FLARE that rewrites a draft from the first sentence that triggers a search.
 
-    Each subclass defines the scored parts of a sentence.
+    Each subclass defines which parts of a sentence are scored.
     """
 
     query: Literal["direct", "forward_all"] = parameter(
@@ -139,7 +140,7 @@ class AuthorsFlare(AuthorsDrafts):
     reads: ClassVar[frozenset[Signal]] = frozenset({"logprob"})
 
     async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:
-        """Return the first sentence whose aggregated scores exceed the threshold."""
+        """Return the first sentence whose aggregated score exceeds the threshold."""
         before = list[str]()
         for sentence, texts, scores in self.scored_sentences(draft, state.run.model):
             if scores and aggregate(scores, self.over_sentence) > self.threshold:
@@ -156,17 +157,17 @@ class AuthorsFlare(AuthorsDrafts):
     def scored_sentences(
         self, draft: Generation, model: Model
     ) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
-        """Yield each sentence with its tokens or entities, and the 1 − p of each of them."""
+        """Yield each sentence with its tokens or entities, and their scores 1 − p."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlareToken(AuthorsFlare):
     """The token variant of FLARE in the DRAGIN authors' code (Su et al. 2024), a baseline of their tables.
 
-    The method generates a draft without passages. In the first sentence whose tokens are improbable on
-    average (1 − p above `threshold`, D19), it masks every such token, and the rest is the query (D20). It
-    then generates the text after the previous sentences again with the passages found, and keeps all of it.
-    Defects of the code's search for the tokens of a sentence are reproduced.
+    The method generates a draft without passages. The first sentence whose mean 1 − p is above `threshold`
+    (D19) triggers a search. The query is that sentence without its tokens above `threshold` (D20). The method
+    then regenerates the text from that sentence on, with the passages found, and keeps all of the new text.
+    The errors that the authors' code makes when it locates the tokens of a sentence are reproduced.
     """
 
     paper: ClassVar[str] = "Su et al. 2024 (DRAGIN), FLARE in its token variant"
@@ -188,11 +189,11 @@ class FlareToken(AuthorsFlare):
 class FlareEntity(AuthorsFlare):
     """The entity variant of FLARE in the DRAGIN authors' code (Su et al. 2024).
 
-    It works as `flare_token` but scores and masks the named entities of a sentence. The score of an entity is
-    1 − exp(x), with x the `over_entity` of the log-probabilities of its tokens. A sentence triggers a search
-    if the `over_sentence` of these scores is above `threshold`; every entity above it is masked. A sentence
-    without entities never triggers. Defects of the code's search for entities and their tokens are
-    reproduced.
+    The method works like `flare_token`, but scores and masks named entities. The score of an entity is
+    1 − exp(x), where x is the aggregate (`over_entity`) of its tokens' log-probabilities. A sentence triggers
+    a search if the aggregate (`over_sentence`) of its scores is above `threshold`. Each entity with a score
+    above `threshold` is masked. A sentence without entities never triggers a search. The errors that the
+    authors' code makes when it locates entities and tokens are reproduced.
     """
 
     over_entity: Literal["avg", "max", "min", "first"] = parameter(
@@ -219,10 +220,11 @@ class FlareEntity(AuthorsFlare):
 
 
 def _writers(text: str, tokens: Sequence[str]) -> list[int]:
-    """Return the index of the token that the code assigns to each character of `text`; −1 without one.
+    """Return the index of the token that the authors' code assigns to each character of `text`.
 
-    The code looks up each token after the previous one; the text before a token, usually a space, belongs to
-    it. A token that is not found, such as half a character, counts from one character back.
+    A character without a token gets −1. The authors' code searches for each token after the end of the
+    previous one. Text between two tokens, usually a space, belongs to the later token. A token that is not
+    found, such as half a character, is placed one character before the end of the previous token.
     """
     writers: list[int] = []
     for index, token in enumerate(tokens):
@@ -232,7 +234,10 @@ def _writers(text: str, tokens: Sequence[str]) -> list[int]:
 
 
 def _find_in_turn(entities: Sequence[str], text: str, start: int) -> list[tuple[int, int]]:
-    """Return the offsets of entities in `text`, each looked up after the previous one, from `start`."""
+    """Return the offsets of entities in `text`, which are searched for in order, starting at `start`.
+
+    The search for each entity begins at the end of the previous one.
+    """
     spans = []
     for entity in entities:
         first = text.find(entity, start)
@@ -242,12 +247,19 @@ def _find_in_turn(entities: Sequence[str], text: str, start: int) -> list[tuple[
 
 
 def _texts(draft: Generation, model: Model) -> list[str]:
-    """Return the text of each token decoded alone; SentencePiece tokenizers then drop the leading space."""
+    """Return the text of each token, decoded alone.
+
+    SentencePiece tokenizers drop the leading space of such a token.
+    """
     return [model.decode((token.id,), at_start=True) for token in draft.tokens]
 
 
 def last_token(sentence: str, texts: Sequence[str], first: int) -> int:
-    """Return the first token from `first` on that the code's faulty in-order search misses."""
+    """Return the index of the first token, from `first` on, that is not found in `sentence`.
+
+    As in the authors' code, the tokens are searched for in order, but each search starts at a wrong position:
+    the offset of a match counts from the start of its own search, not from the start of the sentence.
+    """
     position, index = 0, first
     while index < len(texts):
         offset = sentence[position:].find(texts[index])
@@ -258,7 +270,10 @@ def last_token(sentence: str, texts: Sequence[str], first: int) -> int:
 
 
 def mask(sentence: str, texts: Sequence[str], scores: Sequence[float], threshold: float) -> str:
-    """Return `sentence` with a mask in place of each token above `threshold`, where the code locates it."""
+    """Return `sentence` with a mask in place of each of `texts` whose score is above `threshold`.
+
+    The masks stand where the authors' code locates these texts, even if the location is wrong.
+    """
     position = 0
     for text, score in zip(texts, scores, strict=True):
         start = sentence[position:].find(text) + position
@@ -270,5 +285,5 @@ def mask(sentence: str, texts: Sequence[str], scores: Sequence[float], threshold
 
 
 def aggregate(values: Sequence[float], how: str) -> float:
-    """Aggregate one or more values by `how`: avg, max, min or first."""
+    """Return the mean (avg), the maximum, the minimum or the first of one or more values, as `how` says."""
     return {"avg": sum(values) / len(values), "max": max(values), "min": min(values), "first": values[0]}[how]

@@ -1,4 +1,4 @@
-"""DRAGIN as its authors' code runs it: draft all, find the first sentence that triggers, rewrite it."""
+"""DRAGIN as its authors' code runs it: draft the whole answer, rewrite the first sentence that triggers."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,19 +21,20 @@ from askance.reproductions.dragin_base import AuthorsDrafts, AuthorsState, Trigg
 _LLAMA2_NEWLINE_ID = 13
 _LLAMA2_END = "</s>"
 UncertaintyMeasure = Literal["entropy", "surprise"]
-"""The uncertainty about a token: the entropy of its distribution, or its −log p; both in nats."""
+"""The measure of uncertainty about a token: the entropy of its distribution, or its −log p, both in nats."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraginAuthors(AuthorsDrafts):
     """DRAGIN (Su et al. 2024) as its authors' code runs it, deviations from the paper (D1 to D25) included.
 
-    The method drafts the whole answer without passages. RIND takes the maximum attention of a separate pass
-    over the draft, averages it over heads, relates it to the mean of the sentence, and multiplies it by the
-    entropy of each word. The first sentence with a word above `threshold` is cut, and QFS takes its query
-    from another pass over question and text. One sentence is then written with the passages found, and the
-    next draft has none. Decoding is greedy, and only control tokens that the model wrote as tokens are tokens
-    again.
+    The method drafts the whole answer without passages. A separate forward pass over the draft computes
+    attention. RIND's score of a word is its entropy times its relative attention: the maximum attention that
+    it receives, averaged over heads and divided by the mean over the words of the sentence. The draft is cut
+    before the first sentence with a word above `threshold`, and QFS takes the query from another forward pass
+    over question and text. The model then writes one sentence with the passages found, and drafts the rest
+    without them. Decoding is greedy. In prompts, text that spells a control token is encoded as that token
+    only if the model has generated the token for this question.
     """
 
     trigger: TriggerMode = parameter("rind", "when to search")
@@ -73,16 +74,17 @@ class DraginAuthors(AuthorsDrafts):
 
     @property
     def theta(self) -> float:
-        """The threshold in force: `threshold`, or the trigger's default; infinite if it has none.
+        """The threshold in use: `threshold` or, if that is None, the default of the trigger.
 
-        The default for token_probability is the mean over a sentence in the authors' configurations.
+        The default for token_probability comes from the authors' configurations, where it applies to the mean
+        of a sentence. For triggers without scores, the default is infinite.
         """
         default = {"rind": 1.0, "token_probability": 0.08}.get(self.trigger, math.inf)
         return default if self.threshold is None else self.threshold
 
     @property
     def want(self) -> Want:
-        """The signals of a draft that the trigger reads."""
+        """The signals that the trigger needs for each token of a draft."""
         is_rind = self.trigger == "rind"
         reads_logprob = self.trigger == "token_probability" or (is_rind and self.doubt == "surprise")
         return Want(logprob=reads_logprob, entropy=is_rind and not reads_logprob)
@@ -96,7 +98,7 @@ class DraginAuthors(AuthorsDrafts):
         return Needs(frozenset(signals), frozenset(capabilities), retriever=True)
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
-        """Raise MissingAbility for a model that does not expose the strings of its vocabulary."""
+        """Raise MissingAbility if the model does not expose the strings of its vocabulary."""
         if not isinstance(models["answer"], ShowsPieces):
             raise MissingAbility(
                 f"model {models['answer'].name!r} does not show the strings of its vocabulary (a function "
@@ -108,7 +110,10 @@ class DraginAuthors(AuthorsDrafts):
         return trigger and replace(trigger, query=await self.query_for(trigger, state))
 
     async def trigger_without_query(self, draft: Generation, model: Model) -> Trigger | None:
-        """Return the part to write again, without its query."""
+        """Return the part of `draft` to rewrite, or None to keep the whole draft.
+
+        The query of the result is still empty.
+        """
         ids, sentences = tuple(token.id for token in draft.tokens), self.linguistics.sentences(draft.text)
         pieces = pieces_of(model, ids)
         words = read_words(ids, pieces, space_marker(self.space_marker, model), after_end=True)
@@ -136,7 +141,10 @@ class DraginAuthors(AuthorsDrafts):
         return trigger and replace(trigger, signal=signal, threshold=self.theta)
 
     async def query_for(self, trigger: Trigger, state: AuthorsState) -> str:
-        """Return the query; only `real_words` (QFS) needs a computation, one forward pass."""
+        """Return the query for a trigger.
+
+        Only the mode `real_words` (QFS) needs a forward pass.
+        """
         question, before, model = state.question.text, state.text, state.run.model
         if self.query == "real_words":
             full = f"{question} {before} {trigger.kept} {' '.join(word.text for word in trigger.words)}"
@@ -163,7 +171,10 @@ class DraginAuthors(AuthorsDrafts):
         return context if len(last) <= self.query_top else " ".join(last[-self.query_top :])
 
     async def rewrite(self, text: str, state: AuthorsState, passages: Sequence[str], step: int) -> str:
-        """Return the first sentence, or the first tokens."""
+        """Return the first sentence that the model writes after `text`, with the passages in the prompt.
+
+        With the trigger every_tokens, return the first `every_tokens` tokens instead.
+        """
         is_piece = self.trigger == "every_tokens"
         num_tokens = self.every_tokens if is_piece else self.max_tokens
         written = (await state.write(text, num_tokens, ("again", step), passages)).text
@@ -176,7 +187,7 @@ def _scheduled(words: Sequence[str]) -> Trigger | None:
 
 @dataclass(frozen=True, slots=True)
 class PieceWord:
-    """The vocabulary pieces `pieces[first:last]`, which the DRAGIN authors' code takes for one word."""
+    """The vocabulary pieces `pieces[first:last]`, which the DRAGIN authors' code treats as one word."""
 
     text: str
     first: int
@@ -190,7 +201,10 @@ def pieces_of(model: Model, ids: TokenIds) -> tuple[str, ...]:
 
 
 def space_marker(name: str, model: Model) -> str:
-    """Return `name` or, for "auto", the first character of the vocabulary piece of a space."""
+    """Return the character that marks a piece as the start of a word.
+
+    It is `name` itself, except that "auto" means the first character of the vocabulary piece for a space.
+    """
     if name != "auto":
         return name
     pieces = pieces_of(model, model.tokenize(" "))
@@ -200,13 +214,13 @@ def space_marker(name: str, model: Model) -> str:
 def read_words(
     ids: TokenIds, pieces: Sequence[str], space_marker: str, *, after_end: bool = False
 ) -> tuple[PieceWord, ...]:
-    """Return the words of `ids` as the authors' code finds them, with two constants of Llama 2.
+    """Return `ids` grouped into words as in the authors' code, with its two constants of Llama 2.
 
-    The text of a word consists of its raw pieces without the space marker, so other byte-level characters
-    stay encoded. If the tokenizer does not use the marker, all pieces are one word.
+    A word's text consists of its raw pieces without the space marker, so other byte-level characters stay
+    encoded. If the tokenizer does not use the marker, all pieces form one word.
 
     Args:
-        after_end: Whether a word also starts after the end token, as in drafts but not in queries.
+        after_end: Whether a word also starts after the end token. This is so in drafts but not in queries.
     """
     starts = [
         index
@@ -223,11 +237,12 @@ def read_words(
 
 
 def influence(weights: NDArray[np.float32], first_piece: str = "") -> NDArray[np.float64]:
-    """Return the attention each token receives, also from itself: the maximum per head, averaged over heads.
+    """Return the maximum attention that each token receives, including from itself, averaged over heads.
 
     Args:
         weights: Attention of shape [heads, queries, keys].
-        first_piece: If this is Llama 2's end token, the sum over the other tokens divides the result.
+        first_piece: The piece of the first token. If it is Llama 2's end token, the result is divided by the
+            sum of the values of all other tokens.
     """
     received: NDArray[np.float64] = weights.astype(np.float64).max(axis=1).mean(axis=0)
     is_normalised = len(received) > 1 and first_piece == _LLAMA2_END
@@ -237,7 +252,7 @@ def influence(weights: NDArray[np.float32], first_piece: str = "") -> NDArray[np
 def aggregate_over_words(
     words: Sequence[PieceWord], attention: Sequence[float], entropies: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """Return the sum of attention and the mean of entropy over the tokens of each word."""
+    """Return two lists: the summed attention, and the mean entropy, of the tokens of each word."""
     return (
         [float(np.sum(attention[word.first : word.last])) for word in words],
         [float(np.mean(entropies[word.first : word.last])) for word in words],
@@ -245,10 +260,11 @@ def aggregate_over_words(
 
 
 def align_sentences(sentences: Sequence[str], words: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the range of words of each sentence.
+    """Return the range of words that belong to each sentence.
 
-    A sentence takes the shortest run of words whose text, joined by single spaces, contains it. A sentence
-    that is not found gets no words, and they fall to the next; the last sentence takes the rest.
+    A sentence gets the shortest sequence of words that, joined by single spaces, contains the sentence. If a
+    sentence is not found, it gets no words, and the next sentence starts at the same word. The last sentence
+    gets all remaining words.
     """
     ranges, start = [], 0
     for sentence in sentences[:-1]:
@@ -262,7 +278,10 @@ def align_sentences(sentences: Sequence[str], words: Sequence[str]) -> list[tupl
 def rind_scores(
     attention: Sequence[float], entropy: Sequence[float], first: int, last: int
 ) -> tuple[float, ...]:
-    """Return entropy times attention of the words `first` to `last`, relative to their mean attention."""
+    """Return entropy times relative attention for each of the words `first:last`.
+
+    Relative attention is the attention to a word, divided by the mean over these words.
+    """
     own = np.array(attention[first:last])
     if not own.sum():
         return (0.0,) * (last - first)
@@ -278,13 +297,13 @@ def find_trigger(
     threshold: float,
     real_words: Callable[[str], frozenset[str]] | None = None,
 ) -> Trigger | None:
-    """Return the first sentence of a draft whose aggregated word scores exceed `threshold`.
+    """Return the first sentence of a draft with an aggregated score above `threshold`, or None.
 
     Args:
-        score: Returns the scores of a range of words.
-        aggregate: Aggregates the scores of a sentence.
-        real_words: Returns the content words of a sentence. Only words that contain one of them remain hits;
-            since this filter follows the choice of the sentence, it may leave none.
+        score: A function that returns the scores of a range of words.
+        aggregate: A function that aggregates the scores of a sentence.
+        real_words: A function that returns the content words of a sentence. Only words that contain a content
+            word remain hits. This filter applies after the sentence is chosen, so it may leave no hits.
     """
     for index, (first, last) in enumerate(align_sentences(sentences, words)):
         scores = score(first, last)
@@ -299,20 +318,21 @@ def find_trigger(
 
 
 def _has_content(word: str, real_words: frozenset[str]) -> bool:
-    """Return whether `word` contains some content word, in the same letter case."""
+    """Return whether `word` contains a content word (case-sensitive)."""
     return any(real in word for real in real_words)
 
 
 def attention_to_words(
     attention: NDArray[np.float64], words: Sequence[PieceWord], hits: Collection[int]
 ) -> list[float]:
-    """Return the attention from the hits to each word before them, averaged over the hits; 0 without hits.
+    """Return the attention that each word gets from the hits after it, averaged over hits.
 
-    The attention of a token is the row of the token before it, which predicted it, cut off at the start of
-    the word and scaled to sum to 1. The rows are averaged over the tokens of the word.
+    The attention of a hit is the mean over the hit's tokens. The attention of a token is the row of the
+    previous token, which predicted it. This row is cut off at the start of the hit and normalised to sum to
+    1. Without hits, all values are 0.
 
     Args:
-        attention: Mean over heads, of shape [queries, keys].
+        attention: The mean attention over heads, of shape [queries, keys].
     """
     total = np.zeros(len(attention))
     for hit in hits:

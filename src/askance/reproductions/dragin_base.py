@@ -1,4 +1,4 @@
-"""Code that all methods of the DRAGIN authors' code share: generation, search, short answers, drafts."""
+"""The base of all methods in the DRAGIN authors' code: generation, search, short answers, drafts."""
 
 import re
 from abc import ABC, abstractmethod
@@ -35,9 +35,9 @@ from askance.text.linguistics import Linguistics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsMethod(TokenLimited):
-    """The parameters of every method of the authors' code.
+    """The parameters of every method in the authors' code.
 
-    Prompts are raw text, and the text of the model stays unchanged, markers and end tokens included.
+    Prompts are raw text. Generated text stays unchanged, including citation markers and end tokens.
     """
 
     profile: Literal["code"] = parameter("code", "variant of the method")
@@ -50,7 +50,7 @@ class AuthorsMethod(TokenLimited):
 
     keeps_markers: ClassVar[bool] = True
     reads: ClassVar[frozenset[Signal]] = frozenset()
-    """The signals that the method reads."""
+    """The signals that the method needs for each generated token, such as log-probabilities."""
     retrieves: ClassVar[bool] = False
 
     @property
@@ -58,7 +58,7 @@ class AuthorsMethod(TokenLimited):
         return Needs(self.reads, frozenset({"raw"}), retriever=self.retrieves)
 
     def start(self, question: Question, run: Run) -> "AuthorsState":
-        """Return the state of an answer that is still empty."""
+        """Return the initial state, with an empty answer."""
         return AuthorsState(
             question, run, self.prompts, self.short_answer_tokens if self.ask_short_answer else 0
         )
@@ -76,22 +76,22 @@ class AuthorsSearch(AuthorsMethod):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsRounds(AuthorsSearch):
-    """The parameters of the methods that write in rounds with searches."""
+    """The parameters of the methods that alternate between searching and writing."""
 
     max_rounds: int = parameter(100, "maximum number of rounds of one answer", at_least=1)
 
 
 @dataclass(slots=True)
 class AuthorsState:
-    """The state of the answer to one question while a method of the authors' code writes it.
+    """The state of the answer to one question while a method in the authors' code writes it.
 
     Attributes:
-        short_answer_tokens: The maximum number of new tokens of the short answer; 0 asks for none.
-        text: The answer so far, with leading and trailing spaces, as the code keeps it.
-        stop_reason: The reason why no further round follows; empty until it is known.
-        shown: Pairs of an offset in the stripped text and the passages found there, for the citations.
-        control: The text and id of the control tokens that the model has written, usually its end token;
-            later prompts contain them as these tokens.
+        short_answer_tokens: The maximum number of new tokens of the short answer; 0 means not to ask for one.
+        text: The answer so far, with the leading and trailing spaces that the authors' code keeps.
+        stop_reason: The reason why the answer has ended; an empty string while it continues.
+        shown: Pairs (length of the stripped text at a search, passages found), used for citations.
+        control: The ids of the control tokens that the model has written, by their text. Usually, this is
+            only the end token. Later prompts encode these texts as control tokens.
     """
 
     question: Question
@@ -104,7 +104,10 @@ class AuthorsState:
     control: dict[str, int] = field(default_factory=dict)
 
     def rounds(self, most: int, max_tokens: int) -> Iterator[int]:
-        """Yield the number of each round until the text has ended; record the reason in the trace."""
+        """Yield the number of each round, from 0, until the answer has ended or `most` rounds have run.
+
+        At the end, the trace records the reason for stopping.
+        """
         for step in range(most):
             chars_before = len(self.text)
             yield step
@@ -116,10 +119,10 @@ class AuthorsState:
     async def write(
         self, text: str, max_tokens: int, key: Key, passages: Sequence[str] | None = None, want: Want = Want()
     ) -> Generation:
-        """Generate greedily after `text`, without stop strings, with `passages` before the question.
+        """Return a greedy continuation of `text`, generated without stop strings.
 
-        The authors' code sees the end token as one of the tokens, and its string as part of the text. The
-        text has no leading space, even if the tokenizer adds one.
+        The prompt shows `passages` before the question. As in the authors' code, the generated tokens and
+        text include the end token. The generated text has no leading space, even if the tokenizer adds one.
         """
         model, prompt, on_text = self.run.model, self._prompt(text, passages), self.run.trace.draft
         request = GenerateRequest(prompt, Sampling(max_tokens), want, key=key, on_text=on_text)
@@ -130,9 +133,9 @@ class AuthorsState:
         return replace(generation, text=model.decode(ids, at_start=True), tokens=tokens, dropped=())
 
     async def search(self, decision: Decided, k: int, query_tokens: int) -> tuple[str, ...]:
-        """Return the texts of `k` passages; empty texts stand in for passages that were not found.
+        """Return the texts of `k` passages, padded with empty strings if fewer are found.
 
-        The search uses the last `query_tokens` tokens of the query, without the control tokens among them.
+        The query is cut to its last `query_tokens` tokens, and control tokens among these are removed.
         """
         model, run = self.run.model, self.run
         ids = self.ids(decision.query)[-query_tokens:]
@@ -143,21 +146,27 @@ class AuthorsState:
         return (*(" ".join(hit.passage.text.split("\n")) for hit in hits), *[""] * (k - len(hits)))
 
     async def search_for(self, query: str, why: str, k: int, query_tokens: int) -> tuple[str, ...]:
-        """Record the decision to search for `query`, and search."""
+        """Record the decision to search for `query`, and return the result of `search`."""
         decision = self.run.trace.decide("retrieve", "search", why, query=query)
         return await self.search(decision, k, query_tokens)
 
     def ids(self, text: str) -> TokenIds:
-        """Return the tokens of a separate text, without BOS."""
+        """Return the token ids of `text`, encoded on its own and without a BOS token."""
         return self.run.model.tokenize(control_spans(text, self.control), at_start=True)
 
     def replace(self, text: str) -> None:
-        """Replace the text by a continuation of it; white space around it may differ."""
+        """Replace the answer with `text`, and commit the new part of it to the trace.
+
+        `text` must continue the answer so far, except that white space around the answer may differ.
+        """
         self.run.trace.commit(text.strip()[len(self.text.strip()) :])
         self.text = text
 
     async def finish(self) -> Answer:
-        """Return the answer, with the white space that the code keeps and without the added statement."""
+        """Return the answer, with white space as the authors' code leaves it.
+
+        Text that was generated only to get a short answer is not part of the answer.
+        """
         leading = len(self.text) - len(self.text.lstrip())
         shown = [(offset and offset + leading, hits) for offset, hits in self.shown]
         short, text = await self._short_answer(), self._without_control_tokens(self.text)
@@ -165,12 +174,12 @@ class AuthorsState:
         return Answer(self.text, short, citations)
 
     async def _short_answer(self) -> str:
-        """Return the short answer of the text up to an invented question or note.
+        """Return the short answer, extracted from the text before any invented question or note.
 
-        As in the code, if the text lacks "the answer is" (case-sensitive), the model completes it without
-        passages; a space follows the words that start the answer. The code reads all text after these words
-        by rules per data set; here the short answer is read as for every method. The trace records
-        when the window has no room for this.
+        As in the authors' code, if the text lacks "the answer is" (case-sensitive), the beginning of such a
+        sentence and a space are added, and the model completes the sentence without passages. If there is no
+        room for this call, the trace records the reason. The authors' code then extracts the answer by rules
+        for each data set. Here the same rules apply as in all other methods.
         """
         text = before_invention(self.text.strip(), least_index=1)
         if self.short_answer_tokens and AUTHORS_MARKER not in text:
@@ -197,13 +206,13 @@ class AuthorsState:
         return "".join(" " * len(span.text) if span.trusted else span.text for span in spans)
 
     def _prompt(self, text: str, passages: Sequence[str] | None = None) -> Raw:
-        """Return the examples, passages, question and answer so far, in the authors' order and format.
+        """Return the prompt in the authors' format: examples, passages, question and answer so far.
 
-        Their layout has no place for the options and the history of a question, so both are left out. White
-        space in `text` directly follows "Answer:".
+        This format does not provide for a question's options and history, so both are left out. `text`, with
+        its leading white space, directly follows "Answer:".
 
         Args:
-            passages: The passages; None omits their block.
+            passages: The passages. If None, the prompt has no block of passages at all.
         """
         template, question = self.template, self.question
         demos = template.demos if question.demos is None else question.demos
@@ -217,14 +226,14 @@ class AuthorsState:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """The part of a draft to rewrite, and the search to make first.
+    """The part of a draft to rewrite, and the search to make before that.
 
     Attributes:
-        kept: The text of the draft before that part.
-        words: The scored parts of the triggering sentence: words, or FLARE's tokens or entities.
+        kept: The text of the draft before the part to rewrite.
+        words: The scored parts of the triggering sentence: words for DRAGIN, tokens or entities for FLARE.
         query: The query of the search.
-        signal: The meaning of the scores; empty for a trigger without scores.
-        threshold: The threshold of the scores.
+        signal: The meaning of the scores; an empty string for a trigger without scores.
+        threshold: The threshold for the scores; None for a trigger without scores.
     """
 
     kept: str
@@ -243,23 +252,23 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsDrafts(AuthorsRounds, ABC):
-    """A method that drafts without passages, and rewrites the part that triggers a search."""
+    """A method that drafts without passages, and rewrites the part of a draft that triggers a search."""
 
     linguistics: Linguistics = parameter(
         OWN_LINGUISTICS, "sentences, content words and entities: own, or spacy:PIPELINE"
     )
 
     joins_empty: ClassVar[bool] = False
-    """Whether a space also precedes or follows an empty text."""
+    """Whether empty strings also count as parts when parts of a text are joined with spaces."""
 
     @property
     @abstractmethod
     def want(self) -> Want:
-        """The signals of a draft that the method reads."""
+        """The signals that the method needs for each token of a draft."""
 
     @abstractmethod
     async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:
-        """Return the part of `draft` to write again; None to keep the whole draft."""
+        """Return the part of `draft` to rewrite, or None to keep the whole draft."""
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
@@ -283,18 +292,18 @@ class AuthorsDrafts(AuthorsRounds, ABC):
         return (await state.write(text, self.max_tokens, ("again", step), passages)).text
 
     def _leading(self, *parts: str) -> str:
-        """Return the parts as they follow "Answer:"."""
+        """Return the joined parts with a leading space, which separates them from "Answer:" in the prompt."""
         text = joined(*parts, keeps_empty=self.joins_empty)
         return f" {text}" if text or self.joins_empty else ""
 
 
 def control_spans(text: str, control: Collection[str]) -> tuple[Span, ...]:
-    """Return `text` as untrusted spans, with the strings in `control` as trusted ones."""
+    """Split `text` into trusted spans, which are strings in `control`, and untrusted spans for the rest."""
     longest_first = sorted(control, key=len, reverse=True)
     pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text) if control else [text]
     return tuple(Span(piece, trusted=piece in control) for piece in pieces if piece)
 
 
 def joined(*parts: str, keeps_empty: bool = False) -> str:
-    """Join the parts with single spaces; leave empty parts out unless `keeps_empty` is set."""
+    """Return the parts joined with single spaces, without empty parts unless `keeps_empty` is set."""
     return " ".join(part for part in parts if part or keeps_empty)

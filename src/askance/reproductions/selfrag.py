@@ -1,7 +1,7 @@
 """Self-RAG as its authors' code runs it.
 
-In the short form, a draft decides whether to search, and the best answer wins. In the long form, segments
-form a tree, and scores are multiplied.
+In the short form, retrieval tokens in a draft decide whether to search, and the answer with the best score is
+returned. In the long form, segments form a tree, and the scores along a path are multiplied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,10 @@ _PROBE_TOKENS = 25
 class SelfragAuthors(SelfragParameters):
     """Self-RAG as its authors' code runs it (Asai et al. 2024), errors included.
 
-    In the short form, a draft decides whether to search, and the best answer from any passage wins. In the
-    long form, segments form a tree, and their scores are multiplied. The model must have the reflection
-    tokens. Input that crashes the authors' code does not crash this; docs/methods/selfrag.md lists the
-    differences.
+    In the short form, retrieval tokens in a draft decide whether to search, and the best answer over all
+    passages is returned. In the long form, segments form a tree, and the scores along a path are multiplied.
+    The model must have the reflection tokens. Input that crashes the authors' code is accepted here, and
+    docs/methods/selfrag.md lists the differences.
     """
 
     profile: Literal["code"] = parameter("code", "variant of the method")
@@ -56,7 +56,7 @@ class SelfragAuthors(SelfragParameters):
     keeps_markers: ClassVar[bool] = True
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
-        """Raise MissingAbility for a model that was not trained on reflection tokens."""
+        """Raise MissingAbility if the model was not trained on reflection tokens."""
         model = models["answer"]
         if not has_reflection_tokens(model):
             raise MissingAbility(
@@ -76,7 +76,10 @@ class SelfragAuthors(SelfragParameters):
 
 
 async def _short_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]:
-    """Write an answer for each passage and return the best; on a tie, the better passage wins."""
+    """Return the best of the answers that the model writes with one passage each, and its citation.
+
+    In a tie, the higher-ranked passage wins. Without a search, the model answers without passages.
+    """
     hits = await _search_by_draft(context)
     if not hits:
         return _final_text(outputs.closed_answer(await context.write_alone())), ()
@@ -93,7 +96,10 @@ async def _short_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]
 
 
 async def _search_by_draft(context: QueryContext) -> tuple[Hit, ...]:
-    """Search if the first token of a draft of the whole answer says so; `mode=never` ignores the draft."""
+    """Search if the retrieval tokens in a draft of the answer ask for it, and return the passages found.
+
+    With `mode=always`, no draft is made. With `mode=never`, the draft is made but ignored.
+    """
     parameters = context.parameters
     draft = await context.write(key=("decide",)) if parameters.mode != "always" else None
     if draft is None or parameters.mode == "never":
@@ -119,12 +125,12 @@ def _candidate(context: QueryContext, number: int, hit: Hit, written: Generation
 
 
 def _final_text(text: str) -> str:
-    """Strip one leading sign from an answer, then all control tokens."""
+    """Remove a leading "#" or ":" from an answer, then all control tokens, and return the rest."""
     return outputs.without_control_tokens(outputs.without_leading_sign(text))
 
 
 def _greatest_sum(context: QueryContext, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """Return the answers whose exact text has the greatest sum of scores."""
+    """Group answers by their exact text, and return the group with the greatest sum of scores."""
     sums = dict[str, float]()
     for score, text, _ in candidates:
         sums[text] = sums.get(text, 0.0) + score
@@ -135,13 +141,13 @@ def _greatest_sum(context: QueryContext, candidates: Sequence[_Candidate]) -> li
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamNode:
-    """A segment in the tree, or its root, whose empty text precedes the first segments.
+    """A node of the tree: a segment, or the root, whose text is empty.
 
     Attributes:
         name: The numbers of the segments that lead to the node, joined by dots.
-        before: The parts that the prompts of its children contain before its own text; not always the texts
-            of its ancestors, see `expand_node`.
-        score: Its own score times that of its parent.
+        before: The parts that precede the node's own text in the prompts of its children. They are not always
+            the texts of the node's ancestors (see `expand_node`).
+        score: The segment's score times the parent's score.
     """
 
     name: str = "0"
@@ -153,15 +159,15 @@ class BeamNode:
 
     @property
     def path(self) -> list[SegmentAndPassage]:
-        """The segments down to this one, with their passages."""
+        """The segments from the root to this node, with their passages."""
         above = self.parent.path if self.parent else []
         return [*above, (self.read.text, self.hit.passage)] if self.hit else above
 
 
 async def long_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]:
-    """Return the text of the best path to the deepest level, or of the second best if that text is empty.
+    """Return the text and citations of the best path to the deepest level.
 
-    A biography uses the best path alone.
+    If that path has no text, the second-best path is used, except for a biography.
     """
     is_biography = context.task == "biography"
     hits = await _search_by_probe(context)
@@ -180,8 +186,8 @@ async def long_form(context: QueryContext) -> tuple[str, tuple[Citation, ...]]:
 async def grow_tree(context: QueryContext, hits: Sequence[Hit]) -> list[list[BeamNode]]:
     """Return the best nodes of each level that is not empty, starting with the root.
 
-    A level consists of the best children of the level above. Nodes without children are dropped if another
-    node of their level has some. If a node is only the end token, the next level is the last.
+    A level consists of the best children of the level above. A path that has ended is dropped if another path
+    continues. If the text of a node is only the end token, the next level is the last.
     """
     levels = [[BeamNode()]]
     for _ in range(context.parameters.max_segments):
@@ -198,12 +204,19 @@ async def grow_tree(context: QueryContext, hits: Sequence[Hit]) -> list[list[Bea
 
 
 def supported_path(node: BeamNode, *, rejects: bool) -> list[SegmentAndPassage]:
-    """Return the segments down to a node; with `rejects`, leave out those without support."""
+    """Return the segments from the root to a node, with their passages.
+
+    With `rejects`, segments that the model has judged to have no support are left out.
+    """
     return [(text, passage) for text, passage in node.path if not (rejects and tokens.NO_SUPPORT in text)]
 
 
 async def _search_by_probe(context: QueryContext) -> tuple[Hit, ...]:
-    """Search if [Retrieval] occurs early and its share at the start of the probe exceeds the threshold."""
+    """Search if a short generated text, the probe, asks for it, and return the passages found.
+
+    The probe asks for a search if its first paragraph contains [Retrieval] and the probability of [Retrieval]
+    at its first token, relative to [No Retrieval], exceeds the threshold (`retrieval_share`).
+    """
     if context.parameters.mode != "adaptive":
         return await context.search_by_mode()
     probe = await context.write(key=("decide",), max_tokens=_PROBE_TOKENS)
@@ -218,10 +231,11 @@ async def _search_by_probe(context: QueryContext) -> tuple[Hit, ...]:
 
 
 async def expand_node(context: QueryContext, parent: BeamNode, hits: Sequence[Hit]) -> list[BeamNode]:
-    """Return the children of a node: a segment for each passage.
+    """Return the children of a node, one segment for each passage.
 
-    The prompts below the first child contain its parent's text and its own. Below any other, the text of the
-    previous sibling replaces the parent's, because the code stores both in one variable.
+    In prompts below the first child, the text of the child follows that of the parent. In prompts below any
+    other child, the text of the previous sibling replaces that of the parent, because the authors' code
+    stores both in one variable.
     """
     behind = (*parent.before, *parent.read.behind)
     written = await gather_or_cancel(

@@ -1,7 +1,7 @@
 """The prompts and outputs of the Self-RAG authors' code: scores, segments and final texts.
 
-The code reads log-probabilities of the likeliest tokens and takes -100 for a missing one. Here all are known,
-and a token is missing if its probability is 0.
+The authors' code knows the log-probabilities of only the most likely tokens, and uses -100 for any other
+token. Here all log-probabilities are known, and a token counts as missing if its probability is 0.
 """
 
 import math
@@ -54,11 +54,12 @@ _MISSING = -100.0
 
 
 class QueryContext:
-    """One question, its prompt, and the texts generated after it, which only their length limits.
+    """One question with its prompt, and methods that search, generate without stop strings, and score.
 
     Attributes:
         parameters: The parameters that all variants of Self-RAG share.
-        fixed_weights: Whether segment scores have the weights of the code instead of the parameters.
+        fixed_weights: Whether segment scores use the fixed weights of the authors' code instead of the
+            parameters.
     """
 
     def __init__(
@@ -72,7 +73,12 @@ class QueryContext:
         self._before = prompt_head(text, self.task, parameters.instructions, separator, run.trace)
 
     async def write(self, *behind: Part, hit: Hit | None = None, key: Key, max_tokens: int = 0) -> Generation:
-        """Generate after `behind` and a passage, up to `max_tokens` tokens; 0 means those of an answer."""
+        """Generate text after `behind` and, if `hit` is given, a passage.
+
+        Args:
+            behind: The parts of the prompt between the question and the passage.
+            max_tokens: The maximum number of new tokens; 0 means the value of the parameter `max_tokens`.
+        """
         max_tokens = max_tokens or self.parameters.max_tokens
 
         def prompt_with(*shown: Hit) -> Raw:
@@ -85,46 +91,56 @@ class QueryContext:
         return written
 
     async def write_alone(self) -> str:
-        """Return the answer without passages."""
+        """Generate the answer without passages, and return its text."""
         return self.text_with_end(await self.write(Span(NO_RETRIEVAL), key=("none",)))
 
     def text_with_end(self, written: Generation) -> str:
-        """Return the text of a generation, with the end token if the model's text shows it."""
+        """Return the text of a generation, followed by `END` if `shows_end` is true for this generation."""
         return written.text.removesuffix(END) + END if self.shows_end(written) else written.text
 
     def shows_end(self, written: Generation) -> bool:
-        """Return whether the model ended its text, and decodes its end token to some text."""
+        """Return whether the generation ended with an end token that decodes to a non-empty string."""
         ends = tuple(token.id for token in written.dropped) if written.finish == "end" else ()
         return bool(ends and self.run.model.decode(ends))
 
     async def record_search(
         self, searches: bool, why: str, signal: str = "", numbers: Mapping[str, float] = {}
     ) -> tuple[Hit, ...]:
-        """Record whether there is a search for the question, and return the passages found."""
+        """Record whether the method searches for the question, and return the passages found."""
         outcome, query = ("search", self.question.text) if searches else ("keep", "")
         evidence = {"signal": signal, "threshold": self.parameters.threshold, "numbers": dict(numbers)}
         decision = self.run.trace.decide("retrieve", outcome, why, query=query, **evidence)
         return await search_passages(self.run, decision, self.parameters.passages) if searches else ()
 
     async def search_by_mode(self) -> tuple[Hit, ...]:
-        """Return the passages found if the mode alone decides."""
+        """Search if the parameter `mode` is "always", and return the passages found."""
         return await self.record_search(self.parameters.mode == "always", f"mode={self.parameters.mode}")
 
     async def search_by_share(
         self, share: float, threshold: float, kind: str, probs: Distribution
     ) -> tuple[Hit, ...]:
-        """Return the passages found if a share of [Retrieval] decides."""
+        """Search if `share` exceeds `threshold`, and return the passages found.
+
+        Args:
+            share: A number between 0 and 1 for [Retrieval] relative to [No Retrieval].
+            kind: The description of `share` in the trace.
+            probs: The probabilities from which `share` was computed, recorded in the trace.
+        """
         above = "above" if share > threshold else "not above"
         why = f"the {kind} is {share:.2f}, {above} {threshold:g}"
         return await self.record_search(share > threshold, why, kind, {**probs, "share": share})
 
     def show(self, node: str, text: str, hit: Hit, numbers: Mapping[str, float], judged: Judgements) -> None:
-        """Record a candidate in the trace: its text, passage, scores and their sources."""
+        """Record a candidate in the trace: its text, passage, scores and judgements."""
         known = {name: dict(probs) for name, probs in judged.items() if probs}
         self.run.trace.expand(node, "retrieve", text, passage=hit, numbers=dict(numbers), distributions=known)
 
     def judgements(self, written: Generation) -> Judgements:
-        """Return relevance at the start, and support and utility at their first tokens; empty if missing."""
+        """Return the distributions of relevance, support and utility.
+
+        The distribution of relevance comes from the first token of the text. Those of support and utility
+        come from the first token of the respective group. A missing distribution is empty.
+        """
         return {
             "relevance": tokens.first_distribution(written, "relevance"),
             "support": self.vocabulary.group_probs(written.tokens, "support"),
@@ -132,19 +148,19 @@ class QueryContext:
         }
 
     def answer_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
-        """Return the score of a whole answer and its parts (short form)."""
+        """Return the score of a whole answer (short form) and the components of the score, by name."""
         relevance = tokens.relevance_score(_filled("relevance", judged["relevance"]))
         read = self.parameters.use_utility and judged["utility"]
         utility = tokens.utility_score(_filled("utility", read)) if read else 0.0
         return self._scored(written, relevance, judged, utility)
 
     def segment_scores(self, written: Generation, judged: Judgements) -> dict[str, float]:
-        """Return the score of a segment and its parts (long form).
+        """Return the score of a segment (long form) and the components of the score, by name.
 
-        With `fixed_weights` they are 1, 1 and 0.5 without a sequence term, as in the authors' script, whose
-        options do not change them. Utility is 0, since the code looks for its tokens among those of support.
-        A missing probability of relevance counts as -100 instead of its logarithm, so a segment without
-        [Relevant] scores best.
+        With `fixed_weights`, the weights are 1, 1 and 0.5, and there is no sequence term. The options of the
+        authors' script do not change this. Utility is always 0, since the authors' code looks for utility
+        tokens among support tokens. If a relevance token is missing, -100 takes the place of its probability
+        instead of the logarithm. As a result, a segment without [Relevant] scores best.
         """
         relevance = judged["relevance"]
         relevant, irrelevant = (relevance.get(each, 0.0) or _MISSING for each in tokens.GROUPS["relevance"])
@@ -165,10 +181,11 @@ class QueryContext:
 
 
 def log_retrieval_share(probs: Distribution) -> float:
-    """Return the share of [Retrieval] in the logarithms of its probability and that of [No Retrieval].
+    """Return |log p([Retrieval])| / (|log p([Retrieval])| + |log p([No Retrieval])|).
 
-    The more probable it is, the smaller its share: above 0.2 means a probability below 0.7245 if no other
-    token is possible. A missing token counts -100, as intended; the code fails on one.
+    The more probable [Retrieval] is, the smaller this ratio. If no other token is possible, a ratio above 0.2
+    means that p([Retrieval]) is below 0.7245. A missing token makes the authors' code crash. Here its
+    log-probability is -100, as the authors intended.
     """
     filled = _filled("retrieve", probs)
     search, none = (abs(math.log(filled[token])) for token in (RETRIEVAL, NO_RETRIEVAL))
@@ -176,12 +193,13 @@ def log_retrieval_share(probs: Distribution) -> float:
 
 
 def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
-    """Return whether a [No Retrieval] with these probabilities counts as [Retrieval].
+    """Return whether a [No Retrieval] token with these probabilities counts as [Retrieval].
 
-    The probability of "continue" adds to the dividend but not to the divisor, so the ratio may exceed 1.
-    Still nothing exceeds a threshold of 1, because the code compares the result of the comparison again. A
-    threshold of 0 is always exceeded, since a missing token counts e^-100. Without a threshold, on which the
-    code fails, nothing is rewritten.
+    It does if (p([Retrieval]) + p([Continue to Use Evidence])) / (p([Retrieval]) + p([No Retrieval])) exceeds
+    `threshold`. This ratio may exceed 1. Nevertheless, a threshold of 1 is never exceeded, because the
+    authors' code then compares the result of the comparison with the threshold, too. A threshold of 0 is
+    always exceeded, since a missing token has a probability of e^-100. If there is no threshold, the authors'
+    code crashes. Here the token then stays [No Retrieval].
     """
     if threshold is None or threshold >= 1:
         return False
@@ -193,13 +211,13 @@ def is_rewritten(probs: Distribution, threshold: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ParsedSegment:
-    """A continuation as the tree of the long form uses it.
+    """A generated segment, parsed for the tree of the long form.
 
     Attributes:
-        text: The text up to the next search, with control tokens by name.
-        behind: The same text for later prompts, as the generated ids.
+        text: The text up to the next search, with control tokens spelled out.
+        behind: The same text as parts of later prompts, which consist of the generated token ids.
         searches: Whether another segment may follow.
-        is_end: Whether it is only the end token, in a model whose text shows it.
+        is_end: Whether the text is only `END`.
     """
 
     text: str
@@ -211,14 +229,15 @@ class ParsedSegment:
 def parse_segment(
     written: Generation, shows_end: bool, vocabulary: ReflectionVocabulary, threshold: float | None
 ) -> ParsedSegment:
-    """Return a continuation without the tail after the first [Retrieval].
+    """Parse a generated segment, and cut it off at the first [Retrieval].
 
-    The code looks for names in the text: ordinary text that spells one counts, and a token that the model's
-    text does not show does not count. Each [No Retrieval] in the text may count as [Retrieval], by the
-    probabilities at the token of the same number; if the text has any, one more is added at its end.
+    The authors' code searches the text for the names of tokens. Ordinary text that spells a name therefore
+    counts, and a token that decodes to an empty string does not. The n-th [No Retrieval] in the text may
+    count as [Retrieval], depending on the probabilities at the n-th such token (see `is_rewritten`). If the
+    text contains any [No Retrieval], one more is added at the end of the text.
 
     Args:
-        shows_end: Whether the model's text has the end token, which then becomes `END`.
+        shows_end: Whether the decoded text ends with the end token, which then becomes `END`.
     """
     ends = tuple(token.id for token in written.dropped) if shows_end else ()
     text = written.text.removesuffix(END) + END if ends else written.text
@@ -243,7 +262,10 @@ def _rewritten(text: str, written: Sequence[Token], no_search: int, threshold: f
 
 
 def _parts(written: Sequence[Token], num_chars: int) -> tuple[Part, ...]:
-    """Return the tokens of the first `num_chars` characters; a token that this cuts is text."""
+    """Return the tokens of the first `num_chars` characters as parts of a prompt.
+
+    If this limit lies inside a token, the part of the token before the limit is returned as text.
+    """
     whole = tuple(token.id for token in written if token.end <= num_chars and token.start < num_chars)
     cut = [token for token in written if token.start < num_chars < token.end]
     return (whole, *(untrusted(token.text[: num_chars - token.start]) for token in cut))
@@ -254,10 +276,10 @@ def _filled(group: Group, probs: Distribution) -> Distribution:
 
 
 SegmentAndPassage = tuple[str, Passage]
-"""The text of a segment, control tokens included, and the passage it was written with."""
+"""The text of a segment, control tokens included, and the passage in the prompt of that segment."""
 
 END = "</s>"
-"""The end token in a text of the authors' code, if that text contains it."""
+"""The end token, as the authors' code spells it in texts."""
 
 _STRIPPED = [token for token in tokens.ALL_TOKENS if token != tokens.CONTINUE]
 _CONTINUED = f".{tokens.CONTINUE}"
@@ -267,9 +289,10 @@ _UNSPACED = re.compile(r"(?<=\w)([.!?])(?=\w)")
 def question_and_separator(
     question: Question, task: Task, separator: Separator, form: str
 ) -> tuple[str, Separator]:
-    """Return the text of the question and the separator before it.
+    """Return the text of the question, and the separator between instruction and question.
 
-    Separators differ by task from those of the training data.
+    In the short form, the separator "auto" depends on the task. In the long form, it means the separator of
+    the training data.
     """
     shown = _four_options(lettered_options(question)) if task == "choice" else ()
     if separator == "auto" and form == "short":
@@ -278,9 +301,10 @@ def question_and_separator(
 
 
 def _four_options(shown: Sequence[str]) -> Sequence[str]:
-    """Return options as the authors' script for ARC shows them: A to D, with D possibly empty, never E.
+    """Return the options A to D, as the authors' script for ARC shows them.
 
-    If A, B or C is missing, on which the script fails, the options stay unchanged.
+    A missing D is shown as an empty option, and E is never shown. If A, B or C is missing, the script
+    crashes. Here the options then stay unchanged.
     """
     texts = dict(lettered(shown).values())
     if not {"A", "B", "C"} <= texts.keys():
@@ -291,7 +315,7 @@ def _four_options(shown: Sequence[str]) -> Sequence[str]:
 def without_control_tokens(text: str) -> str:
     """Return `text` without control tokens and the end token.
 
-    The authors' list of control tokens lacks "continue to use evidence", which stays.
+    The authors' list of control tokens lacks "continue to use evidence", so that token stays.
     """
     for token in (*_STRIPPED, END):
         text = text.replace(token, "")
@@ -299,7 +323,10 @@ def without_control_tokens(text: str) -> str:
 
 
 def closed_answer(text: str) -> str:
-    """Return the text that groups answers to closed questions (`postprocess_answer_option_conditioned`)."""
+    """Return an answer of the short form without control tokens and line breaks.
+
+    This is `postprocess_answer_option_conditioned` of the authors' code.
+    """
     return without_control_tokens(text).replace("\n", "").replace("<|endoftext|>", "")
 
 
@@ -309,27 +336,37 @@ def without_leading_sign(text: str) -> str:
 
 
 def segment_text(text: str) -> str:
-    """Return a segment or long answer without tokens and without one leading blank (`postprocess`)."""
+    """Remove control tokens, then one leading space, from a segment or long answer, and return the rest.
+
+    This is `postprocess` of the authors' code.
+    """
     return without_control_tokens(text).removeprefix(" ")
 
 
 def with_sentence_spaces(text: str) -> str:
-    """Return `text` with a space after each sentence, also in "3.14" and "U.S" (`fix_spacing`)."""
+    """Return `text` with a space after each ".", "!" or "?" between word characters, even in "3.14".
+
+    This is `fix_spacing` of the authors' code.
+    """
     return _UNSPACED.sub(r"\1 ", text)
 
 
 def whole_text(path: Sequence[SegmentAndPassage]) -> str:
-    """Return the segments joined by blanks, after the empty text of the root.
+    """Return the segments joined by spaces, without control tokens.
 
-    Two segments that consist only of control tokens are therefore not empty.
+    The empty text of the root comes first. For this reason, the result for two segments that consist only of
+    control tokens is a space, not an empty string.
     """
     return segment_text(" ".join(["", *(text for text, _ in path)]))
 
 
 def distinct_segments(path: Sequence[SegmentAndPassage]) -> list[tuple[int, str, Passage]]:
-    """Return the segments that the script for ALCE's data sets writes, numbered by place, from 1.
+    """Return the segments that the script for ALCE's data sets keeps.
 
-    It leaves out a segment whose text occurred before, and one without any text or control token.
+    The script omits a segment whose text has occurred before, and one with neither text nor control tokens.
+
+    Returns:
+        Triples (position in the path from 1, text without control tokens, passage), in order.
     """
     kept = dict[str, tuple[int, str, Passage]]()
     for number, (text, passage) in enumerate(path, start=1):
@@ -341,13 +378,14 @@ def distinct_segments(path: Sequence[SegmentAndPassage]) -> list[tuple[int, str,
 def alce_answer(path: Sequence[SegmentAndPassage]) -> tuple[str, tuple[Citation, ...]]:
     """Return the text and citations that the script for ALCE's data sets makes from a path.
 
-    The last character of each segment becomes a full stop. The segment's number in the path precedes it;
-    repeated texts are left out but count, and a segment of only control tokens leaves its full stop. A
-    sentence that ends before "continue to use evidence" cites [1], the first passage of all. The last
-    sentence of each piece cites, since the number stands at its end.
+    The script replaces the last character of each segment with the segment's number in the path and a full
+    stop. A segment with a repeated text is left out, but later numbers still count it. A segment of only
+    control tokens leaves a full stop. Where a sentence is followed by "continue to use evidence", the segment
+    is split, and the piece before the split cites [1], the first passage of all. The number stands at the end
+    of a piece, so only the last sentence of the piece has a citation.
 
-    Unlike in the script, the text has no numbers, and each number stands for the passage of its segment; in
-    the script's list it may be another's, or no one's, after a text left out.
+    Unlike in the script, the returned text has no numbers, and each number refers to the passage of its own
+    segment. In the script, once a text has been left out, a number may refer to another passage or to none.
     """
     text, citations, kept = "", list[Citation](), distinct_segments(path)
     for segment_number, segment, own in kept:

@@ -16,10 +16,11 @@ from askance.retrieval.ranking import best_hits, check_k
 class Bm25Retriever:
     """A `Retriever` that scores the title and text of each passage by BM25 (k1 1.2, b 0.75).
 
-    It finds passages with any term of the query; a term that occurs n times there counts n times. Passages
-    whose scores agree to six digits are sorted by id. The same index and query always give the same
-    hits. Passages that were removed or replaced still count in term statistics until tantivy merges them
-    away, so an updated index may score slightly differently from a new one.
+    A search finds the passages that contain any term of the query. A term that occurs n times in the query
+    has n times the weight. Passages whose scores are equal to six significant digits are sorted by id. The
+    same index and query always give the same hits. Passages that were removed or replaced still count in term
+    statistics until tantivy merges them away, so an updated index may score slightly differently from a new
+    one.
     """
 
     index: IndexReader
@@ -31,11 +32,13 @@ class Bm25Retriever:
 
     @property
     def fingerprint(self) -> str:
-        """Return a text that identifies the indexed documents and their text analysis."""
+        """Return a string that identifies the indexed documents and their text analysis."""
         return f"{self.index.manifest.content_hash}, {self.index.manifest.analysis}"
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """Return at most `k` passages, best first; none for a query without a searchable word.
+        """Return at most `k` passages, best first.
+
+        A query without a searchable word finds none.
 
         Raises:
             InputError: `k` is below 1.
@@ -53,10 +56,12 @@ class Bm25Retriever:
 
 
 def open_index(path: Path, *, analysis: Analysis | None = None) -> Bm25Retriever:
-    """Return a retriever over the index in the folder `path`; queries are analysed as the passages were.
+    """Return a BM25 retriever over the index in the folder `path`.
+
+    Queries are analysed with the text analysis of the index.
 
     Args:
-        analysis: The text analysis that the index must have.
+        analysis: The text analysis that the index must have been built with; None accepts any.
 
     Raises:
         BadIndex: The index is missing, empty, damaged, newer than this version, or built with another

@@ -1,8 +1,8 @@
-"""The text analysis of BM25: how titles, texts and queries become terms, by stop words and stemming.
+"""The text analysis of BM25, which turns titles, texts and queries into terms (stop words, stemming).
 
-The steps are those of Lucene's English analyser, which the published systems used: lower case, no possessive
-endings, no stop words, stemming. Unicode compatibility forms are normalised (NFKC), so that the ligatures of
-a PDF match the letters of a query.
+The steps are those of Lucene's English analyser, which the published systems used: lowercasing, removal of
+possessive endings and stop words, and stemming. In addition, Unicode compatibility forms are normalised
+(NFKC), so that the ligatures of a PDF match the letters of a query.
 """
 
 import re
@@ -31,8 +31,8 @@ class Analysis:
     """The text analysis that turns text into terms. Queries must be analysed like the passages of the index.
 
     Attributes:
-        stop_words: Leave out the most frequent English words.
-        stemming: Reduce English words to their stems (Snowball English), so that "rivers" finds "river".
+        stop_words: True if the most frequent English words are left out.
+        stemming: True if words are reduced to their stems (Snowball English), so that "rivers" finds "river".
     """
 
     stop_words: bool = True

@@ -16,15 +16,15 @@ from askance.retrieval.ranking import best_hits, check_k
 from askance.text.fusion import fuse_hits
 
 RANKS_FUSED = 100
-"""The number of hits of each ranking that a hybrid fuses, for any k up to this."""
+"""The number of hits that a hybrid retriever takes from each ranking. If k is greater, it takes k hits."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseRetriever:
-    """A `Retriever` by the inner product of unit-length embeddings: the cosine of query and passage.
+    """A `Retriever` that scores passages by cosine similarity: the inner product of unit-length embeddings.
 
-    The query is compared with every passage, and every passage has a score, so a search for k passages finds
-    k if there are as many. Passages of equal score, to six digits, are sorted by their ids.
+    The query is compared with every passage, so a search for k passages finds k if the index holds that many.
+    Passages whose scores are equal to six significant digits are sorted by id.
     """
 
     index: IndexReader
@@ -38,11 +38,13 @@ class DenseRetriever:
 
     @property
     def fingerprint(self) -> str:
-        """Return a text that identifies the indexed documents and the encoder."""
+        """Return a string that identifies the indexed documents and the encoder."""
         return f"dense, {self.index.manifest.content_hash}, {self.encoder.fingerprint}"
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """Return at most `k` passages, best first; none for a query without a letter or digit.
+        """Return at most `k` passages, best first.
+
+        A query without a letter or digit finds none.
 
         Raises:
             InputError: `k` is below 1.
@@ -70,10 +72,11 @@ class DenseRetriever:
 
 @dataclass(frozen=True, slots=True)
 class HybridRetriever:
-    """A `Retriever` that combines the rankings of two others by reciprocal rank fusion; see `fuse_hits`.
+    """A `Retriever` that combines the rankings of two other retrievers by reciprocal rank fusion.
 
-    The first 100 hits of each ranking count, or the first k if more are asked for. The score of a hit is the
-    sum of 1 / (60 + rank). Ties follow the order of the first ranking.
+    Each ranking contributes its first 100 hits, or its first k if k is greater. The score of a hit is the sum
+    of 1 / (60 + rank) over the rankings that contain it (see `fuse_hits`). Ties follow the order of the first
+    ranking.
     """
 
     first: Retriever
@@ -86,12 +89,14 @@ class HybridRetriever:
 
     @property
     def fingerprint(self) -> str:
-        """Return the fingerprints of both retrievers; empty if one of them has none."""
+        """Return the fingerprints of both retrievers, or an empty string if one of them has none."""
         both = self.first.fingerprint, self.second.fingerprint
         return f"hybrid, {'; '.join(both)}" if all(both) else ""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """Return at most `k` passages, best first; none for a query without a searchable word.
+        """Return at most `k` passages, best first.
+
+        A query without a letter or digit finds none.
 
         Raises:
             InputError: `k` is below 1.
@@ -106,11 +111,11 @@ class HybridRetriever:
 
 
 def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
-    """Return a retriever over the embeddings in the index folder `path`, which `encoder` must have made.
+    """Return a dense retriever over the index folder `path`, whose embeddings `encoder` must have made.
 
     Raises:
         BadIndex: The index is missing, empty, damaged or newer than this version, has no vectors, or has
-            those of another encoder.
+            vectors of another encoder.
     """
     store = open_index_reader(path, encoder=encoder)
     assert store.vectors is not None  # an encoder was given
@@ -118,6 +123,6 @@ def open_dense(path: Path, encoder: Encoder) -> DenseRetriever:
 
 
 def open_hybrid(path: Path, encoder: Encoder) -> HybridRetriever:
-    """Return a hybrid retriever over BM25 and the vectors of one index; see `open_dense`."""
+    """Return a hybrid retriever over BM25 and the vectors of one index (see `open_dense`)."""
     dense = open_dense(path, encoder)
     return HybridRetriever(Bm25Retriever(dense.index), dense)

@@ -11,7 +11,7 @@ A = TypeVar("A")
 
 _MAX_TIES = 1000
 _MIN_STEPS_FOR_THREAD = 3_000_000
-"""Below this (about a millisecond of work) a thread costs more than it saves."""
+"""The number of steps (about a millisecond of work) below which a thread costs more than it saves."""
 
 
 async def best_hits(
@@ -22,15 +22,15 @@ async def best_hits(
     num_all: int,
     steps_each: int,
 ) -> tuple[Hit, ...]:
-    """Return the `k` best hits, by scores rounded to six digits, then by passage id.
+    """Return the `k` best hits, sorted by score (to six significant digits), then by passage id.
 
     Up to 1,000 passages that tie with the last hit are considered.
 
     Args:
-        find: Given n, returns the scores and addresses of the n best passages, best first.
+        find: Returns the scores and addresses of the n best passages, best first, given n.
         passage_at: Returns the passage at an address.
         num_all: The number of searchable passages.
-        steps_each: The steps of work to compare the query with one passage.
+        steps_each: The number of steps needed to compare the query with one passage.
     """
 
     def search() -> tuple[Hit, ...]:
@@ -58,12 +58,15 @@ def check_k(k: int) -> None:
 def rank_hits(
     scored: Iterable[tuple[float, Passage]], k: int, exclude: frozenset[str] = frozenset()
 ) -> tuple[Hit, ...]:
-    """Return at most `k` hits outside `exclude`, best first; ties are broken by passage id."""
+    """Return at most `k` hits, best first, without the passages in `exclude`.
+
+    Ties are broken by passage id.
+    """
     allowed = [(score, passage) for score, passage in scored if passage.id not in exclude]
     best = sorted(allowed, key=lambda scored: (-scored[0], scored[1].id))[:k]
     return tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(best, start=1))
 
 
 def round_score(score: float) -> float:
-    """Return the score without its last bits, which depend on the order of summation."""
+    """Return `score` to six significant digits, because the last bits of a sum depend on the order."""
     return float(f"{score:.6g}")

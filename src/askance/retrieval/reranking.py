@@ -18,18 +18,18 @@ from askance.core.types import Hit
 from askance.retrieval.ranking import check_k, rank_hits
 
 RERANKERS = {"cross-encoder": "askance.models.hf.cross_encoder:load_cross_encoder"}
-"""The functions that make a reranker from a name and options, as "module:function", imported on use."""
+"""The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
-"""The default number of passages that are reranked."""
+"""The default number of passages to rerank."""
 
 
 @dataclass(frozen=True, slots=True)
 class RerankedRetriever:
-    """A `Retriever` that returns the best candidates of another one, scored by a reranker.
+    """A `Retriever` that reranks the hits of another retriever.
 
     Attributes:
-        candidates: The number of hits of the other retriever that are scored, or k if that is greater. A
-            greater k changes the candidates, and so may change which hit is first.
+        candidates: The number of hits to rerank. If k is greater, k hits are reranked, so even the first hit
+            may depend on k.
     """
 
     retriever: Retriever
@@ -43,12 +43,15 @@ class RerankedRetriever:
 
     @property
     def fingerprint(self) -> str:
-        """Return both fingerprints and the number of candidates; empty if one has none."""
+        """Return both fingerprints and the number of candidates.
+
+        The result is an empty string if the retriever or the reranker has no fingerprint.
+        """
         both = self.retriever.fingerprint, self.reranker.fingerprint
         return f"reranked, {self.candidates}; {'; '.join(both)}" if all(both) else ""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """Return at most `k` passages, those with the highest reranker scores first, ties by passage id.
+        """Return at most `k` passages, sorted by the score of the reranker, then by passage id.
 
         Raises:
             InputError: `k` is below 1.
@@ -70,9 +73,9 @@ class RerankedRetriever:
 
 
 def split_reranker(spec: str) -> tuple[str, dict[str, str]]:
-    """Split the specification of a retriever from the options of its reranker.
+    """Split a specification into the retriever's own specification and the options of its reranker.
 
-    Other options stay with the retriever; all of them do if no reranker is named.
+    All other options stay in the retriever's specification. If no reranker is named, all options stay there.
     """
     named, _, query = spec.partition("?")
     options = _options_in(query)
@@ -88,7 +91,7 @@ def with_reranker(retriever: Retriever, options: Mapping[str, str]) -> RerankedR
 
     Raises:
         UnknownName: There is no such reranker.
-        InputError: The reranker can't be loaded, or `candidates` is not a number above 0.
+        InputError: The reranker can't be loaded, or `candidates` is not a whole number of at least 1.
     """
     candidates = options.get("candidates", str(CANDIDATES))
     with about("retriever"):
@@ -98,12 +101,12 @@ def with_reranker(retriever: Retriever, options: Mapping[str, str]) -> RerankedR
 
 
 def load_reranker(spec: str) -> Reranker:
-    """Load the reranker that ``cross-encoder:NAME?device=cuda``, a plug-in or ``module:Class`` names.
+    """Load a reranker: ``cross-encoder:NAME?device=cuda``, the name of a plug-in, or ``module:Class``.
 
     Raises:
         UnknownName: There is no such reranker.
-        InputError: It can't be found, imported or made, or is not a reranker.
-        MissingExtra: A package is missing; the message names the pip line.
+        InputError: The reranker can't be found, imported or made, or is not a reranker.
+        MissingExtra: A package is missing. The message names the pip line.
     """
     named, _, query = spec.partition("?")
     kind, _, place = named.partition(":")

@@ -12,11 +12,12 @@ class ScriptedRetriever:
     """A `Retriever` that answers from a script and records its queries.
 
     Args:
-        outcomes: The passages to return, best first, or an error to raise. Either one outcome for every
-            query, or a mapping from queries to outcomes; any other query finds nothing.
+        outcomes: One outcome for every query, or a mapping from queries to outcomes. An outcome is the
+            passages to return, best first, or an error to raise. A query that is not in the mapping finds
+            nothing.
 
     Attributes:
-        queries: Every query up to now, in order.
+        queries: All queries so far, in order.
 
     The scores are 1, 1/2, 1/3 and so on. As with any retriever, a query without a letter or digit finds
     nothing.
@@ -30,7 +31,7 @@ class ScriptedRetriever:
         self._outcomes = outcomes
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """Return at most `k` passages of the script."""
+        """Return at most `k` passages of the outcome for `query`, or raise its error."""
         check_k(k)
         self.queries.append(query)
         outcome = self._outcomes.get(query, ()) if isinstance(self._outcomes, Mapping) else self._outcomes

@@ -1,13 +1,13 @@
 """Durable files, which keep every acknowledged write through a crash of the process or the machine.
 
-A file is either replaced as a whole (`write_atomically`) or only appended to (`AppendOnlyFile`), and one
-process at a time writes to a folder (`locked_folder`). Lines of records, traces and judgements contain a
-checksum of the rest of the line:
+A file is either replaced as a whole (`write_atomically`) or only appended to (`AppendOnlyFile`), and
+only one process at a time writes to a folder (`locked_folder`). Lines of records, traces and judgements
+contain a checksum of the rest of the line:
 
     {"checksum": "1f0c93ab5d7e2a44", "number": 1, "id": "q1", …}
 
-Every reader detects a flipped bit. Lines older than checksums are recognised by their beginning, which no
-single flipped bit can produce in a line with a checksum.
+Every reader detects a flipped bit. Lines written before checksums existed are recognised by their beginning,
+which no single flipped bit can produce in a line with a checksum.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ def write_atomically(path: Path, text: str, *, temporary: Path | None = None) ->
         temporary: The name to write to first, in the same folder; by default a hidden file.
 
     Raises:
-        OSError: The file can't be written; the old file is unchanged.
+        OSError: The file can't be written. The old file is unchanged.
     """
     incoming = temporary or path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -45,7 +45,7 @@ def write_atomically(path: Path, text: str, *, temporary: Path | None = None) ->
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to disk."""
+    """Flush a file, or the directory entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -57,8 +57,8 @@ def sync(path: Path) -> None:
 def locked_folder(folder: Path, lock_name: str) -> Iterator[None]:
     """Hold the lock of a folder, which is created if necessary.
 
-    The lock ends with the process, even if it is killed. Folders that were created for the lock are removed
-    again if they contain nothing else in the end.
+    The lock ends with the process, even if the process is killed. Folders that were created for the lock are
+    removed at the end if they contain nothing else.
 
     Args:
         folder: The folder to lock.
@@ -96,7 +96,8 @@ class AppendOnlyFile:
 
     Args:
         path: The file, which is created if necessary.
-        size_bytes: The length to truncate the file to first; later bytes were never acknowledged.
+        size_bytes: The length to truncate the file to first, since later bytes were never acknowledged. None
+            keeps the whole file.
 
     Raises:
         OSError: The file can't be opened for writing.
@@ -112,10 +113,10 @@ class AppendOnlyFile:
             sync(path.parent)
 
     def append(self, chunks: Sequence[bytes]) -> int:
-        """Append all chunks, wait until they are on disk, and return the offset of the first, in bytes.
+        """Append all chunks, wait until they are on disk, and return the offset of the first chunk in bytes.
 
         Raises:
-            OSError: The disk is full or broken; the file is unchanged.
+            OSError: The disk is full or broken. The file is unchanged.
         """
         start, content = self._size, memoryview(b"".join(chunks))
         try:
@@ -141,7 +142,7 @@ class AppendOnlyFile:
 
 
 def whole_lines(content: bytes) -> bytes:
-    """Return `content` up to its last line break, without a line whose writer was interrupted."""
+    """Return `content` up to its last line break, which leaves out a line whose writer was interrupted."""
     return content[: content.rfind(b"\n") + 1]
 
 
@@ -151,20 +152,20 @@ def checksum(content: bytes) -> str:
 
 
 def sealed(text: bytes) -> bytes:
-    """Return the JSON object `text` with a checksum of the other fields as its first field."""
+    """Return the JSON object `text` with a checksum of its fields inserted as the first field."""
     rest = text[1:]
     return b'{"checksum": "' + checksum(rest).encode() + b'", ' + rest
 
 
 def unsealed(text: bytes, *, old: bytes | tuple[bytes, ...]) -> bytes:
-    """Check the checksum of a JSON object and return the object without it, as `sealed` received it.
+    """Verify the checksum of a JSON object, and return the object as it was passed to `sealed`.
 
     Args:
         text: The sealed object.
-        old: How objects without a checksum, which are returned unchanged, may begin.
+        old: The prefixes of older objects without a checksum. Such objects are returned unchanged.
 
     Raises:
-        ValueError: The text is damaged; the message names the problem.
+        ValueError: The object is damaged. The message names the problem.
     """
     if text.startswith(old):
         return text
@@ -183,7 +184,7 @@ def _is_sealed(text: bytes) -> bool:
 
 
 class DamagedLine(ValueError):
-    """A damaged line; the message names the problem.
+    """A damaged line. The message names the problem.
 
     Attributes:
         number: The number of the line, from 1.
@@ -195,7 +196,7 @@ class DamagedLine(ValueError):
 
 
 def unsealed_lines(content: bytes, *, old: bytes | tuple[bytes, ...]) -> tuple[list[bytes], int]:
-    """Check the lines of an append-only file and return them without their checksums.
+    """Verify the checksums of the lines of an append-only file, and return the lines without their checksums.
 
     A last line without a line break is left out, since its writer was interrupted.
 

@@ -28,7 +28,7 @@ def event_record(event: AnyEvent) -> dict[str, Any]:
 
 
 def trace_text(trace: Trace) -> str:
-    """Return the content of a trace's file."""
+    """Return a trace serialised as the content of a trace file."""
     header = {"type": "header", "schema": SCHEMA_VERSION, "askance": VERSION}
     lines = [sealed(json_line(record).encode()) for record in (header, *map(event_record, trace.events))]
     return b"\n".join([*lines, b""]).decode()
@@ -47,7 +47,10 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `InputError` if `path` can't become a file, before any work is done."""
+    """Raise `InputError` if no file can be written to `path`.
+
+    Callers make this check before the work whose result the file will contain.
+    """
     if path.is_dir():
         raise InputError(f"can't write {path}: it is a folder. Name a file.")
     if path.exists() and not path.is_file():  # an atomic write would replace the device
@@ -62,8 +65,8 @@ def read_trace(path: Path) -> tuple[AnyEvent, ...]:
     """Return the events of a trace file.
 
     Raises:
-        TraceFileError: The file is missing, not a trace, from another version, or damaged. The message names
-            the line.
+        TraceFileError: The file is missing, is not a trace, has another schema version, or is damaged. The
+            message names the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -77,7 +80,10 @@ def read_trace(path: Path) -> tuple[AnyEvent, ...]:
 
 
 def parse_trace(text: str, place: str) -> tuple[AnyEvent, ...]:
-    """Return the events of a trace that was read from `place`; see `read_trace`."""
+    """Return the events in `text`, the content of a trace file (see `read_trace`).
+
+    `place` names the file in error messages.
+    """
     # Only a line feed ends a line: texts may contain Unicode's other line breaks.
     lines = text.removesuffix("\n").split("\n")
     if not _HEADER.match(lines[0]):

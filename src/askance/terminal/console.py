@@ -38,7 +38,7 @@ class PlainConsole(Console):
         self.width, self.height = size
 
     def print(self, *objects: Any, **how: Any) -> None:
-        """Print as `Console.print` does; outside a terminal, without trailing spaces."""
+        """Print as `Console.print` does, but without trailing spaces if the output is not a terminal."""
         if self.is_terminal:
             super().print(*objects, **how)
             return
@@ -58,13 +58,13 @@ Row = Sequence[str | int | Text]
 def plain_table(
     headings: Sequence[str], rows: Iterable[Row], *, num_words: int = 99, style: str = "bold"
 ) -> Table:
-    """Return a table without rules, for untrusted texts and counts.
+    """Return a table without lines between its cells, for untrusted strings and counts.
 
     Args:
         headings: The headings of the columns; none for a table without a header.
         rows: The rows of the table.
-        num_words: The number of columns with words. Later columns hold numbers, which are aligned to the
-            right, as are counts in any column.
+        num_words: The number of leading columns that hold words. All other columns, and every column that
+            contains an integer, are aligned to the right.
         style: The style of the headings.
     """
     table, shown = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings)), [*rows]

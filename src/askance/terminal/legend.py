@@ -10,7 +10,7 @@ _TERMS: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 )
 ACTIONS, _DOES, _SIGNALS, _NUMBERS, _SPENT, _SCORES = _TERMS.values()
-"""The tables of `legend.toml`, in its order."""
+"""The tables of `legend.toml`, in the order of the file."""
 
 
 class Legend:

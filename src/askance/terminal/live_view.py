@@ -16,11 +16,11 @@ from askance.text.printable import printable, printable_record
 class LiveView:
     """A trace listener that shows a question being answered. Use it as a context manager.
 
-    On a terminal the bottom shows the answer so far, with the draft dim, or the time spent if there is no
-    answer yet. Elsewhere only finished blocks are printed.
+    On a terminal, the last lines show the answer so far, in which the draft is dimmed, or the time spent if
+    there is no text yet. If the output is not a terminal, only finished blocks are printed.
 
     Args:
-        ticks: Whether the bottom is redrawn while nothing happens.
+        ticks: Whether the last lines are redrawn while nothing happens.
         clock: A function that returns the time in seconds.
     """
 
@@ -40,7 +40,7 @@ class LiveView:
             )
 
     def echo(self, question: str) -> None:
-        """Show the question, once, before the model has been loaded."""
+        """Show the question, but only once. This can be called before the model has been loaded."""
         if not self._asked:
             self._asked = printable(question)
             self._console.print(Text(self._asked, style="bold"))
@@ -60,8 +60,8 @@ class LiveView:
     def __call__(self, event: trace.AnyEvent) -> None:
         """Show an event.
 
-        An error is shown when the next event arrives, because the caller reports the last error. Notes are
-        printed on standard error, above the growing answer.
+        An error is shown only when another event follows, because the caller reports the last error. Notes
+        are printed on standard error, above the growing answer.
         """
         event = printable_record(event)
         before, self._failed = self._failed, event if isinstance(event, trace.Failed) else None
@@ -97,7 +97,7 @@ class LiveView:
         print_legend(self._legend(event), self._console)
 
     def _bottom(self) -> RenderableType:
-        """Return the part below everything that has been printed."""
+        """Return the last lines, below everything that has been printed."""
         if self._is_over:
             return Group()
         if (self._committed + self._draft).strip():
@@ -106,7 +106,7 @@ class LiveView:
         return Text(f"working, {self._clock() - self._began:.0f} s{calls}", style=PROVISIONAL)
 
     def _growing(self) -> Text:
-        """Return the answer so far with the draft: as many of the last lines as the terminal can redraw."""
+        """Return the answer so far with the draft, limited to the last lines that the terminal can redraw."""
         written = shown_plain(self._committed + self._draft, self._quotable)
         text, draft = Text(written.text), written.offset(len(self._committed))
         text.stylize(PROVISIONAL, draft)

@@ -1,4 +1,4 @@
-"""Progress of commands: a line or a bar on a terminal, elsewhere lines that stay."""
+"""Progress of commands, as a temporary line or bar on a terminal, and as permanent lines elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Activities:
-    """A display of the current activity: a temporary line on a terminal, elsewhere a line that stays.
+    """A display of the current activity: a temporary line on a terminal, and a permanent line elsewhere.
 
     Args:
-        ticks: Whether the line on a terminal is redrawn while there is no news.
+        ticks: Whether the line on a terminal is redrawn while nothing happens.
     """
 
     def __init__(self, console: Console, *, ticks: bool = True) -> None:
@@ -39,7 +39,10 @@ class Activities:
 
     @contextmanager
     def __call__(self, activity: str, total: float | None) -> Iterator[Advance]:
-        """Show an activity until the block ends; activities may be nested, and the innermost comes last."""
+        """Show an activity until the block ends.
+
+        Activities may be nested; the innermost activity is shown last.
+        """
         activity = printable(activity)
         if not self._console.is_interactive:
             print_plain(self._console, activity, "dim")
@@ -69,19 +72,22 @@ class _Part(BarColumn):
 
 OPEN_METRICS = {"exact_match": "EM", "f1": "F1"}
 SPECIAL_METRICS = {"yes_no_accuracy": "accuracy", "choice_accuracy": "accuracy", "str_em": "STR-EM"}
-"""The metrics that are shown instead if they apply to every question."""
+"""The metrics that are shown instead of `OPEN_METRICS` if they apply to every question."""
 
 
 class _Bar:
-    """A progress bar on a terminal, from the first report until the end; elsewhere a line for each stage.
+    """A progress bar on a terminal, and a line for each stage elsewhere.
+
+    The bar is shown from the first report until the end of the work.
 
     Args:
-        name: The name of the work, if there are several.
-        every_seconds: The interval between lines where there is no terminal.
+        name: The name of the work; empty if there is only one.
+        every_seconds: The interval between lines if the output is not a terminal.
     """
 
     _done = ""
-    """The amount of work done, if it can continue after an error; empty before the first report."""
+    """The amount of work done, as text. It is empty before the first report, and always if the work can't be
+    continued after an error."""
     _stopped_by: type[BaseException] = BaseException
     _continues_from = "there"
 
@@ -99,7 +105,7 @@ class _Bar:
         return self
 
     def _show(self, done: int, total: int | None, numbers: str, name: str = "", stage: str = "") -> None:
-        """Show the progress; without a terminal, a new stage gets a line."""
+        """Show the progress. If the output is not a terminal, print a line for each new stage."""
         if stage not in ("", self._stage) and not self._console.is_terminal:
             self._print(stage, "dim")
         self._stage = stage or self._stage
@@ -112,7 +118,7 @@ class _Bar:
         print_plain(self._console, line, style)
 
     def _is_due(self) -> bool:
-        """Return whether the next line is due."""
+        """Return whether it is time to print the next line."""
         return not self._console.is_terminal and time.monotonic() - self._shown_at >= self._every_seconds
 
     def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
@@ -122,10 +128,10 @@ class _Bar:
 
 
 class IndexProgress(_Bar):
-    """The progress of an index build; the number of documents is not known, so the bar only moves."""
+    """The progress of an index build. The number of documents is unknown, so the bar shows no percentage."""
 
     def __call__(self, step: "BuildProgress") -> None:
-        """Show a step of the build; the number of passages to encode is known."""
+        """Show a step of the build. The number of passages to encode is known, so the bar shows it."""
         numbers = f"{step.documents:,} documents · {step.passages:,} passages"
         if step.to_encode:
             name = f"encoding {step.encoded:,} of {step.to_encode:,}"
@@ -135,14 +141,18 @@ class IndexProgress(_Bar):
 
 
 class CalibrationProgress(_Bar):
-    """The progress of a calibration; a line stays for every value that has been tried."""
+    """The progress of a calibration, with a permanent line for every value that has been tried."""
 
     def __init__(self, console: Console, parameter: str, num_questions: int) -> None:
         super().__init__(console, parameter)
         self._num_questions = num_questions
 
     def __call__(self, trial: int, value: float, done: int, searches: float | None) -> None:
-        """Show a question of a trial; `searches` is the mean number of searches once the trial is over."""
+        """Show the progress of a trial, and print a line when the trial is over.
+
+        Args:
+            searches: The mean number of searches per question; None until the trial is over.
+        """
         name = f"trial {trial}, {self._name}={value:g}"
         stage = f"{name}: asking {self._num_questions:,} questions"
         self._show(done, self._num_questions, f"{done}/{self._num_questions} questions", name, stage)
@@ -160,7 +170,7 @@ class JudgingProgress(_Bar):
 
 
 class EvaluationProgress(_Bar):
-    """The progress of an evaluation: a bar on a terminal, elsewhere a line at intervals."""
+    """The progress of an evaluation, as a bar on a terminal, and as a line at intervals elsewhere."""
 
     def __call__(self, status: "RunStatus") -> None:
         """Show the status of a run."""
@@ -178,7 +188,7 @@ class EvaluationProgress(_Bar):
 
 
 class TrainingProgress(_Bar):
-    """The progress of a training: a bar on a terminal, elsewhere a line at intervals."""
+    """The progress of a training run, as a bar on a terminal, and as a line at intervals elsewhere."""
 
     _stopped_by, _continues_from = KeyboardInterrupt, "the last checkpoint"
     _loss: float | None = None
@@ -193,7 +203,7 @@ class TrainingProgress(_Bar):
             start = "training, steps to take: " if is_new else f"continuing after step {status.step - 1:,}/"
             self._print(f"{start}{status.num_steps:,}")
         self._done = f"step {status.step:,}/{status.num_steps:,}"
-        # Steps learn from different examples: a mean over the last steps says more than the last one.
+        # Steps learn from different examples: a mean over the last steps says more than the last step.
         self._loss = status.loss if self._loss is None else 0.95 * self._loss + 0.05 * status.loss
         line = training_line(status, self._loss)
         self._show(status.step, status.num_steps, line)

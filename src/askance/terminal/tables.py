@@ -15,7 +15,8 @@ from askance.terminal.console import plain_table
 
 _LEAST_WIDTH, _GAP = 8, 2
 _WORDS_AT_MOST = 0.6
-"""The largest share of a line for columns of words, which fold; numbers need the rest, because they don't."""
+"""The maximum fraction of a line that columns of words get, because words can be wrapped. Columns of numbers,
+which can't be wrapped, get the rest."""
 
 
 def interval_table(means: Mapping[str, MeanInterval]) -> Table:
@@ -30,7 +31,7 @@ def interval_table(means: Mapping[str, MeanInterval]) -> Table:
 def print_tables(out: Console, tables: Iterable[ResultTable]) -> None:
     """Print tables one below the other, each with its title above and its note below.
 
-    Columns of numbers that do not fit the width follow below, with the words of their rows repeated.
+    Columns of numbers that do not fit the width continue below, with the columns of words repeated.
     """
     for table in tables:
         out.print(Text(f"\n{table.title}", style="bold"))
@@ -59,7 +60,7 @@ def _rich_table(table: ResultTable) -> Table:
 
 
 def _parts(table: ResultTable, width: int) -> Iterator[ResultTable]:
-    """Yield the table in as many parts as it takes to show its numbers in lines of `width` characters."""
+    """Split a table into parts that fit into lines of `width` characters, each with all columns of words."""
     words, at = table.num_text_columns, table.num_text_columns
     room = width - min(sum(_width(table, column) + _GAP for column in range(words)), width * _WORDS_AT_MOST)
     while True:
@@ -84,6 +85,6 @@ def _width(table: ResultTable, at: int) -> int:
 
 
 def _narrowed(heading: str, width: int) -> str:
-    """Return a heading on as many lines as it needs to fit a column of numbers; words are not split."""
+    """Return a heading wrapped to the width of a column of numbers, without splitting words."""
     longest = max(map(len, heading.split()))
     return "\n".join(textwrap.wrap(heading, max(width, longest, _LEAST_WIDTH), break_on_hyphens=False))

@@ -24,7 +24,7 @@ _LEAST_TREE_WIDTH, _LEVEL_WIDTH = 24, 4
 
 
 def print_trace(events: Iterable[trace.AnyEvent], console: Console) -> None:
-    """Print a recorded trace: a block for each event, and one for each tree in place of its last step."""
+    """Print a recorded trace, as a block for each event and one block for all steps of a tree search."""
     shown = [printable_record(event) for event in events]
     trees = search_trees(shown)
     last_of = {tree.steps[-1].id: tree for tree in trees}
@@ -52,7 +52,7 @@ def event_block(event: trace.AnyEvent, before: Sequence[trace.AnyEvent] = ()) ->
     """Return the block that shows an event, or None for events that are not shown.
 
     Args:
-        before: The events before it, which hold the texts that an answer may quote.
+        before: The events before `event`, which hold the texts that an answer may quote.
     """
     block_of = _BLOCKS.get(type(event))
     return None if block_of is None else block_of(event, before)
@@ -69,7 +69,7 @@ def usage_line(usage: Usage) -> str:
 
 
 def spending_line(numbers: Mapping[str, float]) -> str:
-    """Return a line with the spending of a tree search; L_max and L_total are the names in papers."""
+    """Return a line with the spending of a tree search, which uses the papers' names L_max and L_total."""
     names = {"l_max": "L_max", "tokens": "L_total"}
     at_most = "≤ " if trace.UPPER_BOUND in numbers else ""
     return " · ".join(
@@ -102,7 +102,10 @@ def _decided(event: trace.Decided, _: Before) -> RenderableType:
 
 
 def _words(words: Iterable[trace.WordSignal], threshold: float | None) -> Text:
-    """Return the scored words; those that trigger have a value, coloured by its distance to the threshold."""
+    """Return the scored words. Each word that triggers is followed by its value.
+
+    The colour of the word and the value shows how far the value is from the threshold.
+    """
     shown = []
     for word in words:
         style = _doubt_style(word.value, threshold)
@@ -145,7 +148,7 @@ def _generated(event: trace.Generated, _: Before) -> RenderableType:
     return _labelled("write", Group(Text(event.text.strip()), Text(f"{key}: {cost}", style=PROVISIONAL)))
 
 
-def _cited_answer(event: trace.Answered, before: Before) -> RenderableType:
+def _answered(event: trace.Answered, before: Before) -> RenderableType:
     answer = event.answer
     written, cited, start = shown_plain(answer.text, before), Text(), 0
     sources: dict[int, Passage] = {}
@@ -179,21 +182,21 @@ _BLOCKS: dict[type[Any], Callable[[Any, Before], RenderableType]] = {
     trace.Generated: _generated,
     trace.Committed: _committed,
     trace.Uncited: lambda event, _: _labelled("uncited", Text(f"{event.text}\n{event.why}", PROVISIONAL)),
-    trace.Answered: _cited_answer,
+    trace.Answered: _answered,
     trace.Noted: lambda event, _: _labelled("note", Text(f"{event.place}: {event.text}", WEAK)),
     trace.Failed: _failed,
 }
 
 
 def shown_plain(text: str, before: Sequence[trace.AnyEvent]) -> UnmarkedText:
-    """Return a model's text without its markers, which the profile "code" keeps in text and answer."""
+    """Return a model's text without its markers, which the profile "code" keeps in texts and answers."""
     asked = next((event for event in before if isinstance(event, trace.Asked)), None)
     question = Question(asked.question_id, asked.text, options=asked.options) if asked else Question("", "")
     return without_markers(text, lambda: quotable_texts(question, before))
 
 
 def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> RenderableType:
-    """Return content to the right of a label in a narrow column."""
+    """Return a grid with a label in a narrow column and the content to the right of it."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=7)
     grid.add_column(ratio=1)
@@ -202,7 +205,7 @@ def _labelled(label: str, content: RenderableType, style: str = PROVISIONAL) -> 
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
-    """Return a line of texts, some with styles, that is cut at the edge of the terminal."""
+    """Join strings, some of which have a style, into one line that is cut at the edge of the terminal."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
@@ -230,8 +233,8 @@ class SearchTree:
 def search_trees(events: Sequence[trace.AnyEvent]) -> list[SearchTree]:
     """Return the tree searches of a trace, each with its chosen node.
 
-    Steps with and without visits belong to different searches, for example AirRAG's and that of a Self-RAG
-    within one of its actions; so do two steps with the same node.
+    Steps with visits and steps without visits belong to different searches, for example AirRAG's search and a
+    Self-RAG search within one of its actions. Two steps with the same node also belong to different searches.
     """
     searches: list[dict[str, trace.Expanded]] = []
     for step in (event for event in events if isinstance(event, trace.Expanded)):
@@ -250,7 +253,11 @@ def _counts(steps: Iterable[trace.Expanded]) -> bool:
 
 
 def _chosen(steps: Mapping[str, trace.Expanded], events: Iterable[trace.AnyEvent]) -> str:
-    """Return the step marked as chosen; without marks, the one that the next choice in the trace names."""
+    """Return the chosen node of a search, or an empty string if the trace does not give it.
+
+    A search that counts visits marks the chosen node. After any other search, the next "choose" event of the
+    trace names the node.
+    """
     if _counts(steps.values()):
         return next((step.node for step in steps.values() if step.numbers.get("chosen")), "")
     last = max(step.id for step in steps.values())
@@ -259,7 +266,7 @@ def _chosen(steps: Mapping[str, trace.Expanded], events: Iterable[trace.AnyEvent
 
 
 def _tree_block(tree: SearchTree) -> RenderableType:
-    """Return the block of a tree; each step has two or more lines: its text and its numbers."""
+    """Return the block of a tree, in which each step takes two or more lines: text, numbers and remarks."""
     root = Tree(Text(f"tree of {len(tree.steps)} steps", style="bold"), guide_style=PROVISIONAL)
     branches = {_ROOT: root}
     for step in tree.steps:
@@ -273,7 +280,7 @@ def _tree_block(tree: SearchTree) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A tree with room for its deepest step; text beyond the terminal's edge is cut off."""
+    """A tree with enough width for its deepest step. Text beyond the edge of the terminal is cut off."""
 
     tree: Tree
     least_width: int
@@ -282,8 +289,8 @@ class _Wide:
         yield from console.render(self.tree, options.update(width=max(options.max_width, self.least_width)))
 
 
-def _step_label(step: trace.Expanded, is_decided: bool) -> RenderableType:
-    mark, style = ("✓ ", f"bold {SURE}") if is_decided else ("", "bold")
+def _step_label(step: trace.Expanded, is_chosen: bool) -> RenderableType:
+    mark, style = ("✓ ", f"bold {SURE}") if is_chosen else ("", "bold")
     action, text = f"{mark}{ACTIONS.get(step.action, step.action)}", _one_line(step.text) or "(nothing)"
     title = [] if step.passage is None else [_one_line(step.passage.passage.title)]
     numbers = " · ".join((step.node, *_step_numbers(step), *title))

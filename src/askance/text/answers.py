@@ -1,6 +1,6 @@
-"""Sentence boundaries, the short answer that a text states, and answers normalised for comparison.
+"""Sentence boundaries, and the extraction and normalisation of short answers.
 
-Sentence boundaries come from `sentencex`: initials, abbreviations and decimals do not end a sentence.
+Sentence boundaries come from `sentencex`, so initials, abbreviations and decimals do not end a sentence.
 """
 
 import re
@@ -14,8 +14,8 @@ from askance.core.types import Cut, Question, Token
 from askance.text.options import named_option
 
 _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
-"""White space outside ASCII, on which sentencex splits characters and panics, and lone surrogates, which it
-refuses."""
+"""Characters that sentencex can't handle. At non-ASCII white space it splits a character and panics, and it
+rejects lone surrogates."""
 _PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n")
 
 
@@ -31,7 +31,7 @@ def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _boundaries(text: str) -> list[int]:
-    """Return the end offsets of sentences by sentencex, or by `_PLAIN_BOUNDARY` if sentencex fails."""
+    """Return the end offsets of sentences, found by sentencex or, if it fails, by `_PLAIN_BOUNDARY`."""
     from sentencex import get_sentence_boundaries
 
     # Each unsafe character is replaced by one character, so that all offsets stay the same.
@@ -51,13 +51,14 @@ def sentences(text: str) -> tuple[str, ...]:
 
 
 def first_sentence_end(text: str, min_chars: int = 0) -> int | None:
-    """Return the end offset of the first sentence, or None until the next sentence has a letter or digit.
+    """Return the end offset of the first sentence, or None if the text may still extend the sentence.
 
-    Only the start of the next sentence distinguishes "D.C." inside a sentence from the end of one.
+    The end is known once the next sentence has a letter or digit. Before that, it is open whether "D.C." ends
+    a sentence.
 
     Args:
         text: The text so far.
-        min_chars: The least end offset; a sentence that ends earlier is joined to the next one.
+        min_chars: The minimum end offset. A sentence that ends earlier is joined to the next sentence.
     """
     spans = sentence_spans(text)
     for (_, end), (next_start, next_end) in pairwise(spans):
@@ -71,7 +72,7 @@ class SentenceEnd:
     """A stop condition that ends a generation after its first complete sentence, at a token boundary.
 
     Attributes:
-        min_chars: The least number of characters before the cut.
+        min_chars: The minimum number of characters before the cut.
     """
 
     min_chars: int = 5
@@ -100,7 +101,7 @@ _ENDS = ".,;:!?…"
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
 _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 AUTHORS_MARKER = "the answer is"
-"""The marker before a short answer in the authors' code, which matches case."""
+"""The marker before a short answer in the DRAGIN authors' code, which matches it case-sensitively."""
 _AFTER_THE_ANSWER = ("Question:", "#10000000", "Note:")
 _END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>|<｜[^｜]*｜>)+$")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -108,11 +109,12 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def short_answer(text: str, question: Question) -> str:
-    """Return the short answer after the first "the answer is" that states one, or an empty string.
+    """Return the short answer that a text states after "the answer is", or an empty string.
 
-    The answer extends to the end of its sentence, without the final full stop and quotation marks. For a
-    yes-or-no question it is "yes" or "no". For a choice it is the option named first, as the options spell it
-    (`text.options`).
+    The answer to an open question extends to the end of its sentence, without the final full stop and
+    quotation marks. The answer to a yes-or-no question is "yes" or "no". The answer to a multiple-choice
+    question is the option that is named first, spelled as in the question's options (see `text.options`).
+    For these two kinds of question, a text without "the answer is" is searched as a whole.
     """
     marker = _MARKER.search(text)
     stated = text[marker.end() :] if marker else ""
@@ -132,7 +134,11 @@ def answer_end(text: str) -> int:
 
 
 def _statement(text: str) -> tuple[int, int] | None:
-    """Return the span from the first "the answer is" with content to the end of its sentence or line."""
+    """Return the span of the text after "the answer is", up to the end of the sentence or line.
+
+    An occurrence of "the answer is" without content after it is skipped. If there is no other,
+    the result is None.
+    """
     ends = [end for _, end in sentence_spans(text)]
     for marker in _MARKER.finditer(text):
         start = marker.end()
@@ -144,32 +150,36 @@ def _statement(text: str) -> tuple[int, int] | None:
 
 
 def has_content(text: str) -> bool:
-    """Return whether `text` has a character besides white space, control characters and end punctuation."""
+    """Return whether `text` has a character other than white space, control characters and ".,;:!?…"."""
     return any(char.isprintable() and not char.isspace() and char not in _ENDS for char in text)
 
 
 def has_answer(text: str) -> bool:
-    """Return whether `text` states its answer, ignoring case."""
+    """Return whether `text` states an answer after "the answer is" (upper or lower case)."""
     return any(map(has_content, _MARKER.split(text)[1:]))
 
 
 def is_yes_or_no(text: str) -> bool:
-    """Return whether `text` contains a yes or no, as an answer to a yes-or-no question would."""
+    """Return whether `text` contains the word "yes", "no", "true" or "false"."""
     return _YES_NO.search(text) is not None
 
 
 def split_statement(sentence: str) -> tuple[str, str]:
-    """Split a sentence at "the answer is"; without it, the second part is empty."""
+    """Return the parts of a sentence before and after "the answer is".
+
+    If the sentence does not contain these words, the second part is empty.
+    """
     marker = _MARKER.search(sentence)
     return (sentence, "") if marker is None else (sentence[: marker.start()], sentence[marker.end() :])
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorsReading:
-    """The rules by which the DRAGIN authors extract short answers, which differ between datasets.
+    """The DRAGIN authors' rules for extracting short answers, which differ between datasets.
 
     Attributes:
-        whole_text: True if a text without "the answer is" is the answer as a whole, rather than no answer.
+        whole_text: True if a text without "the answer is" counts as the answer as a whole; false if it
+            contains no answer.
         strips_newline: True if a final line break is removed.
         is_yes_no: True if an answer that starts with "yes" counts as "yes", and any other as "no".
     """
@@ -188,15 +198,15 @@ AUTHORS_READINGS: Mapping[str, AuthorsReading] = {
 
 
 def authors_statement(text: str, prompt: str, statement: str) -> str:
-    """Return an answer together with its separately generated short answer, if the authors read both.
+    """Return an answer joined to its separately generated short answer, as in the DRAGIN authors' code.
 
-    They do so if `text`, up to the first invented question, does not contain "the answer is", and the prompt
-    for the short answer ends with these words.
+    Their code joins the two if `text`, up to the first invented question, does not contain "the answer is",
+    and the prompt for the short answer ends with these words. Otherwise `text` is returned unchanged.
 
     Args:
         text: The text of the answer.
         prompt: The prompt that asked for the short answer.
-        statement: The text that continues this prompt.
+        statement: The text that the model generated after this prompt.
     """
     kept = before_invention(text.strip(), least_index=1)
     index = prompt.rfind(AUTHORS_MARKER)
@@ -208,14 +218,14 @@ def authors_statement(text: str, prompt: str, statement: str) -> str:
 def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) -> str:
     """Return the short answer as the DRAGIN authors' evaluation extracts it (Su et al. 2024, their code).
 
-    The text is cut at the first sign of an invented question. The answer is everything after the first "the
-    answer is" and one more character, without end tokens and one full stop. It may span several sentences.
-    The answer to a yes-or-no question is "yes" if it starts with "yes", otherwise "no". A text that states
-    nothing yields an empty answer.
+    The text is cut at the first sign of an invented question. The answer starts one character after the first
+    "the answer is", and may span several sentences. End-of-sequence tokens and one full stop are removed from
+    its end. The answer to a yes-or-no question is "yes" if the statement starts with "yes", and "no"
+    otherwise. A text without "the answer is" yields an empty string, unless `reading.whole_text` is true.
 
-    Deviations: the end tokens of every model family are known, not only those of Llama 2. The authors' code
-    lets a model that stated no answer generate 20 more tokens; this function generates nothing (see
-    `authors_statement`).
+    Deviations: the end-of-sequence tokens of every model family are removed, not only those of Llama 2. The
+    authors' code lets a model that stated no answer generate 20 more tokens. This function generates nothing
+    (see `authors_statement`).
     """
     text = before_invention(text.strip(), least_index=1).strip()
     _, marker, after = text.partition(AUTHORS_MARKER)
@@ -231,7 +241,10 @@ def authors_short_answer(text: str, reading: AuthorsReading = AuthorsReading()) 
 
 
 def before_invention(text: str, *, least_index: int) -> str:
-    """Return `text` up to the first question or note that a model invents at or after `least_index`."""
+    """Return `text` up to the first question or note that the model invented.
+
+    A marker such as "Question:" counts only if its first occurrence is at or after `least_index`.
+    """
     ends = [index for index in map(text.find, _AFTER_THE_ANSWER) if index >= least_index]
     return text[: min(ends, default=len(text))]
 
@@ -240,8 +253,8 @@ def normalise_answer(text: str) -> str:
     """Return `text` in lower case, without ASCII punctuation, articles and superfluous white space.
 
     The steps are applied in this order, so "A.B." becomes "ab" and "U.S.A" becomes "usa". This is the common
-    normalisation of SQuAD (Rajpurkar et al. 2016), HotpotQA and DRAGIN. An answer that consists of articles
-    and punctuation becomes empty.
+    normalisation of SQuAD (Rajpurkar et al. 2016), HotpotQA and DRAGIN. An answer that consists of
+    articles and punctuation becomes an empty string.
 
     >>> normalise_answer("The  Beatles'  song!")
     'beatles song'
@@ -262,7 +275,7 @@ class AnswerEnd:
     The cut falls on the next token boundary.
 
     Attributes:
-        before: The text that the generation continues, in which the statement may have started.
+        before: The text that the generation continues, which may already contain the start of the statement.
     """
 
     before: str = ""

@@ -19,12 +19,12 @@ def fuse(rankings: Sequence[Sequence[T]], *, constant: int = 60) -> list[tuple[T
     Args:
         rankings: The rankings of items, such as passage ids, each best first. An item that occurs twice in
             one ranking counts once, at its best rank, and the items after it move up.
-        constant: A smoothing constant; the higher it is, the less the first ranks outweigh the others. The
+        constant: A smoothing constant. A higher constant makes the advantage of the first ranks smaller. The
             paper uses 60.
 
     Returns:
-        The items with their scores, best first, and equal scores in the order of first appearance. The order
-        of the rankings does not affect the scores.
+        The items with their scores, best first. Items with equal scores are in the order of first
+        appearance. The order of the rankings does not affect the scores.
 
     >>> [name for name, _ in fuse(["abc", "cd"])]
     ['c', 'a', 'b', 'd']
@@ -38,7 +38,7 @@ def fuse(rankings: Sequence[Sequence[T]], *, constant: int = 60) -> list[tuple[T
 
 
 def fuse_hits(rankings: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
-    """Combine lists of hits by their passage ids, with the scores and ranks of `fuse`."""
+    """Combine lists of hits by passage id, and return the hits with the scores and ranks of `fuse`."""
     passages = {hit.passage.id: hit.passage for hits in rankings for hit in hits}
     fused = fuse([[hit.passage.id for hit in hits] for hits in rankings])
     return tuple(Hit(passages[id], score, rank) for rank, (id, score) in enumerate(fused, start=1))

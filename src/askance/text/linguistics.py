@@ -1,9 +1,9 @@
 """Linguistic analysis for methods: sentences, content words and named entities.
 
-`Linguistics` is the interface; `OWN` is an implementation that needs no model. `OWN` recognises named
+`Linguistics` is the interface. `OWN` is an implementation that needs no model. `OWN` recognises named
 entities by their spelling: capitals, digits, months, number words and quotes. It has no list of names, so it
 returns false positives if a sentence starts with a common noun ("Water is wet") or a language capitalises all
-nouns. In scripts without capitals and in text that is all capitals it finds no names, only numbers and titles
+nouns. In scripts without capitals and in text in all capitals, it finds no names, only numbers and titles
 in quotes (“” «» 《》 「」).
 """
 
@@ -18,11 +18,11 @@ from askance.core.types import Token
 from askance.text.answers import sentence_spans, sentences
 
 WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
-"""A word: letters and digits, with inner hyphens, apostrophes and points."""
+"""A word: letters and digits, possibly with hyphens, apostrophes and full stops inside."""
 
 _ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
 FUNCTION_WORDS = frozenset(_ENGLISH["function_words"].split())
-"""English words without content."""
+"""English words that carry no content."""
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -50,7 +50,7 @@ class TokenWord:
 
 
 def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
-    """Group tokens into words by their character offsets, independently of the tokenizer's space marker."""
+    """Group tokens into words by character offsets, independently of the tokenizer's space marker."""
     text, words = "".join(token.text for token in tokens), []
     for match in re.finditer(r"\S+", text):
         start, end = (tokens[0].start + offset for offset in match.span())
@@ -96,11 +96,12 @@ _QUOTED = re.compile(r"[“\"]([^“”\"]{1,80})[”\"]|«([^«»]{1,80})»|《
 
 
 def entity_spans(text: str) -> Spans:
-    """Return the named entities of `text` as character offsets (start, end), in order, not overlapping.
+    """Return the named entities of `text` as character offsets (start, end), in order and without overlaps.
 
     Entities are quoted titles, dates, names and numbers, in this order of precedence. A name is a run of
-    words with capitals, possibly with "of", "de" or "von" inside, initials and a number at the end ("Apollo
-    11"). The first word of a sentence counts as a name unless it is a function word or a common opener.
+    capitalised words and initials, possibly with "of", "de" or "von" inside and a number at the end ("Apollo
+    11"). The first word of a sentence counts as a name unless it is a function word or a word that
+    commonly starts sentences.
     """
     taken: list[tuple[int, int]] = []
     for start, end in sentence_spans(text):
@@ -116,7 +117,7 @@ def _overlaps(taken: Sequence[tuple[int, int]], span: tuple[int, int]) -> bool:
 
 
 def _quoted(text: str, taken: Spans) -> Spans:
-    """Return the spans in quotes that are written like titles: no content word starts in lower case."""
+    """Return the quoted spans that look like titles: none of their content words starts in lower case."""
     found = []
     for match in _QUOTED.finditer(text):
         words = _SPELLED_WORD.findall(match[match.lastindex or 0])
@@ -127,7 +128,10 @@ def _quoted(text: str, taken: Spans) -> Spans:
 
 
 def _standalone(pattern: re.Pattern[str], text: str, taken: Spans) -> Spans:
-    """Return matches that are not part of a longer word; scripts without capitals need no spaces around."""
+    """Return the matches of a pattern that are not part of a longer word.
+
+    In scripts without capitals, a match need not be surrounded by spaces.
+    """
     spans = [match.span() for match in pattern.finditer(text)]
     return [
         span for span in spans if not (_is_letter(text[: span[0]][-1:]) or _is_letter(text[span[1] :][:1]))
@@ -158,7 +162,10 @@ def _names(text: str, taken: Spans) -> Spans:
 
 
 def _continues_name(text: str, before: re.Match[str], word: re.Match[str]) -> bool:
-    """Return whether a name continues: across a space, "&" or the point of an initial, not across "'s"."""
+    """Return whether `word` continues the name of which `before` is the last word so far.
+
+    A name may continue after a space, "&" or the full stop of an initial, but not after "'s".
+    """
     between, last = text[before.end() : word.start()], before[0]
     numbered = word[0].isdigit() and len(word[0]) < 5 and _has_capital(last)
     belongs = _has_capital(word[0]) or word[0] in _CONNECTORS or numbered
@@ -171,7 +178,7 @@ def _continues_name(text: str, before: re.Match[str], word: re.Match[str]) -> bo
 
 
 def _is_no_name(text: str, word: re.Match[str]) -> bool:
-    """Return whether a run's first word has no capital, or has one only because it opens a sentence."""
+    """Return whether a run's first word has no capital, or has one only because it starts a sentence."""
     if not _has_capital(word[0]):
         return True
     before = text[: word.start()].rstrip()
@@ -186,7 +193,7 @@ def _has_capital(word: str) -> bool:
 
 
 def _name_end(text: str, word: re.Match[str]) -> int:
-    """Return the end offset of a name, without a possessive ending, with the last point of "D.C."."""
+    """Return the end offset of a name, excluding "'s" but including the last full stop of "D.C."."""
     if word[0].endswith(("'s", "’s")):
         return word.end() - 2
     return word.end() + ("." in word[0] and text[word.end() : word.end() + 1] == ".")
@@ -204,9 +211,8 @@ class Linguistics:
         name: A unique name, which appears in traces and cache keys.
         sentences: A function that returns the sentences of a text, stripped, without empty ones.
         content_spans: A function that returns the spans of nouns, adjectives, verbs and numbers in a text,
-            as character offsets (start, end), in order, not overlapping.
-        entities: A function that returns the named entities of a text in the same form, with numbers and
-            dates.
+            as character offsets (start, end), in order and without overlaps.
+        entities: A function that returns the spans of named entities, numbers and dates in the same form.
     """
 
     name: str
@@ -218,14 +224,14 @@ class Linguistics:
         return self.name
 
     def real_words(self, text: str) -> frozenset[str]:
-        """Return the distinct content words of a text as they are spelled there."""
+        """Return the distinct content words of a text, spelled as in the text."""
         return frozenset(text[start:end] for start, end in self.content_spans(text))
 
     def content_words(self, text: str) -> Spans:
-        """Return the spans of whole words with content.
+        """Return the spans of whole content words.
 
         `content_spans` and `WORD` may split words differently ("father-in-law", "Bonn's", "4,250"). Words
-        that share a character are merged into one, which has content if any of its parts does.
+        that overlap are merged into one word, which is a content word if any of its parts is one.
         """
         words: list[tuple[int, int, bool]] = []
         plain = ((*word.span(), False) for word in WORD.finditer(text))

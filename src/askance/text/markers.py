@@ -1,21 +1,23 @@
-"""Citation markers in generated text, such as " [2]": finding and removing them.
+"""Finding and removing citation markers, such as " [2]", in generated text.
 
-Prompts number their passages "[1] …", and models copy these numbers. A marker is
+Prompts number their passages "[1] …", and models copy these numbers into their answers. A marker is one of:
 
-- a number of up to three digits in square brackets, or several: "[1]", "[1, 2]", "[1-3]";
-- the same in brackets of East Asian scripts, "【1】" and "［1］", or in parentheses, "([1])";
-- a chain of these.
+- one or more numbers of up to three digits in square brackets, such as "[1]", "[1, 2]" or "[1-3]";
+- the same in East Asian brackets, such as "【1】" or "［1］", or in additional parentheses, such as "([1])";
+- a sequence of such markers, such as "[1][2]".
 
-The white space before a marker belongs to it; at the start of a line, the white space after it.
+The white space before a marker is part of it. At the start of a line, so is the white space after the marker.
 
-Some text only looks like a marker and is kept:
+Some text looks like a marker but is kept:
 
-- anything with the number 0, and a link, "[1](…)";
-- code: text in backticks (a backtick inside a word is an apostrophe), or text directly after "=", "{", a
-  single small letter, a name with "_" or an open call: "a[1]", "f([1])";
-- text that occurs in the question;
-- text that occurs in a passage after the same word, "matrix[2]", or as the same list;
-- a list, if no passage was shown.
+- brackets that contain the number 0;
+- a link, such as "[1](…)";
+- text between backticks, which is code (a backtick inside a word counts as an apostrophe);
+- text directly after "=", "{", a single lowercase letter, a name with "_" or the opening parenthesis of a
+  call, which is also code, such as "a[1]" or "f([1])";
+- text that also occurs in the question;
+- text that also occurs in a passage after the same word, such as "matrix[2]";
+- several numbers in one pair of brackets, if they also occur in a passage or if no passage was shown.
 """
 
 import re
@@ -41,15 +43,15 @@ _GLUED = re.compile(r"\w+\Z")
 _RANGE = re.compile(rf"(\d{{1,3}}){_SPACE}?[–—-]{_SPACE}?(\d{{1,3}})")
 _NUMBER = re.compile(r"\d+")
 _NEAR = 80
-"""The number of characters before a marker that decide whether it is one."""
+"""The number of preceding characters that are examined to decide whether text is a marker."""
 
 Sources = Callable[[], Sequence[str]]
-"""A function that returns the texts an answer may quote: the question, then the passages found so far."""
+"""A function that returns the strings an answer may quote: the question, then the passages found so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker at `text[start:end]`, white space included. A marker that was cut off has no numbers."""
+    """A marker at `text[start:end]`, including its white space. A marker that was cut off has no numbers."""
 
     start: int
     end: int
@@ -58,15 +60,15 @@ class Marker:
 
 @dataclass(slots=True)
 class UnmarkedText:
-    """A generated text that may grow, without its markers.
+    """Generated text that arrives in pieces, and whose markers are removed.
 
     Text is withheld as long as the next characters could turn it into a marker, so released text is final.
 
     Attributes:
-        sources: A function that returns the texts that the answer may quote.
+        sources: A function that returns the strings that the answer may quote.
         written: The generated text so far, with its markers.
-        num_decided: The number of characters of `written` that are decided.
-        markers: The markers in the decided part, in order.
+        num_decided: The number of characters of `written` already classified as text or marker.
+        markers: The markers in the classified part, in order.
     """
 
     sources: Sources
@@ -81,9 +83,10 @@ class UnmarkedText:
         return self._release(_chains(self.written, self.num_decided, held, self.sources), held)
 
     def end(self) -> str:
-        """Return the withheld text at the end of a generation, without final white space and cut-off markers.
+        """Return the text that is still withheld at the end of a generation.
 
-        Text may still be added later; the withheld white space then comes first.
+        Trailing white space and a cut-off marker are left out. If more text is added later, this white space
+        comes before the new text.
         """
         end = len(self.written)
         markers = _chains(self.written, self.num_decided, end, self.sources)
@@ -94,7 +97,7 @@ class UnmarkedText:
         return self._release([*markers, Marker(cut_off.start(), end, ())], end)
 
     def _release(self, markers: Sequence[Marker], until: int) -> str:
-        # White space after a marker at the start of a line belongs to it, and is decided with it.
+        # White space after a marker at the start of a line is part of the marker, so it is decided as well.
         start, self.num_decided = self.num_decided, max([until, *(marker.end for marker in markers)])
         self.markers += tuple(markers)
         return self._without(markers, start, self.num_decided)
@@ -111,21 +114,27 @@ class UnmarkedText:
 
     @property
     def blanked(self) -> str:
-        """The text as it was written, with blanks in place of the markers."""
+        """The text as it was written, with each character of a marker replaced by a space."""
         text = self.written
         for marker in self.markers:
             text = text[: marker.start] + " " * (marker.end - marker.start) + text[marker.end :]
         return text
 
     def offset(self, written: int) -> int:
-        """Convert an offset in `written` to one in `text`; an offset inside a marker maps to its end."""
+        """Convert an offset in `written` to an offset in `text`.
+
+        All offsets inside a marker become the offset from which the marker was removed.
+        """
         removed = (
             min(marker.end, written) - marker.start for marker in self.markers if marker.start < written
         )
         return written - sum(removed)
 
     def written_offset(self, offset: int) -> int:
-        """Convert an offset in `text` to one in `written`, before any marker at that position."""
+        """Convert an offset in `text` to an offset in `written`.
+
+        If a marker was removed at `offset`, the result is the offset before the marker.
+        """
         for marker in self.markers:
             if marker.start >= offset:
                 break
@@ -134,7 +143,7 @@ class UnmarkedText:
 
 
 def without_markers(text: str, sources: Sources) -> UnmarkedText:
-    """Return a complete text without its markers."""
+    """Return a complete text as `UnmarkedText`, with its markers removed."""
     unmarked = UnmarkedText(sources)
     unmarked.add(text)
     unmarked.end()
@@ -142,7 +151,7 @@ def without_markers(text: str, sources: Sources) -> UnmarkedText:
 
 
 def _undecided(text: str, start: int) -> int:
-    """Return the offset from which `text` may still become a marker, or white space before one."""
+    """Return the offset from which `text` may still become part of a marker."""
     last = max(_GROWING.finditer(text, start), key=re.Match.end, default=None)
     if last is not None and _MAY_CONTINUE.fullmatch(text, last.end()):
         first = last.start()
@@ -167,7 +176,7 @@ def _chains(text: str, start: int, end: int, sources: Sources) -> list[Marker]:
 
 
 def _with_spaces(text: str, first: int, last: int, least: int) -> tuple[int, int]:
-    """Extend a marker by the white space before it or, at the start of a line, after it."""
+    """Return the span of a marker, extended by the white space that is part of the marker."""
     first = _skip_back(text, first, least)
     if first == 0 or text[first - 1] == "\n":
         last += len(text[last:]) - len(text[last:].lstrip(" \t\u00a0\u3000"))
@@ -181,7 +190,7 @@ def _skip_back(text: str, index: int, least: int) -> int:
 
 
 def _is_text(text: str, chain: re.Match[str], sources: Sources) -> bool:
-    """Return whether an apparent marker is text; see the top of this file."""
+    """Return whether an apparent marker is ordinary text (see the module's docstring)."""
     before = text[max(0, chain.start() - _NEAR) : chain.start()]
     if _CODE.search(f"{before}(" if chain[0].startswith("(") else before):
         return True

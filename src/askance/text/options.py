@@ -1,7 +1,7 @@
-"""Finding the option that a text names, for multiple-choice questions.
+"""Finding the option of a multiple-choice question that a text names.
 
 Options are either plain ("Paris", "true") or all lettered ("A: iron", "B: gold"). A text may name a lettered
-option in full, by its text or by its letter.
+option in full, by the option's text alone or by its letter alone.
 """
 
 import re
@@ -14,10 +14,10 @@ _VERDICTS = {"true": "supports", "false": "refutes"}
 def named_option(text: str, options: Sequence[str]) -> str:
     """Return the option that `text` names first, as `options` spells it, or an empty string.
 
-    The text of an option matches whole words and ignores case; of two matches at the same offset, the longer
-    one wins. A letter must stand alone: at the start of the text as in "b", "(B)", "B." or "B:", elsewhere as
-    a capital. "A" before another word is the article. If the options are true and false, FEVER's labels
-    SUPPORTS and REFUTES also name them.
+    The text of an option matches whole words, ignoring case. Of two matches at the same offset, the longer
+    one wins. A letter must stand alone. At the start of the text, it may be in upper or lower case ("b",
+    "(B)", "B." or "B:"); elsewhere it must be a capital. "A" before another word counts as the article.
+    If the options are true and false, FEVER's labels SUPPORTS and REFUTES also name them.
 
     >>> named_option("(B) is best", ["A: iron", "B: gold"]), named_option("A dog", ["A: cat", "B: dog"])
     ('B: gold', 'B: dog')
@@ -40,7 +40,9 @@ def named_option(text: str, options: Sequence[str]) -> str:
 
 
 def lettered(options: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """Return the letter and the text of each option; empty unless all options have different letters.
+    """Return the letter and the text of each option, by option.
+
+    The result is empty unless all options have letters that differ from each other.
 
     >>> lettered(["A: iron", "B: gold"])
     {'A: iron': ('A', 'iron'), 'B: gold': ('B', 'gold')}

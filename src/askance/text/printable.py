@@ -1,4 +1,4 @@
-"""Untrusted text made safe to print: nothing in it can control a terminal."""
+"""Untrusted text made safe to print, so that no character in it can control a terminal."""
 
 import dataclasses
 import unicodedata
@@ -6,18 +6,21 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Embeddings, overrides and isolates of writing direction, which reorder the text that follows. Languages
-written from right to left display correctly without them.
+"""The characters that embed, override or isolate a writing direction, and so reorder the text after them.
+Languages written from right to left display correctly without these characters.
 """
 
 
 def printable(text: str) -> str:
-    """Return `text` with "�" in place of control and direction characters, but with its line breaks."""
+    """Return `text` with "�" in place of control and direction characters.
+
+    Line breaks are kept, and tabs become spaces.
+    """
     return "".join(map(_shown, text)) if not text.isprintable() else text
 
 
 def printable_record(record: T) -> T:
-    """Return a copy of a record in which every string at any depth, keys included, is printable."""
+    """Return a copy of a record with every string made printable, including nested strings and keys."""
     cleaned: T = _cleaned(record)
     return cleaned
 

@@ -1,4 +1,4 @@
-"""Linguistics by name: the built-in ones, or a spaCy pipeline for sentences, parts of speech and entities."""
+"""Linguistics by name: the built-in one, or a spaCy pipeline for sentences, parts of speech and entities."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,15 +15,16 @@ _MARKERS = {
     "POS": ("parts of speech", "a tagger with attribute_ruler, or a morphologizer"),
     "ENT_IOB": ("named entities", "an ner or entity_ruler"),
 }
-"""The annotations of spaCy by name, each with its description and the component that adds it."""
+"""The annotations of spaCy by name, each with its description and the components that add it."""
 _PROBE = "Anna saw Bonn. It rained."
 
 
 def load_spacy(name: str) -> Linguistics:
     """Load a spaCy pipeline as linguistics.
 
-    Content words are those tagged NOUN, ADJ, VERB, PROPN or NUM. A pipeline must find sentences. One without
-    a tagger or an entity recogniser loads, but raises `InputError` when a method uses the missing annotation.
+    Content words are those tagged NOUN, ADJ, VERB, PROPN or NUM. The pipeline must find sentences. If it
+    has no tagger or no entity recogniser, `InputError` is raised only when a method uses the missing
+    annotation.
 
     Args:
         name: The name of a package, such as ``en_core_web_sm``, or a folder.
@@ -83,7 +84,7 @@ def load_linguistics(spec: str) -> Linguistics:
         UnknownName: The kind of linguistics is unknown.
         ParameterError: ``own`` is given a name.
         ModelSpecError: The pipeline can't be found or loaded.
-        MissingExtra: spaCy is not installed; the message names the pip command.
+        MissingExtra: spaCy is not installed. The message names the pip command.
     """
     kind, _, name = spec.partition(":")
     if kind == "spacy":

@@ -2,22 +2,22 @@
 
 Shared words are evidence, not a proof of entailment. A passage supports a sentence if it contains
 
-- everything that the sentence names: the words of its names, its numbers and dates;
+- all words of the names, numbers and dates in the sentence;
 - all words of the short answer, if the sentence states it;
-- at least half of its content words, and at least two of them.
+- at least half of the sentence's content words, and at least two of them.
 
-A sentence that states only the answer ("So the answer is Pisa.") is read together with the question. The
+A sentence that states only the answer ("So the answer is Pisa.") is judged together with the question. The
 passage must contain all words of the answer and, if the answer is a single word, one word of the question.
-For a bare yes or no it must contain the names of the question and half of its words. Words are compared
-without case, accents, hyphens and a plural's "s"; the endings of long words may differ by two letters
-("Korea", "Korean").
+For a bare yes or no, the passage must contain the names in the question and half of the question's words.
+Words are compared without case, accents, hyphens and plural "s". The endings of long words may differ by two
+letters ("Korea", "Korean").
 
-If no passage supports such a sentence, it rests on an earlier sentence that contains the answer: it cites the
-passages of that sentence that contain the answer.
+If no passage supports a sentence that states only the answer, the sentence takes citations from an earlier
+sentence that contains the answer. It cites those passages of the earlier sentence that contain the answer.
 
-A passage counts if it was in the prompt while the sentence was generated. If the model named supporting
-passages in markers, these are cited. Otherwise the passage that contains most of the sentence's words is
-cited; of equals, the latest found and then the best ranked.
+Only passages that were in the prompt while the sentence was generated can be cited. If the model named
+supporting passages in markers, these are cited. Otherwise, the supporting passage with the most words of the
+sentence is cited. Ties go to the passage found last, and then to the best ranked passage.
 """
 
 import re
@@ -32,7 +32,7 @@ from askance.text.linguistics import content_words, entity_spans
 from askance.text.markers import without_markers
 
 LEAST_SHARE = 0.5
-"""The least share of a sentence's content words that a supporting passage contains."""
+"""The minimum fraction of a sentence's content words that a supporting passage must contain."""
 LEAST_WORDS = 2
 _CLOSING = re.compile(r"[.!?…]+[\"'”’)]*\Z")
 STEM_LETTERS, MOST_ENDING = 5, 2
@@ -40,9 +40,9 @@ STEM_LETTERS, MOST_ENDING = 5, 2
 `MOST_ENDING` letters shorter."""
 
 PromptPassages = Sequence[tuple[int, Sequence[Hit]]]
-"""Pairs (offset, hits) in order: from this character of the answer on, these passages were in the prompt."""
+"""Pairs (offset, hits) in order. The hits are in the prompt from this character of the answer onwards."""
 QuestionOffsets = Sequence[tuple[int, str]]
-"""Pairs (offset, question) in order: from this character on, the text answers this question."""
+"""Pairs (offset, question) in order. From this character onwards, the text answers the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class ModelMarker:
     """A marker that the model generated.
 
     Attributes:
-        offset: The offset of the marker in the answer without markers.
+        offset: The offset of the marker in the text of the answer, which excludes markers.
         passages: The passages that the marker names.
-        lost: The numbers in the marker that no passage in the prompt has.
+        lost: The numbers in the marker that belong to no passage in the prompt.
     """
 
     offset: int
@@ -65,9 +65,9 @@ class Claim:
     """The words of a sentence that a supporting passage has to contain.
 
     Attributes:
-        needed: Words that the passage must all contain.
-        words: Words of which the passage must contain at least `least`.
-        least: The least number of `words` in the passage.
+        needed: The words that must all occur in the passage.
+        words: The words of which at least `least` must occur in the passage.
+        least: The minimum number of `words` in the passage.
     """
 
     needed: frozenset[str]
@@ -94,7 +94,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class SentenceSupport:
-    """The passages that the sentence `text[start:end]` of an answer cites, and why it cites no others."""
+    """The passages cited by the sentence `text[start:end]`, with the reason for citing no others."""
 
     start: int
     end: int
@@ -107,7 +107,7 @@ def claim_of(sentence: str, question: str = "", short: str = "") -> Claim:
 
     Args:
         sentence: A sentence of an answer.
-        question: The question that it answers.
+        question: The question that the sentence answers.
         short: The short answer.
     """
     reasoning, stated = split_statement(sentence)
@@ -130,12 +130,13 @@ def sentence_support(
     short: str = "",
     marks: Sequence[ModelMarker] = (),
 ) -> tuple[SentenceSupport, ...]:
-    """Find the passages that each sentence of an answer cites.
+    """Return the passages that each sentence of an answer cites.
 
     Args:
         text: The answer without markers.
         shown: The passages in the prompt while the answer was generated.
-        questions: The questions that the text answers; without one, a bare answer cites nothing.
+        questions: The questions that the text answers. Without a question, no passage supports a sentence
+            that states only a one-word answer.
         short: The short answer.
         marks: The markers that the model generated.
     """
@@ -152,7 +153,10 @@ def sentence_support(
 
 
 def _cited_before(sentence: str, text: str, support: Sequence[SentenceSupport]) -> tuple[Passage, ...]:
-    """Return an earlier sentence's passages for the answer, if `sentence` states only that answer."""
+    """Return the passages that an earlier sentence cites, limited to those that contain the answer.
+
+    The result is empty unless `sentence` states only the answer.
+    """
     reasoning, stated = split_statement(sentence)
     if _words(reasoning) or not _words(stated):
         return ()
@@ -166,7 +170,7 @@ def _cited_before(sentence: str, text: str, support: Sequence[SentenceSupport]) 
 
 
 def citations_of(support: Sequence[SentenceSupport]) -> tuple[Citation, ...]:
-    """Return the citations in order of the text; passages are numbered by first citation, from 1."""
+    """Return the citations in text order. Passages are numbered from 1 in order of first citation."""
     numbers: dict[str, int] = {}
     return tuple(
         Citation(numbers.setdefault(passage.id, len(numbers) + 1), passage, sentence.start, sentence.end)
@@ -176,7 +180,10 @@ def citations_of(support: Sequence[SentenceSupport]) -> tuple[Citation, ...]:
 
 
 def best_support(claim: Claim, passages: Sequence[Passage]) -> tuple[Passage | None, str]:
-    """Return the supporting passage with most of a claim's words, or None and the reason."""
+    """Return the supporting passage that contains the most words of a claim, and an empty string.
+
+    If no passage supports the claim, return None and the reason, which is empty if there are no passages.
+    """
     ranked = sorted(passages, key=claim.num_found, reverse=True)
     best = next((passage for passage in ranked if not claim.objection(passage)), None)
     is_refused = ranked and best is None
@@ -203,20 +210,26 @@ def _supporting(
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
-    """Return the spans of sentences, which also end at the end of a line."""
+    """Return the spans of sentences. A line break always ends a sentence."""
     lines = re.finditer(r"[^\n]+", text)
     return [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
 
 
 def _sentence_of(offset: int, text: str, spans: Sequence[tuple[int, int]]) -> int:
-    """Return the index of a marker's sentence: the next one at the start of a line, otherwise the last."""
+    """Return the index of the sentence that a marker belongs to.
+
+    A marker at the start of a line belongs to the next sentence, any other marker to the previous one.
+    """
     is_line_start = not text[:offset].rstrip(" \t") or text[:offset].rstrip(" \t").endswith("\n")
     num_before = sum(start < offset for start, _ in spans)
     return min(num_before, len(spans) - 1) if is_line_start else max(num_before - 1, 0)
 
 
 def _shown_within(start: int, end: int, shown: PromptPassages) -> list[Hit]:
-    """Return the hits in the prompt while `text[start:end]` was generated, latest first, then by rank."""
+    """Return the hits that were in the prompt while `text[start:end]` was generated.
+
+    The hits that entered the prompt last come first. Hits that entered it together are sorted by rank.
+    """
     before = [hits for offset, hits in shown if offset <= start][-1:]
     later = [hits for offset, hits in shown if start < offset < end]
     return [hit for hits in reversed([*before, *later]) for hit in sorted(hits, key=lambda hit: hit.rank)]
@@ -224,7 +237,7 @@ def _shown_within(start: int, end: int, shown: PromptPassages) -> list[Hit]:
 
 @lru_cache(maxsize=256)  # each passage is compared with every sentence
 def _words(text: str) -> frozenset[str]:
-    """Return the content words of a text, without accents and hyphens, and plurals without their "s"."""
+    """Return the content words of a text, without accents, hyphens and plural "s"."""
     plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
     parts = {part for word in content_words(plain) for part in re.split(r"[-.'’]", word) if part}
     return frozenset(part[:-1] if len(part) > 3 and part.endswith("s") else part for part in parts)
@@ -235,7 +248,7 @@ def _named(text: str) -> frozenset[str]:
 
 
 def _contains(words: frozenset[str], word: str) -> bool:
-    """Return whether `words` contains `word`, or a word of which one is the stem of the other."""
+    """Return whether `words` contains `word` or another word with the same stem."""
 
     def has_same_stem(other: str) -> bool:
         stem, longer = sorted((word, other), key=len)
@@ -247,14 +260,16 @@ def _contains(words: frozenset[str], word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CitedSentence:
-    """A sentence of an answer without markers, with the passages that it cites, each once."""
+    """A sentence of an answer with its markers removed, and the distinct passages that it cites."""
 
     text: str
     passages: tuple[Passage, ...]
 
 
 def unmarked(text: str) -> str:
-    """Return `text` without markers (see `text.markers`), if its question and passages are unknown.
+    """Return `text` without its markers (see `text.markers`).
+
+    The markers are found without knowledge of the question and the passages.
 
     >>> unmarked("It is Bonn [1][2].")
     'It is Bonn.'
@@ -263,7 +278,7 @@ def unmarked(text: str) -> str:
 
 
 def cited_sentences(answer: Answer) -> tuple[CitedSentence, ...]:
-    """Return the sentences of an answer, each with the passages cited for it or a part of it."""
+    """Return the sentences of an answer, each with the passages cited for the sentence or a part of it."""
     cited = []
     for start, end in sentence_spans(answer.text):
         text = unmarked(answer.text[start:end]).strip()
@@ -273,7 +288,7 @@ def cited_sentences(answer: Answer) -> tuple[CitedSentence, ...]:
 
 
 def cited_passages(answer: Answer) -> tuple[Passage, ...]:
-    """Return the passages that an answer cites, each once, in the order of their numbers."""
+    """Return the distinct passages that an answer cites, in the order of their numbers."""
     citations = sorted(answer.citations, key=lambda citation: citation.number)
     return tuple({citation.passage.id: citation.passage for citation in citations}.values())
 
@@ -281,7 +296,8 @@ def cited_passages(answer: Answer) -> tuple[Passage, ...]:
 def marked(answer: Answer) -> str:
     """Return an answer on one line, with citation markers before the full stop of each sentence.
 
-    The numbers in the markers are positions in `cited_passages`, from 1. They replace markers in the text.
+    The numbers in the markers are positions in `cited_passages`, from 1. Markers that are already
+    in the text are removed.
     """
     numbers = {passage.id: number for number, passage in enumerate(cited_passages(answer), start=1)}
     sentences = []

@@ -1,8 +1,9 @@
-"""Questions with known answers: the table of datasets, and functions that read one of them.
+"""Questions with known answers: the table of datasets, and functions that read a dataset.
 
     examples = read_dataset("hotpotqa:hotpot_dev_distractor_v1.json", limit=500)
 
-Files are read in the layout that their authors published, or in FlashRAG's layout. Nothing is downloaded.
+A file has the layout that the dataset's authors published or, for most datasets, FlashRAG's layout. Nothing
+is downloaded.
 """
 
 import re
@@ -25,11 +26,11 @@ Read = Callable[..., Iterator[Example]]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset, as a row of `datasets.toml`, which explains the other fields.
+    """A dataset and its description in `datasets.toml`, which explains all fields except `read`.
 
     Attributes:
-        read: A function that yields the examples. It takes the path and the shape of a record, where the
-            dataset has a file, and the options.
+        read: A function that yields the examples. Its positional arguments are the path, if the dataset has a
+            file, and then `shape`, unless it is empty. The options are keyword arguments.
     """
 
     spec: str
@@ -42,7 +43,7 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """The name, which is the part of `spec` before the file."""
+        """The name of the dataset, which is the part of `spec` before the file."""
         return self.spec.partition(":")[0]
 
     @property
@@ -52,7 +53,7 @@ class Dataset:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The names of its options."""
+        """The names of the options in `spec`."""
         return tuple(re.findall(r"(\w+)=", self.spec))
 
 
@@ -82,7 +83,10 @@ DATASETS: Mapping[str, Dataset] = {
 
 
 def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
-    """Return the first `limit` examples of ``NAME:FILE[?OPTION=VALUE]``, or all, in the order of the file.
+    """Return the examples of the dataset ``NAME:FILE[?OPTION=VALUE]``, in the order of the file.
+
+    Args:
+        limit: The maximum number of examples, counted from the first; None for all.
 
     Raises:
         UnknownName: There is no such dataset or option.
@@ -101,9 +105,10 @@ def read_dataset(spec: str, limit: int | None = None) -> tuple[Example, ...]:
 
 
 def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
-    """Return the dataset, the file (if it takes one) and the options of ``NAME:FILE[?OPTION=VALUE]``.
+    """Return the dataset, the file and the options that ``NAME:FILE[?OPTION=VALUE]`` names.
 
-    A plug-in, ``NAME:FILE``, or a ``module:function`` may read the file instead; these take any options.
+    The file is None if the dataset takes no file. The questions may also be read by a plug-in (``NAME:FILE``)
+    or by a ``module:function``; these may take any options.
 
     Raises:
         UnknownName, DatasetError: As for `read_dataset`.
@@ -133,7 +138,10 @@ def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
 
 
 def _with_its_name(file: str) -> str:
-    """Return a hint for a file that was named without a dataset, or nothing if `file` is no file name."""
+    """Return a hint for a user who named a file without a dataset.
+
+    The hint is an empty string if `file` does not look like the name of a file with questions.
+    """
     kinds = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
     kind = kinds.get(Path(file).suffix.lower())
     if kind is None:

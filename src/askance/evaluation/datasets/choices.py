@@ -1,6 +1,6 @@
 """Multiple-choice datasets: ARC and PubHealth.
 
-Each function turns a record of the authors' file into examples; `datasets.toml` lists files and licences.
+Each function converts a record of the authors' file into examples. `datasets.toml` lists files and licences.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _LEFT_OUT = ("", "mixture", "unproven")
 
 
 def arc(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of ARC: a question of a science exam with three to five choices.
+    """Yield the question in a record of ARC: a science exam question with three to five choices.
 
     Clark et al. 2018, "Think you have Solved Question Answering? Try ARC, the AI2 Reasoning Challenge" (arXiv
     1803.05457). The file is JSON Lines, for example ``ARC-Challenge-Test.jsonl``.
@@ -23,13 +23,13 @@ def arc(record: Field, number: int) -> Iterator[Example]:
         {"id": "M_7", "question": {"stem": "Which is a metal?", "choices": [
             {"text": "iron", "label": "A"}, {"text": "wood", "label": "B"}]}, "answerKey": "A"}
 
-    becomes a choice between "A: iron" and "B: wood". An option is its letter, a colon, a space and its text;
-    the labels 1 to 5 become the letters A to E. The gold answers are the whole option, "A: iron", and its
-    text, "iron". The letter alone is no gold answer, because almost every text contains it;
-    `choice_accuracy` still accepts an answer that is only the letter.
+    becomes a choice between "A: iron" and "B: wood". An option consists of a letter, a colon, a space and a
+    text. The labels 1 to 5 become the letters A to E. There are two gold answers: the whole option, "A:
+    iron", and only its text, "iron". The letter alone is not a gold answer, because almost every text
+    contains it. The metric `choice_accuracy` still accepts an answer that is only the letter.
 
-    The layout of the Hugging Face hub, which the Self-RAG authors use, is also read: `question` is the stem,
-    and `choices` is {"text": ["iron", "wood"], "label": ["A", "B"]}.
+    The layout of the Hugging Face hub, which the Self-RAG authors use, is also accepted: `question` is the
+    stem, and `choices` is {"text": ["iron", "wood"], "label": ["A", "B"]}.
     """
     columns = record.get("choices", [])
     if isinstance(columns.value, dict):
@@ -61,11 +61,11 @@ def _letter(label: Field) -> str:
 
 
 def pubhealth(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of PubHealth: a claim about health that is true or false.
+    """Yield the question in a record of PubHealth: a claim about health that is true or false.
 
     Kotonya and Toni 2020, "Explainable Automated Fact-Checking for Public Health Claims" (arXiv 2010.09926).
-    Two forms of file are read: the authors' table, for example ``test.tsv`` with 1,235 claims, and JSON Lines
-    as the Self-RAG authors publish them, for example ``health_claims_processed.jsonl`` with the 987 of these
+    Two file formats are accepted: the authors' table, such as ``test.tsv`` with 1,235 claims, and JSON Lines
+    as the Self-RAG authors publish them, for example ``health_claims_processed.jsonl`` with the 987 claims
     that are true or false.
 
         claim_id    claim                      main_text                          label    …
@@ -73,11 +73,11 @@ def pubhealth(record: Field, number: int) -> Iterator[Example]:
 
         {"claim": "Beetroot cures the flu.", "label": "REFUTES"}
 
-    become a choice between "true" and "false" with the gold answer "false"; the claim itself is the question.
+    both become a choice between "true" and "false" with the gold answer "false". The claim is the question.
     SUPPORTS and REFUTES, the labels of FEVER, mean true and false. Claims labelled as a mixture or unproven,
-    and claims without a label, are left out. A claim without a `claim_id` or `id` gets its position in the
-    file, from 1, as its id. `main_text`, the article that checks the claim, is its only paragraph, and all of
-    it is evidence; it may be long.
+    and claims without a label, are left out. If a claim has no `claim_id` or `id`, its id is its position in
+    the file, from 1. The only paragraph is `main_text`, the article that checks the claim. The whole article,
+    which may be long, counts as evidence.
     """
     claim, id = record.first("claim", "question").text(), record.first("claim_id", "id")
     text = record.get("main_text", "").maybe_blank()
@@ -91,7 +91,7 @@ def pubhealth(record: Field, number: int) -> Iterator[Example]:
 
 
 def _label(given: Field) -> str:
-    """Return the label; the Self-RAG authors also write it as a list of one label."""
+    """Return the label in lower case. The Self-RAG authors sometimes write it as a list of one label."""
     is_list_of_one = isinstance(given.value, list) and len(given.value) == 1
     only = given[0] if is_list_of_one else given
     label = (str(only.value) if isinstance(only.value, bool) else only.maybe_blank()).strip().lower()

@@ -12,8 +12,9 @@ class Paragraph:
     """A paragraph that the dataset gives with a question.
 
     Attributes:
-        evidence: The parts of `text` that the answer follows from, as offsets (start, end), in order. It is
-            the whole text if the dataset does not say which part, and empty for a distractor.
+        evidence: The parts of `text` that the answer follows from, as offsets (start, end), in order. If the
+            dataset marks a paragraph as supporting without naming parts, the whole text is evidence. A
+            distractor has no evidence.
     """
 
     title: str
@@ -27,7 +28,7 @@ class Paragraph:
 
     @property
     def evidence_texts(self) -> tuple[str, ...]:
-        """The texts of the evidence, without surrounding white space."""
+        """The evidence as strings, without surrounding white space."""
         return tuple(self.text[start:end].strip() for start, end in self.evidence)
 
 
@@ -45,7 +46,7 @@ class ReasoningStep:
     """A step of a question's decomposition.
 
     Attributes:
-        question: The question of this step; "#1" in it stands for the answer of the first step.
+        question: The question of this step, in which "#1" stands for the answer of the first step.
         answer: The answer of this step; empty if the dataset does not give it.
     """
 
@@ -55,13 +56,13 @@ class ReasoningStep:
 
 @dataclass(frozen=True, slots=True)
 class SupportingFacts:
-    """The supporting facts of a question, as far as the dataset gives them; the others are empty.
+    """The supporting facts of a question. Fields that the dataset does not provide are empty.
 
     Attributes:
         paragraphs: The paragraphs of the question, in the order of the dataset.
         triples: The chain of facts, in the order of reasoning.
         steps: The decomposition of the question, in order.
-        facts: Sentences without a source that the answer follows from.
+        facts: Sentences that the answer follows from, if the dataset gives them without a paragraph.
     """
 
     paragraphs: tuple[Paragraph, ...] = ()
@@ -80,15 +81,15 @@ class Example:
     """A question with its gold answers.
 
     Attributes:
-        golds: The gold answers, the preferred one first. They are empty only in datasets without any, such as
-            biographies; metrics that compare with gold answers don't apply there.
+        golds: The gold answers, the preferred one first. A few datasets, such as biographies, have no gold
+            answers, so metrics that need them don't apply.
         supporting_titles: The titles of the documents that the answer follows from, each once; empty if the
             dataset does not give them.
-        kind: The dataset's type of question, such as "bridge" or "comparison"; empty if it has no types.
+        kind: The type of the question, such as "bridge" or "comparison"; empty if the dataset has no types.
         hops: The number of reasoning steps that the question takes, according to the dataset.
         supporting_facts: The reasons why the answer is right, as far as the dataset gives them.
-        answer_groups: The parts of a complete answer, each as the short answers that are accepted for it;
-            empty if the question has a single answer.
+        answer_groups: The parts of a complete answer. Each part is a group of short answers, any of which is
+            accepted. Empty if the question has a single answer.
     """
 
     question: Question
@@ -105,7 +106,7 @@ def paragraph_from_sentences(title: str, sentences: Sequence[str], supporting: C
 
     Args:
         sentences: The sentences, with or without white space around them; blank ones are left out.
-        supporting: The numbers of the supporting sentences, from 0; numbers out of range are ignored.
+        supporting: The indices of the supporting sentences. Indices out of range are ignored.
     """
     stripped = [sentence.strip() for sentence in sentences]
     evidence, end = [], -1
@@ -121,12 +122,12 @@ def paragraph_from_sentences(title: str, sentences: Sequence[str], supporting: C
 def paragraphs_from_facts(
     texts: Iterable[tuple[str, Sequence[str]]], facts: Iterable[tuple[str, int]]
 ) -> tuple[Paragraph, ...]:
-    """Return paragraphs, with the sentences that are supporting facts as their evidence.
+    """Return paragraphs whose evidence consists of the sentences that are supporting facts.
 
     Args:
-        texts: The titles of the paragraphs with their sentences.
-        facts: The supporting facts: a title and the number of a sentence. Real files have some facts that
-            are not in the texts; these are ignored.
+        texts: The title and the sentences of each paragraph.
+        facts: The supporting facts, each as the title of a paragraph and the index of a sentence. Some real
+            files have facts that do not occur in `texts`; these are ignored.
     """
     supporting: defaultdict[str, set[int]] = defaultdict(set)
     for title, number in facts:
@@ -135,26 +136,29 @@ def paragraphs_from_facts(
 
 
 def whole(text: str) -> tuple[tuple[int, int], ...]:
-    """Return the whole of a text as evidence."""
+    """Return the span of a whole text, as evidence."""
     return ((0, len(text)),)
 
 
 def places(text: str, quotes: Iterable[str]) -> tuple[tuple[int, int], ...]:
-    """Return where each quote first occurs in a text, in order; quotes that do not occur are ignored."""
+    """Return the span of the first occurrence of each quote, in the order of the text.
+
+    Quotes that do not occur in the text are ignored.
+    """
     stripped = {quote.strip() for quote in quotes if quote.strip()}
     found = ((text.find(quote), len(quote)) for quote in stripped)
     return tuple(sorted((start, start + length) for start, length in found if start >= 0))
 
 
 def complete_triples(rows: Iterable[Sequence[str]]) -> tuple[Triple, ...]:
-    """Return the rows as triples, without those that have a blank part."""
+    """Return the rows as triples, leaving out rows with a blank part."""
     return tuple(Triple(*row) for row in rows if all(part.strip() for part in row))
 
 
 def reasoning_steps(rows: Iterable[tuple[str, str]]) -> tuple[ReasoningStep, ...]:
-    """Return questions with their answers as steps, or no steps at all if a question is blank.
+    """Return pairs of a question and its answer as reasoning steps, or no steps if any question is blank.
 
-    If a blank question were left out, "#2" would refer to the answer of another step.
+    If only the blank question were left out, a reference such as "#2" would point to the wrong step.
     """
     steps = tuple(ReasoningStep(question, answer) for question, answer in rows)
     return steps if all(step.question.strip() for step in steps) else ()

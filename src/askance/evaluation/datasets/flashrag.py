@@ -1,4 +1,4 @@
-"""FlashRAG's layout of questions, which is accepted for the file of any dataset.
+"""FlashRAG's layout for files of questions, which most datasets accept besides their authors' layout.
 
 FlashRAG (Jin et al. 2024, arXiv 2405.13576) publishes all datasets as JSON Lines in one layout. A record in
 this layout is recognised by its `golden_answers`:
@@ -7,12 +7,13 @@ this layout is recognised by its `golden_answers`:
      "metadata": {"type": "bridge", "supporting_facts": {"title": ["Lübeck"], "sent_id": [1]},
                   "context": {"title": ["Lübeck"], "sentences": [["A city.", "It lies on the Trave."]]}}}
 
-`metadata` gives the kind (`type`; `prop` of PopQA), the supporting titles, the hops and the supporting facts.
-The supporting facts come from `supporting_facts` and `context` of HotpotQA and 2WikiMultihopQA (which says
-"content" for "sentences", and also has `evidences`), and from `question_decomposition` of MuSiQue, which
-holds the supporting paragraphs alone. Supporting facts of other datasets are not read.
+The kind of the question (`type`, or `prop` in PopQA), the supporting titles, the number of hops and the
+supporting facts come from `metadata`. In HotpotQA and 2WikiMultihopQA, the supporting facts are in
+`supporting_facts` and `context`; 2WikiMultihopQA writes "content" for "sentences", and also has `evidences`.
+In MuSiQue, the supporting facts are in `question_decomposition`, which holds only the supporting paragraphs.
+Supporting facts of other datasets are ignored.
 
-A question of StrategyQA is answered by yes or no, however its answer is written: true, "Yes", "False".
+The answers of StrategyQA become yes or no, even if they are written as true, "Yes" or "False".
 """
 
 import dataclasses
@@ -50,17 +51,18 @@ def read_either(
     task: Task | None = None,
     official_option: str = "",
 ) -> Iterator[Example]:
-    """Yield the questions of a file whose records are in their authors' layout or in FlashRAG's.
+    """Yield the questions of a file whose records are in the authors' layout or in FlashRAG's.
 
     Args:
-        shape, convert: The shape of a record in the authors' layout, and the function that converts it; see
-            `converted`.
-        rows_of: A function that yields the rows of the file, each with its place.
-        task: The task of all questions, unless each record states its own.
-        official_option: An option that the user gave and that only concerns the authors' layout.
+        shape, convert: The shape of a record in the authors' layout, and the function that converts such a
+            record (see `converted`).
+        rows_of: A function that yields the records of the file, each after its location in the file.
+        task: The task of all questions; None if each record states its own task.
+        official_option: The name of an option that the user gave and that applies only to the authors'
+            layout; empty if the user gave none.
 
     Raises:
-        DatasetError: As for `converted`; or the option was given for a record in FlashRAG's layout.
+        DatasetError: As for `converted`, or `official_option` was given for a record in FlashRAG's layout.
     """
     for number, (place, row) in enumerate(rows_of(path), start=1):
         convert_row, row_shape = convert, shape
@@ -75,10 +77,12 @@ def read_either(
 
 
 def flashrag(record: Field, number: int, task: Task | None = None) -> Iterator[Example]:
-    """Yield the question of a record; fields of the record take precedence over its metadata.
+    """Yield the question of a record in FlashRAG's layout.
+
+    The fields of the record itself take precedence over the fields of its metadata.
 
     Args:
-        task: The task of all questions of the dataset, unless each record states its own.
+        task: The task of all questions of the dataset; None if each record states its own task.
     """
     row, answers = record.object(), record["golden_answers"].value
     if task == "yes_no" and isinstance(answers, list):
@@ -102,7 +106,7 @@ def flashrag(record: Field, number: int, task: Task | None = None) -> Iterator[E
 def _supporting_facts(metadata: Field, facts: list[Field], numbers: list[Field]) -> SupportingFacts:
     """Return the paragraphs, the triples and the reasoning steps of a record's metadata.
 
-    A context without supporting facts belongs to another dataset and is ignored.
+    A `context` without `supporting_facts` comes from another dataset and is ignored.
     """
     hops, rows, paragraphs = metadata.get("question_decomposition", []).each(), [], list[Paragraph]()
     if facts and metadata["evidences"].is_given:
@@ -126,7 +130,7 @@ def _supporting_facts(metadata: Field, facts: list[Field], numbers: list[Field])
 
 
 def question_and_answer(hop: Field) -> tuple[str, str]:
-    """Return a single-hop question and its answer; "#1" in the question stands for the first hop's answer."""
+    """Return the question of a hop and its answer. In the question, "#1" stands for the first answer."""
     return hop.get("question", "").maybe_blank(), hop.get("answer", "").maybe_blank()
 
 

@@ -1,6 +1,6 @@
 """Datasets with long answers: ASQA and biographies.
 
-Each function turns a record of the authors' file into examples; `datasets.toml` lists files and licences.
+Each function converts a record of the authors' file into examples. `datasets.toml` lists files and licences.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ _NO_CONTEXT = "No context provided"
 def read_asqa(path: Path, shape: str, split: str | None = None) -> Iterator[Example]:
     """Yield the examples of ASQA: ambiguous questions whose long answer covers every interpretation.
 
-    Stelmakh et al. 2022, "ASQA: Factoid Questions Meet Long-Form Answers" (arXiv 2204.06092); its dev split
-    is a part of ALCE (Gao et al. 2023, arXiv 2305.14627). The file is JSON. ALCE's file, for example
-    ``asqa_eval_gtr_top100.json``, is an array or an object with an array in `data`. ASQA's own ``ASQA.json``
-    is an object of splits, of which dev is read unless ``?split=train`` names the other.
+    Stelmakh et al. 2022, "ASQA: Factoid Questions Meet Long-Form Answers" (arXiv 2204.06092). The dev split
+    of ASQA is a part of ALCE (Gao et al. 2023, arXiv 2305.14627). The file is JSON. ALCE's file, for example
+    ``asqa_eval_gtr_top100.json``, is an array, or an object with an array in `data`. ASQA's own ``ASQA.json``
+    is an object whose keys are the splits. The split dev is used unless ``?split=train`` is given.
 
         [{"sample_id": "-3", "question": "When was the bridge of Bonn opened?",
           "qa_pairs": [{"question": "When was the old one opened?", "short_answers": ["1898"],
@@ -33,16 +33,17 @@ def read_asqa(path: Path, shape: str, split: str | None = None) -> Iterator[Exam
                            "knowledge": [{"content": "It opened in 1949.", "wikipage": "Kennedy Bridge"}]}]}]
 
     becomes an open question of the genre "ambiguous" with two groups of answers, ("1898",) and ("12 November
-    1949", "1949"), which `str_em` compares with. The gold answers are the long answers, which `rouge_lsum`
-    compares with. If there are none, the gold answer is `answer`, ALCE's single long answer; if that is
-    missing, too, all short answers. The contexts and pieces of knowledge are paragraphs, all of them
-    supporting, and their pages are the supporting titles. ALCE's search results (`docs`) are ignored.
+    1949", "1949"), for the metric `str_em`. The gold answers, for the metric `rouge_lsum`, are the long
+    answers. If there are none, the gold answer is `answer`, ALCE's single long answer. If that is also
+    missing, all short answers are gold answers. Every context and every piece of knowledge becomes a
+    supporting paragraph, and the titles of their pages become the supporting titles. ALCE's search results
+    (`docs`) are ignored.
     """
     return read_records(path, shape, convert=_asqa, rows_of=partial(asqa_rows, split=split))
 
 
 def asqa_rows(path: Path, split: str | None = None) -> Rows:
-    """Yield the records of a file of ASQA, one for each question."""
+    """Yield the records of an ASQA file, one for each question, each after its location in the file."""
     content = document(path)
     data = content.get("data", content) if isinstance(content, dict) else content
     if isinstance(data, list):
@@ -90,21 +91,22 @@ def _page_and_text(passage: Field, name: str) -> tuple[str, str]:
 
 
 def biographies(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question that asks for the biography of a person; there are no gold answers.
+    """Yield the question that asks for the biography of a person.
 
     Min et al. 2023, "FActScore: Fine-grained Atomic Evaluation of Factual Precision in Long Form Text
-    Generation" (arXiv 2305.14251). The file is a list of names, one a line, for example
-    ``prompt_entities.txt`` of the unlabelled part with 500 people; or JSON Lines, as the outputs of models
+    Generation" (arXiv 2305.14251). The file is either a list of names, one per line, such as
+    ``prompt_entities.txt`` of the unlabelled part with 500 people, or JSON Lines, such as the model outputs
     that the authors publish:
 
         Clara Schumann
 
         {"topic": "Clara Schumann", "input": "Question: Tell me of Clara.", "cat": ["rare", "Europe"]}
 
-    become the open question "Write a short biography of Clara Schumann.", or the text of `input`. The name is
-    its id and its supporting title: the article that facts are checked against. The kind is "rare, Europe".
-    There are no gold answers, so metrics that compare answers don't apply; `askance judge --facts` measures
-    how much of a biography is true. The texts that models wrote (`output`) are ignored.
+    The first becomes the open question "Write a short biography of Clara Schumann.", the second the question
+    in its `input`, with the kind "rare, Europe". The name is the id of the question and also its supporting
+    title, because the Wikipedia article has this title. There are no gold answers, so metrics that compare
+    answers don't apply; `askance judge --facts` measures how much of a biography is true. The texts that
+    models wrote (`output`) are ignored.
     """
     name = " ".join(record["topic"].text().split())
     text = record.get("input", "").maybe_blank().strip().removeprefix("Question:").strip()
@@ -115,7 +117,7 @@ def biographies(record: Field, number: int) -> Iterator[Example]:
 
 
 def biography_rows(path: Path) -> Rows:
-    """Yield the lines of a list of names, or the rows of JSON Lines."""
+    """Yield a record for each name of a ``.txt`` file, or for each line of a JSON Lines file."""
     if path.suffix.lower() != ".txt":
         return rows(path)
     return ((place, {"topic": line.strip()}) for place, line in lines(path))

@@ -1,6 +1,6 @@
 """Multi-hop datasets: HotpotQA, 2WikiMultihopQA, MuSiQue, IIRC and StrategyQA.
 
-Each function turns a record of the authors' file into examples; `datasets.toml` lists files and licences.
+Each function converts a record of the authors' file into examples. `datasets.toml` lists files and licences.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ _ALIASES_SHAPE = 'A line of the aliases is {"Q_id": "Q42", "aliases": ["…"], "
 
 
 def hotpotqa(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of HotpotQA: about two Wikipedia articles, distractor or full wiki.
+    """Yield the question in a record of HotpotQA (distractor or full wiki), about two Wikipedia articles.
 
     Yang et al. 2018, "HotpotQA: A Dataset for Diverse, Explainable Multi-hop Question Answering" (arXiv
     1809.09600). The file is a JSON array, for example ``hotpot_dev_distractor_v1.json``.
@@ -35,10 +35,10 @@ def hotpotqa(record: Field, number: int) -> Iterator[Example]:
         {"_id": "5a", "question": "Which river surrounds the birthplace of the author of Buddenbrooks?",
          "answer": "Trave", "type": "bridge", "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
 
-    becomes an open question of the kind "bridge" with two hops, one per supporting article, one gold answer
+    becomes an open question of the kind "bridge" with two hops (one per supporting article), one gold answer,
     and the supporting titles "Thomas Mann" and "Lübeck". The task is "open" even if the answer is yes or no.
-    Its `context`, [["Thomas Mann", ["He was born in Lübeck.", …]], …], gives the paragraphs, with the
-    supporting sentences as their evidence.
+    The paragraphs come from `context`, [["Thomas Mann", ["He was born in Lübeck.", …]], …]. Their evidence
+    consists of the supporting sentences.
     """
     facts = [(fact[0].text(), fact[1].integer()) for fact in record["supporting_facts"].filled()]
     texts = [(text[0].maybe_blank(), text[1].maybe_blanks()) for text in record.get("context", []).each()]
@@ -54,21 +54,23 @@ def hotpotqa(record: Field, number: int) -> Iterator[Example]:
 
 
 def read_two_wiki(path: Path, shape: str, aliases: str | None = None) -> Iterator[Example]:
-    """Yield the examples of 2WikiMultihopQA: over two to four Wikipedia articles, made from Wikidata.
+    """Yield the examples of 2WikiMultihopQA, whose questions need two to four Wikipedia articles.
 
     Ho et al. 2020, "Constructing A Multi-hop QA Dataset for Comprehensive Evaluation of Reasoning Steps"
-    (arXiv 2011.01060). The file is a JSON array, for example ``dev.json``. Aliases of the answers are in a
-    second file, ``id_aliases.json``, JSON Lines by Wikidata id, in the same folder unless it is named.
+    (arXiv 2011.01060). The questions were generated from Wikidata. The file is a JSON array, for example
+    ``dev.json``. A second file, in JSON Lines, gives the aliases of each Wikidata entity. This is the file
+    that ``?aliases=`` names or, by default, ``id_aliases.json`` in the same folder, if it exists.
 
         {"_id": "9b", "question": "Which river surrounds the birthplace of the author of Buddenbrooks?",
          "answer": "Trave", "answer_id": "Q4", "type": "compositional",
          "supporting_facts": [["Thomas Mann", 0], ["Lübeck", 2]], …}
 
     and the alias line ``{"Q_id": "Q4", "aliases": ["River Trave"], …}`` become an open question with two hops
-    and the gold answers "Trave" and "River Trave". Demonyms are ignored, as in DRAGIN. The paragraphs have
-    the form of HotpotQA's; `evidences`, [["Thomas Mann", "place of birth", "Lübeck"], …], are the triples.
+    and the gold answers "Trave" and "River Trave". Demonyms are ignored, as in DRAGIN. Paragraphs have the
+    same form as in HotpotQA. The triples come from `evidences`, [["Thomas Mann", "place of birth", "Lübeck"],
+    …].
 
-    FlashRAG's layout has no Wikidata ids, so aliases do not apply to it.
+    Files in FlashRAG's layout have no Wikidata ids, so aliases can't be used with them.
     """
     beside = path.with_name(_ALIASES_NAME)
     file = Path(aliases) if aliases else beside if beside.exists() else None
@@ -92,13 +94,13 @@ def _two_wiki(record: Field, number: int, names: Mapping[str, list[str]]) -> Ite
 
 
 def _aliases(record: Field, number: int) -> Iterator[tuple[str, list[str]]]:
-    """Yield a Wikidata id with its names that are not blank."""
+    """Yield a Wikidata id with its aliases, leaving out blank aliases."""
     names = record["aliases"].maybe_blanks()
     yield record["Q_id"].id(), [name for name in names if name.strip()]
 
 
 def musique(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of MuSiQue-Ans: two to four hops, composed of single-hop questions.
+    """Yield the question in a record of MuSiQue-Ans, composed of two to four single-hop questions.
 
     Trivedi et al. 2022, "MuSiQue: Multihop Questions via Single-hop Question Composition" (arXiv 2108.00573).
     The file is JSON Lines, for example ``musique_ans_v1.0_dev.jsonl``.
@@ -109,9 +111,9 @@ def musique(record: Field, number: int) -> Iterator[Example]:
                         {"title": "Padua", "is_supporting": false, …}, …]}
 
     becomes an open question of the kind "2hop" with two hops, two gold answers and the supporting title
-    "Pisa". The kind, such as "3hop1", says how the hops are connected; it comes from the id, and FlashRAG's
-    ids do not hold it. All of a supporting paragraph's `paragraph_text` is evidence; the single-hop questions
-    are the steps.
+    "Pisa". The kind, such as "3hop1", says how the hops are connected. It is a part of the id, which
+    FlashRAG's ids lack. The whole `paragraph_text` of a supporting paragraph is evidence. The single-hop
+    questions become the reasoning steps.
     """
     if record.get("answerable", True).truth() is not True:
         raise record["answerable"].flaw("not true", found=True)
@@ -136,11 +138,11 @@ def musique(record: Field, number: int) -> Iterator[Example]:
 
 
 def iirc(record: Field, number: int) -> Iterator[Example]:
-    """Yield the questions of a record of IIRC: about a Wikipedia paragraph and the articles it links to.
+    """Yield the questions in a record of IIRC, about a Wikipedia paragraph and the articles it links to.
 
     Ferguson et al. 2020, "IIRC: A Dataset of Incomplete Information Reading Comprehension Questions" (arXiv
-    2011.07127). The file is a JSON array of paragraphs, for example ``dev.json``, whose 954 questions with an
-    answer are those that DRAGIN uses.
+    2011.07127). The file is a JSON array of paragraphs, for example ``dev.json``, of which DRAGIN uses the
+    954 questions that have an answer.
 
         [{"title": "Thomas Mann", "text": "He was born in Lübeck …", "links": […], "questions": [
             {"qid": "q_7", "question": "Which river surrounds his birthplace?",
@@ -148,15 +150,16 @@ def iirc(record: Field, number: int) -> Iterator[Example]:
              "answer": {"type": "span", "answer_spans": [{"text": "the Trave", "passage": "Lübeck"}]}}]}]
 
     becomes an open question of the kind "span" with two hops, the gold answer "the Trave" and the supporting
-    titles "Thomas Mann" (which "main" stands for) and "Lübeck". Other titles are written as in the links,
-    often in lower case. A question without an id gets the numbers of its paragraph and question: "3-1". The
-    first paragraph is the record's; the pieces of it that the answer needs are its evidence, or all of it if
-    they are not found. The pieces of linked articles follow; the articles themselves are in another file.
+    titles "Thomas Mann" (which "main" stands for) and "Lübeck". Titles of linked articles are written as in
+    the links, often in lower case. A question without an id gets an id such as "3-1", made of the numbers of
+    the paragraph and of the question. The first paragraph is the record's text. Its evidence consists of the
+    pieces of `context` from this text, or of the whole text if the pieces do not occur in it literally. The
+    other paragraphs are the pieces from linked articles; the whole articles are in another file.
 
-    DRAGIN (Su et al. 2024, arXiv 2403.10081, and its code) sets the rules for answers: a question of the type
-    "none" is dropped; "value" and "binary" give one gold answer, a value without its unit; each span is a
-    gold answer, although all spans together are the answer. Malformed questions (type "bad") are also
-    dropped, as in the authors' baseline.
+    The rules for answers are those of DRAGIN (Su et al. 2024, arXiv 2403.10081, and its code): a question of
+    the type "none" is dropped; "value" and "binary" give one gold answer, without the unit of a value; each
+    span is a gold answer, although the answer consists of all spans. Malformed questions (type "bad") are
+    also dropped, as in the authors' baseline.
     """
     title, text = record["title"].text(), record.get("text", "").maybe_blank()
     for index, asked in enumerate(record["questions"].each(), start=1):
@@ -178,7 +181,10 @@ def iirc(record: Field, number: int) -> Iterator[Example]:
 
 
 def _iirc_golds(answer: Field) -> tuple[str, ...]:
-    """Return the gold answers; there are none if the articles have no answer or the question is malformed."""
+    """Return the gold answers.
+
+    The result is empty if the articles do not answer the question or the question is malformed.
+    """
     kind = answer["type"].one_of("none", "bad", "value", "binary", "span")
     if kind in ("none", "bad"):
         return ()
@@ -191,16 +197,16 @@ def _iirc_golds(answer: Field) -> tuple[str, ...]:
 
 
 def strategyqa(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of StrategyQA: yes or no, by reasoning steps that it does not state.
+    """Yield the question in a record of StrategyQA: a yes-or-no question with implicit reasoning steps.
 
     Geva et al. 2021, "Did Aristotle Use a Laptop? A Question Answering Benchmark with Implicit Reasoning
     Strategies" (arXiv 2101.02235). The file is a JSON array, for example ``strategyqa_train.json``.
 
         {"qid": "s1", "question": "Can the Moon be seen from Bonn?", "answer": true, …}
 
-    becomes a yes-or-no question with the gold answer "yes". `facts` are its facts, and `decomposition`, which
-    holds questions without answers, gives its steps. There are no supporting titles: each annotator chose
-    other evidence, from paragraphs of the authors' own Wikipedia dump.
+    becomes a yes-or-no question with the gold answer "yes". The supporting facts come from `facts`, and the
+    reasoning steps from `decomposition`, which holds questions without answers. There are no supporting
+    titles, because each annotator chose different evidence from the authors' own Wikipedia dump.
     """
     facts = record.get("facts", []).maybe_blanks()
     questions = record.get("decomposition", []).maybe_blanks()

@@ -1,4 +1,4 @@
-"""The user's own questions: the fields of a line of `jsonl` and of a row of `csv`.
+"""The user's own questions, and the fields that a line of `jsonl` and a row of `csv` may have.
 
 | field | meaning |
 |---|---|
@@ -16,9 +16,9 @@ A line of `jsonl` may also give the supporting facts:
 
 | field | meaning |
 |---|---|
-| `paragraphs` | texts beside the question, each {"title": "…", "text": "…"}; one that supports the answer \
+| `paragraphs` | context paragraphs, each {"title": "…", "text": "…"}; one that supports the answer \
 has "evidence": ["a sentence copied from the text", …] or "supporting": true |
-| `facts` | sentences without a source that the answer follows from |
+| `facts` | sentences that the answer follows from, without a source |
 | `steps` | the reasoning steps, each {"question": "…", "answer": "…"}; the answer only if known |
 | `triples` | facts as [subject, relation, object] |
 """
@@ -47,9 +47,10 @@ _QUESTION = ("question", "answers", "id", "task", "options", "supporting", "type
 _SUPPORTING_FACTS = ("paragraphs", "facts", "steps", "triples")
 _TASKS: tuple[Task, ...] = ("open", "yes_no", "choice")
 _LOOKS_LIKE = 0.75
-"""The least similarity of a misspelt field, by difflib: "answer", "answers" 0.92; "task_id", "task" 0.73."""
+"""The similarity from which an unknown field counts as misspelt. The similarity of "answer" and "answers" is
+0.92, and that of "task_id" and "task" is 0.73."""
 _FIELDS_OF_OTHERS = ("titles",)
-"""Common names that resemble one of our fields, here "triples", but mean something else."""
+"""Common field names that resemble a field of askance (here "triples") but mean something else."""
 
 
 def jsonl(record: Field, number: int) -> Iterator[Example]:
@@ -63,7 +64,8 @@ def jsonl(record: Field, number: int) -> Iterator[Example]:
         "paragraphs": [{"title": "Bonn", "text": "Bonn is old. It lies on the Rhine.",
                         "evidence": ["It lies on the Rhine."]}]
 
-    gives it a paragraph whose second sentence is evidence. FlashRAG's files of any dataset are also read.
+    gives the question a paragraph whose second sentence is evidence. Files in FlashRAG's layout, of any
+    dataset, are also accepted.
     """
     _check_spelling(record, (*_QUESTION, *_SUPPORTING_FACTS))
     supporting_facts = SupportingFacts(
@@ -83,10 +85,10 @@ def csv(record: Field, number: int) -> Iterator[Example]:
         question,answers,supporting,hops
         Which river flows through Bonn?,Rhine | the Rhine,Bonn,1
 
-    becomes an open question with the id "1", two gold answers and one supporting title. A cell of answers,
-    options or supporting separates them by "|", or is a JSON list if one of them contains a "|". A column
-    `answer` may replace `answers`; its cell is one answer, taken literally. Empty cells count as left out,
-    and columns without a name are ignored.
+    becomes an open question with the id "1", two gold answers and one supporting title. In a cell, several
+    answers, options or supporting titles are separated by "|". If one of them contains a "|", the cell must
+    be a JSON list instead. A column `answer` may replace `answers`. Each of its cells is a single answer, in
+    which "|" has no special meaning. Empty cells count as missing, and columns without a name are ignored.
     """
     _check_spelling(record, (*_QUESTION, "answer"))
     cells: dict[str, Any] = {name: cell.strip() for name, cell in record.object().items() if cell.strip()}
@@ -102,12 +104,12 @@ def csv(record: Field, number: int) -> Iterator[Example]:
 
 
 def parse_example(record: Field, number: int, answers: str, task: Task | None = None) -> Example:
-    """Return the question of a record with its gold answers, after a check that they fit each other.
+    """Return the question of a record with its gold answers, after checking that the answers fit the task.
 
     Args:
-        number: The position of the record in the file, from 1, which is the id of a question without one.
+        number: The position of the record in the file, from 1; the default id of the question.
         answers: The name of the field that holds the answers.
-        task: The task of the question; by default the record states it.
+        task: The task of the question; by default, the task that the record states or implies.
     """
     id, question = record.get("id", str(number)).id(), record["question"].text()
     golds = [answer.text() for answer in record[answers].filled()]
@@ -129,7 +131,10 @@ def parse_example(record: Field, number: int, answers: str, task: Task | None = 
 
 
 def _paragraph(record: Field) -> Paragraph:
-    """Return a paragraph; all of it is evidence if it is marked as supporting without any quote."""
+    """Return a paragraph.
+
+    If it is marked as supporting but has no quotes, the whole paragraph counts as evidence.
+    """
     _check_spelling(record, ("text", "title", "evidence", "supporting"))
     text, title = record["text"].text(), record.get("title", "").maybe_blank()
     evidence = record.get("evidence", []).each()
@@ -172,7 +177,7 @@ def _check_spelling(record: Field, known: Collection[str]) -> None:
 def read_sample() -> Iterator[Example]:
     """Yield the 96 questions about the sample corpus, which ship with the package (CC0).
 
-    The file names supporting documents by id; the examples name them by title.
+    The file names supporting documents by their ids, which the examples replace with the titles.
     """
     titles = dict(read_records(CORPUS, "", convert=_id_and_title))
     for example in read_records(QUESTIONS, "", convert=jsonl):

@@ -1,6 +1,6 @@
 """Single-hop datasets: Natural Questions, TriviaQA, PopQA and SQuAD 2.0.
 
-Each function turns a record of the authors' file into examples; `datasets.toml` lists files and licences.
+Each function converts a record of the authors' file into examples. `datasets.toml` lists files and licences.
 """
 
 from collections.abc import Iterator
@@ -20,24 +20,24 @@ UNANSWERABLE = "unanswerable"
 
 
 def nq(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of NQ-open: typed into a search engine, with short answers.
+    """Yield the question in a record of NQ-open: a query to a search engine, with short answers.
 
-    Kwiatkowski et al. 2019, "Natural Questions: A Benchmark for Question Answering Research" (TACL 7), in the
-    selection of Lee et al. 2019, "Latent Retrieval for Weakly Supervised Open Domain Question Answering"
-    (arXiv 1906.00300). The file is JSON Lines, for example ``NQ-open.dev.jsonl``, from the folder nq_open of
-    https://github.com/google-research-datasets/natural-questions.
+    Kwiatkowski et al. 2019, "Natural Questions: A Benchmark for Question Answering Research" (TACL 7). The
+    questions were selected by Lee et al. 2019, "Latent Retrieval for Weakly Supervised Open Domain Question
+    Answering" (arXiv 1906.00300). The file is JSON Lines, for example ``NQ-open.dev.jsonl``, from the folder
+    nq_open of https://github.com/google-research-datasets/natural-questions.
 
         {"question": "where does the trave meet the sea", "answer": ["Travemünde", "at Travemünde"]}
 
-    becomes an open question with two gold answers. There are no ids: a question's id is its position in the
-    file, from 1.
+    becomes an open question with two gold answers. The file has no ids, so the id of a question is its
+    position in the file, from 1.
     """
     golds = unique(answer.text() for answer in record["answer"].filled())
     yield Example(Question(str(number), record["question"].text()), golds)
 
 
 def triviaqa(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of TriviaQA: by quiz writers, with all aliases of the answer.
+    """Yield the question in a record of TriviaQA: a quiz question, with all aliases of the answer.
 
     Joshi et al. 2017, "TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading
     Comprehension" (arXiv 1705.03551). The file is a JSON object around an array, for example
@@ -47,8 +47,9 @@ def triviaqa(record: Field, number: int) -> Iterator[Example]:
                    "Answer": {"Value": "Thomas Mann", "Aliases": ["Mann, Thomas"], …}, …}]}
 
     becomes an open question with two gold answers. Answers that people accepted afterwards (`HumanAnswers`)
-    are also gold answers. `NormalizedAliases` are ignored, because the metrics normalise. The pages that come
-    with a question are ignored, too: a search found them, and not every answer follows from them.
+    are also gold answers. `NormalizedAliases` are ignored, because the metrics normalise the aliases. The
+    pages that come with a question are also ignored: a search engine found them, and the answer does not
+    follow from every page.
     """
     answer = record["Answer"]
     others = [*answer.get("Aliases", []).maybe_blanks(), *answer.get("HumanAnswers", []).maybe_blanks()]
@@ -57,7 +58,7 @@ def triviaqa(record: Field, number: int) -> Iterator[Example]:
 
 
 def popqa(record: Field, number: int) -> Iterator[Example]:
-    """Yield the question of a record of PopQA: about well-known and little-known entities, from Wikidata.
+    """Yield the question in a record of PopQA, about a well-known or little-known entity of Wikidata.
 
     Mallen et al. 2023, "When Not to Trust Language Models: Investigating Effectiveness of Parametric and
     Non-Parametric Memories" (arXiv 2212.10511). The file is a table, for example ``popQA.tsv``.
@@ -89,13 +90,13 @@ def read_squad2(path: Path, shape: str, unanswerable: str | None = None) -> Iter
              "answers": [{"text": "Henry", "answer_start": 9}, {"text": "Henry", "answer_start": 9}]}]}]}]}
 
     becomes an open question of the kind "answerable" with one hop, the gold answer "Henry" and the supporting
-    title "Luebeck Cathedral": underscores in titles become spaces, as in Wikipedia. Many questions are only
-    clear to a reader of the paragraph (`context`), which is the question's only paragraph. Its evidence is
-    the sentences that hold the first answer; an unanswerable question has none.
+    title "Luebeck Cathedral": underscores in titles become spaces, as in Wikipedia. The only paragraph of the
+    question is `context`, without which many questions are unclear. Its evidence consists of the sentences
+    that contain the first answer. If the question is unanswerable, the paragraph has no evidence.
 
     Unanswerable questions are skipped, because a search may find what the paragraph lacks. With
     ``?unanswerable=keep`` they are kept, with the kind "unanswerable" and the gold answer "noanswer", which
-    HotpotQA's and DRAGIN's metrics take for "no answer"; the prompt has to ask the model to say it.
+    HotpotQA's and DRAGIN's metrics treat as "no answer"; the prompt must ask the model to write it.
     """
     if unanswerable not in (None, "skip", "keep"):
         raise UnknownName("choice", unanswerable, ("skip", "keep"), place=f"of unanswerable for {path}")
@@ -133,13 +134,18 @@ def _on_paragraph(asked: Field, title: str, context: str) -> Example:
     )
 
 
-def _sentences(context: str, answer: str, said: int) -> tuple[tuple[int, int], ...]:
-    """Return the spans of the sentences that hold an answer, or the whole text if it does not occur.
+def _sentences(context: str, answer: str, given_start: int) -> tuple[tuple[int, int], ...]:
+    """Return the spans of the sentences that contain an answer.
+
+    If the answer does not occur in the text, the result is the span of the whole text.
 
     Args:
-        said: The offset of the answer according to the dataset; if it is wrong, the first occurrence counts.
+        given_start: The offset of the answer according to the dataset. If it is wrong, the first occurrence
+            of the answer is used.
     """
-    start = said if said >= 0 and context.startswith(answer, said) else context.find(answer)
+    start = (
+        given_start if given_start >= 0 and context.startswith(answer, given_start) else context.find(answer)
+    )
     if start < 0:
         return whole(context)
     end = start + len(answer)

@@ -1,14 +1,16 @@
 """Citation recall and precision of ALCE: do the cited passages entail the sentences that cite them?
 
 Gao et al. 2023, "Enabling Large Language Models to Generate Text with Citations" (arXiv 2305.14627), section
-4; the judge is a model of natural language inference (Honovich et al. 2022, TRUE, arXiv 2204.04991).
+4; the judge is a natural language inference model (Honovich et al. 2022, TRUE, arXiv 2204.04991).
 
-- A sentence is supported if its cited passages together entail it. A sentence without citations is not.
+- A sentence is supported if its cited passages together entail it. A sentence without citations is
+  unsupported.
 - A citation is relevant if its sentence is supported and needs the passage: the passage alone entails the
   sentence, or the other passages together do not.
 
-Recall is the share of an answer's sentences that are supported; precision is the share of its citations that
-are relevant. An answer without citations has a precision of 0, and one without sentences a recall of 0.
+Recall is the fraction of an answer's sentences that are supported. Precision is the fraction of the answer's
+citations that are relevant. An answer without citations has precision 0, and an answer without sentences has
+recall 0.
 
 Deviations from ALCE's code: all citations of a sentence count, not only the first three; sentences are split
 by askance's rules instead of NLTK's; answers without sentences are not skipped.
@@ -23,7 +25,11 @@ from askance.text.support import cited_sentences
 
 
 def citation_judge(entailment: Entailment, spec: str) -> AnswerJudge:
-    """Return the judge of citations; `spec` is the name of the model as the user gave it."""
+    """Return a judge of citations.
+
+    Args:
+        spec: The specification of the judge model, as the user gave it.
+    """
 
     async def find(id: str, topic: str, answer: Answer) -> tuple[JudgeFinding, ...]:
         return await judge_citations(answer, entailment)
@@ -39,7 +45,8 @@ async def judge_citations(answer: Answer, entailment: Entailment) -> tuple[Judge
 def citation_scores(findings: Sequence[JudgeFinding]) -> dict[str, float]:
     """Return citation recall and precision of one answer, from 0 to 1.
 
-    The first of two sentences cites two passages, one of which is enough; the second cites nothing:
+    In this example, the first sentence cites two passages but needs only one of them, and the second sentence
+    cites none:
 
     >>> citation_scores([JudgeFinding("Bonn is old.", True, 2, 1), JudgeFinding("It rains.", False)])
     {'nli_citation_recall': 0.5, 'nli_citation_precision': 0.5}
@@ -71,5 +78,5 @@ async def _is_relevant(
 
 
 def _premise(passages: Sequence[Passage]) -> str:
-    """Return passages in the format that ALCE gives to its judge."""
+    """Return the passages as one string, in the format that ALCE's judge expects."""
     return "\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)

@@ -1,21 +1,22 @@
-"""FActScore: the share of an answer's facts that are true.
+"""FActScore: the fraction of an answer's facts that are true.
 
 Min et al. 2023, "FActScore: Fine-grained Atomic Evaluation of Factual Precision in Long Form Text
-Generation" (arXiv 2305.14251). A judge model splits each sentence into atomic facts. Each fact is searched
-for in an index, and the model judges it by the passages found. The score of an answer is the share of its
-facts that are true, times exp(1 − gamma / facts) if there are fewer than gamma: the penalty of their code.
+Generation" (arXiv 2305.14251). A judge model splits each sentence into atomic facts. For each fact, passages
+are retrieved from an index, and the model judges from them whether the fact is true. The score of an answer
+is the fraction of its facts that are true. An answer with fewer than gamma facts is penalised as in the
+authors' code: its score is multiplied by exp(1 − gamma / facts).
 
-An answer that refuses, or says nothing, has no score; `responded` is the share of the other answers.
+A refusal or an empty answer has no score. `responded` is the fraction of answers that are neither.
 
 Deviations from the paper and its code:
-- the prompts are our own, with one example for splitting, and one model does both (InstructGPT and ChatGPT
-  there);
-- the query is the topic with the fact, and it searches the whole index, not only the topic's article;
-- a fact for which no passage is found is not supported, and the model is not asked; neither is a fact on
-  which the model gives no verdict;
+- the prompts are askance's own, with one example for splitting; one model splits and judges, where the paper
+  uses InstructGPT and ChatGPT;
+- the query is the topic followed by the fact, and the whole index is searched, not only the topic's article;
+- a fact counts as unsupported if no passage is found (the model is not called), or if the model gives no
+  verdict;
 - a sentence in which the model finds no facts counts as one fact;
 - a repeated fact counts once;
-- refusals are recognised by how they begin (`facts.toml`); the code has lists of phrases for each model.
+- refusals are recognised by their first words (`facts.toml`); the authors' code lists phrases for each model.
 """
 
 import math
@@ -56,7 +57,14 @@ _REFUSAL = re.compile("|".join(_TEXTS["refusals"]), re.IGNORECASE)
 def fact_judge(
     model: Model, retriever: Retriever, spec: str, *, passages: int = 5, gamma: float = 10, in_flight: int = 1
 ) -> AnswerJudge:
-    """Return the judge of facts; `spec` names its model as the user gave it, `gamma` is for `fact_scores`."""
+    """Return a judge of facts.
+
+    Args:
+        spec: The specification of the judge model, as the user gave it.
+        passages: The number of passages to retrieve for each fact.
+        gamma: The parameter of `fact_scores`.
+        in_flight: The number of answers that are judged at the same time.
+    """
     identity = {
         "judge": spec,
         "model": model.name,
@@ -69,10 +77,10 @@ def fact_judge(
 
 @dataclass(frozen=True, slots=True)
 class FactJudge:
-    """A judge of facts.
+    """A judge that checks facts against retrieved passages.
 
     Attributes:
-        passages: The number of passages that are searched for each fact.
+        passages: The number of passages to retrieve for each fact.
     """
 
     model: Model
@@ -130,12 +138,15 @@ class FactJudge:
 
 
 def fact_scores(findings: Sequence[JudgeFinding], gamma: float = 10) -> dict[str, float | None]:
-    """Return the scores of one answer; they are None if it states no facts.
+    """Return the scores of one answer.
+
+    If the answer states no facts, all scores except `responded` are None.
 
     Args:
-        gamma: Answers with fewer facts than this get a penalty; 0 means no penalty.
+        gamma: The number of facts below which an answer gets a penalty; 0 means no penalty.
 
-    Two of three facts are true; an answer with 10 facts or more would get that share as its score:
+    In this example, two of three facts are true. With 10 facts or more, `factscore` would equal
+    `supported_facts`:
 
     >>> facts = {"Ada was born.": True, "Ada sang.": False, "Ada died.": True}
     >>> findings = [JudgeFinding(fact, is_true) for fact, is_true in facts.items()]
@@ -156,7 +167,7 @@ def fact_scores(findings: Sequence[JudgeFinding], gamma: float = 10) -> dict[str
 
 
 def facts_in(written: str) -> tuple[str, ...]:
-    """Return the facts that a model listed, without any text around the list.
+    """Return the facts that a model listed, without the text around the list.
 
     >>> facts_in("- Ada was born.")
     ('Ada was born.',)
@@ -165,7 +176,7 @@ def facts_in(written: str) -> tuple[str, ...]:
 
 
 def says_true(written: str) -> bool:
-    """Return the first verdict in a model's text, or False if there is none.
+    """Return whether the first verdict in a model's text is positive, or False if there is no verdict.
 
     >>> says_true("The statement is true."), says_true("Not true: …"), says_true("Well.")
     (True, False, False)
@@ -175,7 +186,7 @@ def says_true(written: str) -> bool:
 
 
 def is_refusal(text: str) -> bool:
-    """Return whether a text begins like a refusal to answer."""
+    """Return whether a text begins with a known phrase of refusal."""
     return _REFUSAL.match(text.strip()) is not None
 
 

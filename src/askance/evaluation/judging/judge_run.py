@@ -3,9 +3,9 @@
     RUN/judged/citations-1f0c93ab.jsonl    a header that describes the judge, then one line per answer
     RUN/judged/citations-1f0c93ab.json     the resulting scores
 
-Several judges may judge the same run; the hash in the file name identifies the judge. An answer counts as
-judged once its line is on the disk, so judging can be stopped and continued. If a question was asked again
-and its answer has changed, it is judged again.
+Several judges may judge the same run. The hash in the file name identifies the judge. An answer counts as
+judged once its line is on disk, so judging can be stopped and continued. If a question is asked again and the
+answer changes, the new answer is judged.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -45,8 +45,9 @@ class JudgeFinding:
     """The verdict on a sentence or a fact.
 
     Attributes:
-        is_supported: Whether the cited or retrieved passages support it.
-        cited, relevant: The numbers of passages that a sentence cites, and of those that it needs.
+        is_supported: Whether the cited or retrieved passages support the text.
+        cited: The number of passages that a sentence cites.
+        relevant: The number of cited passages that are relevant for a sentence.
     """
 
     text: str
@@ -57,7 +58,7 @@ class JudgeFinding:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The findings about the answer to the question `id`, identified by its hash: one line of the file."""
+    """One line of the file: the findings about the answer to question `id`, and the hash of that answer."""
 
     id: str
     answer_sha256: str
@@ -68,7 +69,7 @@ _JUDGEMENT = TypeAdapter(Judgement)
 
 
 def answer_hash(answer: str) -> str:
-    """Return the hash of an answer; lone surrogates count as the "?" that a file holds in their place."""
+    """Return the hash of an answer in which "?" replaces lone surrogates, as in the files."""
     return sha256(answer.encode(errors="replace")).hexdigest()
 
 
@@ -76,14 +77,16 @@ def answer_hash(answer: str) -> str:
 def open_judgements(
     run: Path, kind: Kind, judge: Mapping[str, str]
 ) -> Iterator[tuple[dict[str, Judgement], AppendOnlyFile, Path]]:
-    """Open the judgements of a run, new or existing; yield them by question id, with their file and its path.
+    """Open or create the file with a judge's judgements of a run.
+
+    Yields the judgements by question id, the open file, and the path of the file.
 
     Args:
         judge: Everything that the verdicts depend on, by name.
 
     Raises:
-        RunFolderError: The folder can't be written, now or later; another process is judging; or the file
-            is damaged.
+        RunFolderError: The file is damaged, another process is judging, or the folder can't be written (when
+            the file is opened, or whenever something is added to it).
     """
     header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
     name = sha256((header + "\n").encode()).hexdigest()[:8]
@@ -104,19 +107,21 @@ def _line(text: str) -> bytes:
 
 
 JudgeAnswer = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
-"""Return the findings about an answer, given the question's id (the first part of call keys) and topic."""
+"""A function that judges an answer. It takes the id of the question (for the keys of model calls), the topic
+and the answer, and returns the findings."""
 Progress = Callable[[str, int, int], None]
-"""Receive the kind of judging, the number of answers judged so far, and the total."""
+"""A function that receives the kind of judge, the number of answers judged so far, and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerJudge:
-    """A way to judge answers.
+    """A judge of answers: a function that judges an answer, and a function that computes its scores.
 
     Attributes:
         identity: Everything that the verdicts depend on, by name.
         find: A function that returns the findings about an answer.
-        scores: A function from the findings about one answer to its scores; None means "does not apply".
+        scores: A function that takes the findings about one answer and returns the scores of the answer. A
+            score is None if it does not apply.
         in_flight: The number of answers that are judged at the same time.
     """
 
@@ -133,7 +138,8 @@ class JudgedAnswer:
 
     Attributes:
         file: The file that holds the scores.
-        scores: Means over the questions they apply to; a failed question counts as an empty answer.
+        scores: The mean of each score over the questions that the score applies to. A failed question counts
+            as an empty answer.
     """
 
     kind: Kind
@@ -148,7 +154,7 @@ def check_can_be_judged(run: RecordedRun, kinds: Sequence[Kind]) -> None:
 
     Raises:
         RunFolderError: The run has no finished question.
-        InputError: Citations are to be judged, and the run has none.
+        InputError: The kinds include citations, but no answer of the run cites anything.
     """
     if not run.records:
         raise RunFolderError(f"the run {run.folder} has no finished question yet: leave it out.")
@@ -168,7 +174,7 @@ def check_has_citations(run: RecordedRun) -> None:
 async def judge_run(
     run: RecordedRun, judge: AnswerJudge, progress: Progress = lambda *_: None
 ) -> JudgedAnswer:
-    """Judge the remaining answers of a run, and return the scores of all of them.
+    """Judge the answers of a run that are not judged yet, and return the mean scores of all answers.
 
     Raises:
         RunFolderError: As for `open_judgements`.
@@ -203,7 +209,11 @@ async def judge_run(
 
 
 def topic_of(record: Record) -> str:
-    """Return the topic of an answer: its only supporting title (such as a person), or else the question."""
+    """Return the topic of an answer.
+
+    If the question has exactly one supporting title, such as the name of a person, this title is the topic.
+    Otherwise the question is the topic.
+    """
     return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
 
 

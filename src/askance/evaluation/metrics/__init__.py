@@ -1,11 +1,12 @@
-"""Metrics: the table of all metrics, and functions that score answers by their names.
+"""Metrics: the table of all metrics, and the functions that score answers by the metrics that a user names.
 
     scoring = open_metrics(["exact_match", "f1:airrag", "supporting_recall@5"])
     scores = scoring.scores(example, result.answer, result.trace.events)
 
-A metric gives a number per question, or None if it does not apply; its mean is over the questions that it
-applies to. Whether it applies depends only on the question and its gold answers, so every method is measured
-on the same questions. The module `prices` computes the cost of answers.
+A metric returns a number for each question, or None if the metric does not apply to the question. Means are
+taken over the questions that the metric applies to. Whether a metric applies depends only on the question and
+the gold answers, so every method is measured on the same questions. The module `prices` computes the cost of
+answers.
 """
 
 import re
@@ -29,15 +30,15 @@ _WORD_FORMS = ("dragin", "airrag")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, as a row of the table.
+    """A metric, as the table of metrics describes it.
 
     Attributes:
-        function: The function of the metric; it takes the input that `reads` names, then the gold answers or
-            the example.
-        reads: The part of the answer that is scored, or the trace.
+        function: The function that computes the metric. Its arguments are the input that `reads` names, and
+            then the gold answers or the whole example.
+        reads: The input that is scored: a part of the answer, or the trace.
         normalisations: The normalisations that may follow the name after a colon; the first is the default.
         takes_example: Whether the function takes the example instead of its gold answers.
-        counts_passages: Whether "@K" may follow the name: the number of passages to look at.
+        counts_passages: Whether "@K" may follow the name, where K is the number of passages to consider.
         package: The import name of a package that the metric needs; empty if it needs none.
         extra: The extra of askance that installs the package.
     """
@@ -57,12 +58,12 @@ class Metric:
 
     @property
     def spec(self) -> str:
-        """The name and its parameter, such as ``NAME[@K]``."""
+        """The name and the parameter that may follow it, such as ``NAME[@K]``."""
         others = self.normalisations[1:]
         return self.name + (f"[:{'|'.join(others)}]" if others else "[@K]" if self.counts_passages else "")
 
     def judged(self, answer: Answer, events: Sequence[AnyEvent]) -> Any:
-        """Return the part of the answer, or the trace, that the metric reads."""
+        """Return the input of the metric: the part of the answer that `reads` names, or the trace."""
         if self.reads == "trace":
             return events
         return {"short answer": answer.short, "text": answer.text, "citations": answer.citations}[self.reads]
@@ -97,7 +98,7 @@ class Scoring:
 
     Attributes:
         names: The metrics as the user named them.
-        reading: The way in which short answers are extracted before they are scored.
+        reading: The rules by which short answers are extracted before they are scored.
     """
 
     names: tuple[str, ...]
@@ -107,11 +108,14 @@ class Scoring:
     def scores(
         self, example: Example, answer: Answer | None, events: Iterable[AnyEvent]
     ) -> dict[str, float | None]:
-        """Return the score of a question in every metric, by name; None if a metric does not apply.
+        """Return the scores of a question by the names of the metrics.
+
+        A score is None if the metric does not apply to the question.
 
         Args:
-            answer: The answer, or None if the question failed: every metric that applies is then 0.
-            events: The events of the trace, in memory or from a file; they are read once.
+            answer: The answer, or None if the question failed. After a failure, every score that applies is
+                0.
+            events: The events of the trace. An iterator is enough, because the events are read only once.
         """
         if answer is None:
             of_empty = self.scores(example, Answer(""), ())
@@ -124,19 +128,23 @@ class Scoring:
     def judge(
         self, example: Example, answer: Answer | None, events: Sequence[AnyEvent]
     ) -> tuple[Answer, dict[str, float | None]]:
-        """Return the answer (empty if None), with its short form from `reading`, and its scores."""
+        """Return the answer, with the short answer that `reading` extracts from it, and the scores.
+
+        If `answer` is None because the question failed, an empty answer is returned.
+        """
         read = None if answer is None else self.reading.read(answer, events)
         return read or Answer(""), self.scores(example, read, events)
 
 
 def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading = AnswerReading()) -> Scoring:
-    """Return the metrics with these names, ready to score; errors are raised before anything runs.
+    """Return the metrics with these names, ready to score answers.
 
-    A parameter follows the name: ``f1:airrag`` names a normalisation, ``supporting_recall@5`` a number.
+    All names are checked here, so that a wrong name is reported before any question is asked. A parameter may
+    follow a name: ``f1:airrag`` sets the normalisation, and ``supporting_recall@5`` the number of passages.
 
     Raises:
         UnknownName: There is no such metric or normalisation.
-        InputError: There is no name, a metric does not take the parameter, or a metric is named twice.
+        InputError: No metric is named, a metric does not take the parameter, or a metric is named twice.
         MissingExtra: A package is not installed; the message gives the pip command.
     """
     if not names:
@@ -166,7 +174,7 @@ def _scorer(metric: Metric, parameters: Mapping[str, Any]) -> Score:
 
 
 def _read(name: str) -> tuple[Metric, dict[str, Any]]:
-    """Return the metric with this name, and the keyword arguments of its function, defaults included."""
+    """Return the metric with this name, and the keyword arguments of its function, including defaults."""
     stem, mark, parameter = (*re.split("([:@])", name, maxsplit=1), "", "")[:3]
     metric = METRICS.get(stem) or _extension(stem)
     if metric is None:
@@ -189,9 +197,9 @@ def _read(name: str) -> tuple[Metric, dict[str, Any]]:
 
 
 def _extension(name: str) -> Metric | None:
-    """Return the metric of a plug-in or of ``module:function``, if there is one.
+    """Return the metric that a plug-in or ``module:function`` defines, or None if there is no such plug-in.
 
-    It is a `Metric`, or a function of the short answer and the gold answers.
+    The plug-in is a `Metric`, or a function that takes the short answer and the gold answers.
     """
     found = find_extension("metrics", name)
     if found is None or isinstance(found, Metric):

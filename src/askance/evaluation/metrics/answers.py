@@ -1,13 +1,16 @@
-"""Metrics that compare an answer with the gold answers; each is a function with a worked example.
+"""Metrics that compare an answer with the gold answers, each as a function with a worked example.
 
-A metric takes the short answer or the whole text, and the gold answers, or the example if it needs more. It
-returns a number from 0 to 1, the best over the gold answers, or None if it does not apply to the question.
+A metric takes the short answer or the whole text, and the gold answers or the whole example. It returns a
+number from 0 to 1, which is the maximum over the gold answers, or None if the metric does not apply to the
+question.
 
-Answers are normalised before they are compared. DRAGIN and AirRAG take the same steps in this order: lower
-case, no ASCII punctuation, no articles, no superfluous white space (`text.answers.normalise_answer`). They
-differ if nothing is left of a gold answer, as of "A" or "The The". In DRAGIN, SQuAD and HotpotQA, an answer
-of which nothing is left then equals it. In AirRAG, as read here, the gold answer is ignored, because every
-text contains it. Self-RAG's closed sets need the letter that the other normalisations take for an article.
+Answers are normalised before they are compared. The normalisations of DRAGIN and AirRAG convert an answer to
+lower case, and then remove ASCII punctuation, articles and superfluous white space, in this order
+(`text.answers.normalise_answer`). They differ only for gold answers that become empty, such as "A" and "The
+The". In DRAGIN, SQuAD and HotpotQA, such a gold answer equals every answer that also becomes empty. In
+AirRAG, as implemented here, it is ignored, because every text contains the empty string. The normalisation of
+Self-RAG is for closed sets of options. The right option may be the letter A, which the other normalisations
+would remove as an article.
 """
 
 import re
@@ -22,7 +25,7 @@ from askance.text.options import named_option
 from askance.text.support import unmarked
 
 WordForm = Literal["dragin", "airrag"]
-"""The normalisations that leave words to compare."""
+"""The normalisations after which answers are compared word by word."""
 AnswerForm = Literal["dragin", "airrag", "selfrag"]
 _ALL_OR_NOTHING = {"yes", "no", "noanswer"}
 _LABEL = re.compile(r"\(?(\w)(?:[).:](?=\s|$)|$)")
@@ -31,13 +34,15 @@ _VERDICTS = {"true": "true", "supports": "true", "false": "false", "refutes": "f
 
 
 def closed_set_form(text: str) -> str:
-    """Return the option that `text` begins with, or the whole text in lower case.
+    """Return the option that `text` begins with, or else the whole text in lower case.
 
-    Self-RAG's closed sets (Asai et al. 2023, arXiv 2310.11511): PubHealth's claims are true or false, or
-    SUPPORTS and REFUTES; ARC's options have a letter or digit, bare or as in "(A)", "A." and "A:".
+    The closed sets are those of Self-RAG (Asai et al. 2023, arXiv 2310.11511). PubHealth's labels are true
+    and false, or SUPPORTS and REFUTES. ARC's options begin with a letter or digit, either alone or as in
+    "(A)", "A." and "A:".
 
-    Deviation: their code looks for the gold answer anywhere in the output, so every text with a capital A
-    contains "A" (metric `match`). The text of an option is not mapped to its letter: `short_answer` does it.
+    Deviation: the authors' code searches the whole output for the gold answer, as the metric `match` does, so
+    every text with a capital A matches "A". The text of an option is mapped to its letter by `short_answer`,
+    not here.
 
     >>> closed_set_form("(B) Iron"), closed_set_form("Supports, since …"), closed_set_form("A dog")
     ('b', 'true', 'a dog')
@@ -59,7 +64,7 @@ NORMALISATIONS: Mapping[AnswerForm, Callable[[str], str]] = {
 
 
 def accepted_forms(golds: Sequence[str], normalisation: AnswerForm) -> list[str]:
-    """Return the normal forms of the gold answers, without those that the normalisation ignores."""
+    """Return the normalised gold answers, without those that the normalisation ignores."""
     forms = map(NORMALISATIONS[normalisation], golds)
     return [form for form in forms if form or normalisation != "airrag"]
 
@@ -67,10 +72,10 @@ def accepted_forms(golds: Sequence[str], normalisation: AnswerForm) -> list[str]
 def exact_match(prediction: str, golds: Sequence[str], normalisation: AnswerForm = "dragin") -> float | None:
     """Return 1 if the answer equals a gold answer, otherwise 0.
 
-    It is None if the normalisation ignores every gold answer. The source is SQuAD (Rajpurkar et al. 2016,
-    arXiv 1606.05250), HotpotQA and DRAGIN; the normalisations "airrag" (Feng et al. 2025, arXiv 2501.10053)
-    and "selfrag" (the closed sets of Asai et al. 2023, arXiv 2310.11511) follow those papers. As in SQuAD
-    and DRAGIN, an empty answer matches a gold answer of articles and punctuation, such as "A".
+    The result is None if the normalisation ignores every gold answer. The source is SQuAD (Rajpurkar et al.
+    2016, arXiv 1606.05250), HotpotQA and DRAGIN. The normalisation "airrag" follows Feng et al. 2025 (arXiv
+    2501.10053), and "selfrag" follows the closed sets of Asai et al. 2023 (arXiv 2310.11511). As in SQuAD and
+    DRAGIN, an empty answer matches a gold answer that has only articles and punctuation, such as "A".
 
     >>> exact_match("The Rhine.", ["Rhein", "rhine"])
     1.0
@@ -82,11 +87,13 @@ def exact_match(prediction: str, golds: Sequence[str], normalisation: AnswerForm
 def f1(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
     """Return the harmonic mean of precision and recall over multisets of words.
 
-    It is the best over the gold answers. The source is SQuAD (Rajpurkar et al. 2016, arXiv 1606.05250); yes
-    and no count as in HotpotQA (Yang et al. 2018, arXiv 1809.09600), DRAGIN and AirRAG (Feng et al. 2025,
-    arXiv 2501.10053). It is None if the normalisation ignores every gold answer, and 0 if neither side has a
-    word left, although they match exactly; SQuAD's second version gives 1 there. "river Rhine" against
-    "Rhine": precision 1/2, recall 1.
+    The result is the maximum over the gold answers. The source is SQuAD (Rajpurkar et al. 2016, arXiv
+    1606.05250). Yes and no must match exactly, as in HotpotQA (Yang et al. 2018, arXiv 1809.09600), DRAGIN
+    and AirRAG (Feng et al. 2025, arXiv 2501.10053). The result is None if the normalisation ignores every
+    gold answer. If normalisation leaves no words of the answer and of the gold answer, the result is 0,
+    although the two match exactly; the evaluation of SQuAD 2.0 gives 1 in this case.
+
+    In the example, "river Rhine" has precision 1/2 and recall 1:
 
     >>> round(f1("the river Rhine", ["the Rhine"]), 3)
     0.667
@@ -95,10 +102,12 @@ def f1(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin"
 
 
 def precision(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
-    """Return the share of the answer's words that are in a gold answer, from 0 to 1.
+    """Return the fraction of the answer's words that are in a gold answer, from 0 to 1.
 
-    It is the best over the gold answers; recall or F1 may be best for another one. It is None if the
-    normalisation ignores every gold answer. "river Rhine" against "Rhine": one of two words.
+    The result is the maximum over the gold answers. Recall and F1 may have their maxima at other gold
+    answers. The result is None if the normalisation ignores every gold answer.
+
+    In the example, one of the two words of "river Rhine" is in "Rhine":
 
     >>> precision("the river Rhine", ["the Rhine"])
     0.5
@@ -107,10 +116,12 @@ def precision(prediction: str, golds: Sequence[str], normalisation: WordForm = "
 
 
 def recall(prediction: str, golds: Sequence[str], normalisation: WordForm = "dragin") -> float | None:
-    """Return the share of a gold answer's words that are in the answer, from 0 to 1.
+    """Return the fraction of a gold answer's words that are in the answer, from 0 to 1.
 
-    It is the best over the gold answers; precision or F1 may be best for another one. It is None if the
-    normalisation ignores every gold answer. "Ada" against "Ada Lovelace": one of two words.
+    The result is the maximum over the gold answers. Precision and F1 may have their maxima at other gold
+    answers. The result is None if the normalisation ignores every gold answer.
+
+    In the example, one of the two words of "Ada Lovelace" is in "Ada":
 
     >>> recall("Ada", ["Ada Lovelace"])
     0.5
@@ -121,11 +132,15 @@ def recall(prediction: str, golds: Sequence[str], normalisation: WordForm = "dra
 def _best(
     prediction: str, golds: Sequence[str], normalisation: WordForm, share: Callable[[int, int, int], float]
 ) -> float | None:
-    """Return the best `share(shared, predicted, gold)` over the gold answers; it takes numbers of words.
+    """Return the maximum of `share` over the gold answers.
 
-    A gold answer without a shared word counts 0. So does one if either side is yes, no or noanswer and the
-    other is not the same: "no" shares nothing with "no one". The result is None if the normalisation ignores
-    every gold answer.
+    A gold answer counts 0 if it has no word in common with the prediction. It also counts 0 if it differs
+    from the prediction and one of them is yes, no or noanswer: "no" is no match at all for "no one". The
+    result is None if the normalisation ignores every gold answer.
+
+    Args:
+        share: A function of three numbers of words: those in common, those of the prediction, and those of
+            the gold answer.
     """
     predicted, accepted = NORMALISATIONS[normalisation](prediction), accepted_forms(golds, normalisation)
     if not accepted:
@@ -143,12 +158,13 @@ def accuracy(prediction: str, golds: Sequence[str]) -> float | None:
     """Return 1 if the normalised short answer contains a normalised gold answer, otherwise 0.
 
     The source is AirRAG (Feng et al. 2025, arXiv 2501.10053), where an answering node writes a sentence.
-    FlashRAG (Jin et al. 2024, arXiv 2405.13576) computes it in the same way but does not ignore empty gold
-    answers. Here a gold answer of which normalisation leaves nothing is ignored; if all are, it is None.
+    FlashRAG (Jin et al. 2024, arXiv 2405.13576) computes accuracy in the same way, but does not ignore empty
+    gold answers. Here a gold answer that normalisation leaves empty is ignored. If all gold answers are
+    ignored, the result is None.
 
-    It reads the short answer, because the paper's answering nodes write only that. The whole text may compare
-    candidates before it decides, and to mention a gold answer there is not to answer. A part need not be a
-    whole word: "son" is part of "Johnson".
+    The metric uses the short answer, because it is all that the paper's answering nodes write. The whole text
+    may compare several candidates, so a gold answer mentioned in it is not necessarily its final answer.
+    A match need not be a whole word: "Johnson" contains "son".
 
     >>> accuracy("It is the river Rhine.", ["Rhein", "the Rhine"])
     1.0
@@ -158,10 +174,10 @@ def accuracy(prediction: str, golds: Sequence[str]) -> float | None:
 
 
 def yes_no_accuracy(prediction: str, golds: Sequence[str]) -> float | None:
-    """Return 1 if the answer is the yes or no of the gold answer, 0 if it is anything else.
+    """Return 1 if the answer equals the gold answer "yes" or "no", otherwise 0.
 
-    It is None if the gold answer is neither. The source is StrategyQA (Geva et al. 2021, arXiv 2101.02235)
-    and DRAGIN.
+    The result is None if the gold answer is neither. The source is StrategyQA (Geva et al. 2021, arXiv
+    2101.02235) and DRAGIN.
 
     >>> yes_no_accuracy("Yes.", ["yes"]), yes_no_accuracy("", ["no"]), yes_no_accuracy("yes", ["Bonn"])
     (1.0, 0.0, None)
@@ -171,16 +187,16 @@ def yes_no_accuracy(prediction: str, golds: Sequence[str]) -> float | None:
 
 
 def choice_accuracy(prediction: str, example: Example) -> float | None:
-    """Return 1 if the option named first is the right one, otherwise 0; an answer without an option is wrong.
+    """Return 1 if the first option that the answer names is the right one, otherwise 0.
 
-    The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) for PubHealth and ARC-Challenge. It is None if
-    the question has no options.
+    The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) for PubHealth and ARC-Challenge. The result is
+    None if the question has no options, and 0 if the answer names none of them.
 
     In the choice between "A: iron" and "B: gold", the answers "B", "(B)", "B.", "B: gold" and "Gold" name
-    gold. SUPPORTS and REFUTES name true and false, as these words do (`text.options.named_option`).
+    gold. SUPPORTS and REFUTES name the options true and false (`text.options.named_option`).
 
-    Deviation: the authors' code looks for the gold answer anywhere in the output, case included, so a capital
-    A anywhere is the answer A (metric `match`).
+    Deviation: the authors' code searches the whole output for the gold answer, case-sensitively, so a capital
+    A anywhere counts as the answer A, as in the metric `match`.
 
     >>> from askance.core.types import Question
     >>> question = Question("q", "Which one rusts?", "choice", ("A: iron", "B: gold"))
@@ -195,15 +211,15 @@ def choice_accuracy(prediction: str, example: Example) -> float | None:
 def match(
     text: str, golds: Sequence[str], normalisation: Literal["raw", "normalised"] = "raw"
 ) -> float | None:
-    """Return 1 if a gold answer occurs literally in the text, otherwise 0; empty gold answers are ignored.
+    """Return 1 if a gold answer occurs literally in the text, otherwise 0.
 
-    The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) and its code, for PopQA and TriviaQA, where
-    the text is the answer. A chain of thought that merely mentions a gold answer also matches: use `accuracy`
-    for methods that reason.
+    Empty gold answers are ignored. The source is Self-RAG (Asai et al. 2023, arXiv 2310.11511) and its code,
+    for PopQA and TriviaQA, where the whole text is the answer. A chain of thought that merely mentions a gold
+    answer also matches, so use `accuracy` for methods that reason.
 
     Args:
-        normalisation: "raw" compares as the authors' code does, with case; "normalised" compares in lower
-            case without ASCII punctuation, articles and superfluous white space, as `accuracy` does.
+        normalisation: "raw" compares case-sensitively, as the authors' code does; "normalised" compares in
+            lower case without ASCII punctuation, articles and superfluous white space, as `accuracy` does.
 
     >>> match("The Rhine does.", ["Rhine"]), match("The Rhine does.", ["the rhine"])
     (1.0, 0.0)
@@ -215,15 +231,15 @@ def match(
 
 
 def str_em(text: str, example: Example) -> float | None:
-    """Return the share of answer groups with a short answer that occurs in the text, from 0 to 1.
+    """Return the fraction of answer groups with a short answer that occurs in the text, from 0 to 1.
 
     The source is ASQA (Stelmakh et al. 2022, arXiv 2204.06092) and ALCE (Gao et al. 2023, arXiv 2305.14627).
-    It measures how many parts of a complete answer a long answer contains. Both sides are normalised, and
-    citation markers such as [1] are removed. It is None if there are no groups, or normalisation leaves
-    nothing of them.
+    The metric measures how many parts of a complete answer a long answer contains. The text and the short
+    answers are normalised, and citation markers such as [1] are removed. The result is None if there are no
+    groups, or if normalisation leaves all short answers empty.
 
-    Deviations from ALCE's code: it reads only the first line; here a text may have several. A short answer of
-    which normalisation leaves nothing occurs in every text there; here it is ignored.
+    Deviations: ALCE's code reads only the first line of a text; here all lines are read. In ALCE's code, a
+    short answer that normalisation leaves empty occurs in every text; here it is ignored.
 
     >>> from askance.core.types import Question
     >>> groups = ("1898",), ("12 November 1949", "1949")
@@ -240,11 +256,12 @@ def str_em(text: str, example: Example) -> float | None:
 def rouge_l(text: str, golds: Sequence[str]) -> float:
     """Return ROUGE-L, from 0 to 1: the F1 of the longest common subsequence of words, without stemming.
 
-    It is the best over the gold answers. The source is Lin 2004, "ROUGE: A Package for Automatic Evaluation
-    of Summaries"; the package rouge-score computes it. Its words are runs of digits and of the letters a to z
-    in lower case: other scripts have no words, and "Köln" has two.
+    The result is the maximum over the gold answers. The source is Lin 2004, "ROUGE: A Package for Automatic
+    Evaluation of Summaries". The package rouge-score computes the metric. It converts a text to lower case
+    and takes runs of the letters a to z and of digits as words, so texts in other scripts have no words, and
+    "Köln" counts as two.
 
-    The two texts below share "Rhine flows north": 3 words of 4, and of 5.
+    The texts below share "Rhine flows north": 3 of 4 words of the first, and 3 of 5 of the second.
 
     >>> round(rouge_l("The Rhine flows north.", ["Rhine: it flows north, mostly"]), 3)
     0.667
@@ -253,11 +270,11 @@ def rouge_l(text: str, golds: Sequence[str]) -> float:
 
 
 def rouge_lsum(text: str, golds: Sequence[str]) -> float:
-    """Return summary-level ROUGE-L, from 0 to 1: the F1 sentence by sentence, without citation markers.
+    """Return summary-level ROUGE-L, from 0 to 1: an F1 over sentences, without citation markers.
 
-    It is the best over the gold answers, with stemming, as in ASQA (Stelmakh et al. 2022, arXiv 2204.06092)
-    and ALCE (Gao et al. 2023, arXiv 2305.14627). Unlike in `rouge_l`, the order of sentences does not matter:
-    each sentence of the gold answer is compared with all sentences of the text.
+    The result is the maximum over the gold answers, with stemming, as in ASQA (Stelmakh et al. 2022, arXiv
+    2204.06092) and ALCE (Gao et al. 2023, arXiv 2305.14627). Unlike in `rouge_l`, the order of sentences does
+    not matter: each sentence of the gold answer is compared with all sentences of the text.
 
     Deviation: sentences are split by askance's rules instead of NLTK's.
 

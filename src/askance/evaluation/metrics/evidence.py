@@ -1,9 +1,9 @@
 """Metrics of evidence: were the supporting documents found, and are they cited?
 
-They compare the titles of documents with the supporting titles, as HotpotQA (Yang et al. 2018, arXiv
-1809.09600) gives them, character by character. They do not apply if a dataset has no supporting titles. ALCE
-(Gao et al. 2023, arXiv 2305.14627) has citation metrics with the same names, for which a model judges
-entailment (`evaluation.judging.citations`); the metrics here read no text and need no model.
+These metrics compare the titles of documents, character by character, with supporting titles such as those of
+HotpotQA (Yang et al. 2018, arXiv 1809.09600). The metrics do not apply if a dataset has no supporting titles.
+ALCE (Gao et al. 2023, arXiv 2305.14627) has citation metrics with the same names, for which a model judges
+entailment (`evaluation.judging.citations`). The metrics here read no text and need no model.
 """
 
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ from askance.evaluation.datasets import Example
 
 
 def citation_precision(citations: Iterable[Citation], example: Example) -> float | None:
-    """Return the share of the cited passages that come from supporting documents, from 0 to 1.
+    """Return the fraction of the cited passages that come from supporting documents, from 0 to 1.
 
-    A passage counts once, however often it is cited. An answer without citations has 0, as in ALCE, so every
-    method is measured on the same questions. If "Fidelio" and "Bonn" support the answer, which cites two
-    passages of "Fidelio" and one of "Tosca", it is 2/3.
+    A passage counts once, however often it is cited. An answer without citations has precision 0, as in ALCE,
+    so every method is measured on the same questions. If the supporting documents are "Fidelio" and "Bonn",
+    and the answer cites two passages of "Fidelio" and one of "Tosca", precision is 2/3.
     """
     if not example.supporting_titles:
         return None
@@ -27,10 +27,10 @@ def citation_precision(citations: Iterable[Citation], example: Example) -> float
 
 
 def citation_recall(citations: Iterable[Citation], example: Example) -> float | None:
-    """Return the share of the supporting documents that the answer cites, from 0 to 1.
+    """Return the fraction of the supporting documents that the answer cites, from 0 to 1.
 
-    If "Fidelio" and "Bonn" support the answer, which cites two passages of "Fidelio" and one of "Tosca", it
-    is 1/2.
+    If the supporting documents are "Fidelio" and "Bonn", and the answer cites two passages of "Fidelio" and
+    one of "Tosca", recall is 1/2.
     """
     wanted = set(example.supporting_titles)
     cited = {citation.passage.title for citation in citations}
@@ -40,13 +40,13 @@ def citation_recall(citations: Iterable[Citation], example: Example) -> float | 
 def supporting_recall(
     events: Iterable[AnyEvent], example: Example, *, first: int | None = None
 ) -> float | None:
-    """Return the share of the supporting documents that the searches of a trace found, from 0 to 1.
+    """Return the fraction of the supporting documents that the searches of a trace found, from 0 to 1.
 
-    It is document-level recall over all searches of a question. If "Fidelio" and "Bonn" support the answer,
-    and the searches found "Fidelio" and "Tosca", it is 1/2.
+    This is document-level recall over all searches of a question. If the supporting documents are "Fidelio"
+    and "Bonn", and the searches found "Fidelio" and "Tosca", recall is 1/2.
 
     Args:
-        first: The number of distinct passages to look at, counted over all searches in order; all by default.
+        first: The number of distinct passages to consider, counted over all searches in order; None for all.
     """
     hits = (hit for event in events if isinstance(event, Searched) for hit in event.hits)
     titles = list({hit.passage.id: hit.passage.title for hit in hits}.values())[:first]

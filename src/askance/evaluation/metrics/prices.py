@@ -15,12 +15,12 @@ _TOKENS_PRICED = 1_000_000
 
 @dataclass(frozen=True)
 class Prices(Parameters):
-    """The prices in one currency, the same for every model that a method calls.
+    """The prices of tokens and searches in one currency, the same for every model that a method calls.
 
     Attributes:
         prompt: The price of a million prompt tokens.
-        generated: The price of a million generated tokens, kept or not.
-        reused: The price of a million prompt tokens that came from a cache; None means that of `prompt`.
+        generated: The price of a million generated tokens, including discarded ones.
+        reused: The price of a million cached prompt tokens; None means the same price as `prompt`.
         search: The price of one search.
 
     Raises:
@@ -45,8 +45,9 @@ class Prices(Parameters):
 def cost(usage: Usage, prices: Prices) -> float:
     """Return the cost of one question, in the currency of `prices`.
 
-    For 1,000,000 prompt tokens, half of them from a cache, 100,000 generated tokens and 2 searches, at the
-    prices 2, 1 (reused), 8 and 0.01, it is 1 + 0.5 + 0.8 + 0.02 = 2.32.
+    For example, a question takes 1,000,000 prompt tokens, half of them reused from a cache, 100,000 generated
+    tokens and 2 searches. At the prices prompt=2, reused=1, generated=8 and search=0.01, this costs
+    1 + 0.5 + 0.8 + 0.02 = 2.32.
     """
     reused = prices.prompt if prices.reused is None else prices.reused
     tokens = (
@@ -58,11 +59,13 @@ def cost(usage: Usage, prices: Prices) -> float:
 
 
 def read_prices(settings: Iterable[str]) -> Prices:
-    """Read prices from ``NAME=PRICE``: prompt and generated; optionally reused, search and currency.
+    """Read prices from settings of the form ``NAME=PRICE``.
+
+    The prices `prompt` and `generated` are required; `reused`, `search` and `currency` are optional.
 
     Raises:
         UnknownName: There is no such price.
-        InputError: A text has no "=", or a price is repeated, missing, negative or not a finite number.
+        InputError: A setting has no "=", or a price is repeated, missing, negative or not a finite number.
     """
     given: dict[str, str] = {}
     for setting in settings:

@@ -1,1 +1,1 @@
-"""Reports of runs: tables, charts, an HTML page, and the numbers that papers print."""
+"""Reports of runs: tables, charts, an HTML page, and the results that papers print."""

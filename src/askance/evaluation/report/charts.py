@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_BARS = 11
-"""The most bars of a histogram; the last one also counts all questions with more searches."""
+"""The maximum number of bars in a histogram. The last bar also counts questions with more searches."""
 WIDE = 8
-"""The ratio of costs from which the axis is logarithmic."""
+"""The ratio of the highest to the lowest cost from which the cost axis is logarithmic."""
 _VARIABLES = ("--ink", "--soft", "--rule", "--hair", "--accent", "--paper")
 COLOURS = {name: f"#10000{number}" for number, name in enumerate(_VARIABLES, start=1)}
-"""The variables of the page's style sheet, each with the colour that represents it in matplotlib."""
+"""The variables of the page's style sheet, each with its placeholder colour in matplotlib."""
 _STYLE = Path(__file__).with_name("charts.mplstyle")
 _BESIDE = ((9, 8), (-9, 8), (9, -8), (-9, -8), (0, 14), (0, -14), (14, 0), (-14, 0))
-"""The positions of a number beside its point, best first: offsets in points of 1/72 inch."""
+"""The possible positions of a run's number beside its point, best first, as offsets in units of 1/72 inch."""
 _ENOUGH = 10.0
 _LEFT_OUT = (
     r"(?s)<(metadata|style|clipPath)\b.*?</\1>"
     r"""| clip-path="[^"]*"| id="[\w.]+_\d+"| font-family: [^;"]*;"""
 )
-"""The parts of matplotlib's SVG that the page does not need, or that two charts would repeat."""
+"""A pattern for parts of matplotlib's SVG that the page does not need, and for ids that are not unique."""
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
@@ -70,7 +70,7 @@ def points_of(found: Comparisons, metric: str) -> list[Point]:
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """Return the Pareto frontier, cheapest first: points that beat all others of the same or less cost."""
+    """Return the Pareto frontier, cheapest first: points that beat all points of the same or lower cost."""
     best: list[Point] = []
     for point in sorted(points, key=lambda point: (point.cost, -point.score)):
         if not best or point.score > best[-1].score:
@@ -79,13 +79,16 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 
 
 def shares_of(searches: Sequence[int], num_bars: int) -> list[float]:
-    """Return the shares of questions with 0, 1, 2 … searches; the last one also counts all with more."""
+    """Return the fractions of questions with 0, 1, 2 … searches.
+
+    The last fraction also counts the questions with more searches.
+    """
     counts = Counter(min(number, num_bars - 1) for number in searches)
     return [counts[number] / len(searches) for number in range(num_bars)]
 
 
 def frontier_chart(points: Sequence[Point], metric: str) -> Markup:
-    """Return the SVG of the points with their intervals, with a dashed line along the frontier."""
+    """Return a chart, as SVG, of the points with their intervals and a dashed line along the frontier."""
     best = frontier(points)
     listing = ", ".join(f"{point.name} ({point.score:.3f} at {point.cost:,.0f} tokens)" for point in best)
     title = (
@@ -121,7 +124,7 @@ def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
 
 
 def histogram_charts(searches: Mapping[str, Sequence[int]]) -> dict[str, Markup]:
-    """Return a histogram for each run by its name, all with the same scales.
+    """Return a histogram for each run, by the name of the run. All histograms have the same scales.
 
     Args:
         searches: The number of searches of each question, by the name of the run.
@@ -144,8 +147,8 @@ def histogram_figure(shares: Mapping[str, float], highest: float, mean: float) -
     """Return a histogram with a bar for each number of searches.
 
     Args:
-        shares: The share of questions, by the label of the bar.
-        highest: The share at the top of the scale.
+        shares: The fraction of questions that each bar shows, by the label of the bar.
+        highest: The fraction at the top of the scale.
         mean: The mean number of searches.
 
     Raises:
@@ -203,7 +206,7 @@ def _number(axes: "Axes", points: Sequence[Point]) -> None:
 
 
 def _drawn(kind: str, title: str, figure: "Figure") -> Markup:
-    """Return the figure as SVG that takes its colours from the page and repeats no id of another chart.
+    """Return the figure as SVG that takes its colours from the page and shares no ids with other charts.
 
     Args:
         kind: The kind of chart, which is its class in the page's style sheet.

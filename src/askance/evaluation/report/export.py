@@ -1,9 +1,10 @@
-"""Export of runs to the formats of other evaluations: ALCE's and FActScore's.
+"""Export of runs to the formats that the evaluations of ALCE and FActScore read.
 
-ALCE (Gao et al. 2023, arXiv 2305.14627) reads one JSON object: its own items in `data`, each with `output`,
-the answer with markers such as [1], and `docs`, the passages that the markers number. FActScore (Min et al.
-2023, arXiv 2305.14251) reads JSON Lines with `topic` and `output`. The Self-RAG authors add `input`, `cat`
-and `intermediate`, which here holds the searches with the titles they found.
+ALCE (Gao et al. 2023, arXiv 2305.14627) reads one JSON object whose `data` holds the items of ALCE's own
+file. Each item also has `output`, the answer with markers such as [1], and `docs`, the passages that the
+markers refer to. FActScore (Min et al. 2023, arXiv 2305.14251) reads JSON Lines with `topic` and `output`.
+The Self-RAG authors add `input`, `cat` and `intermediate`. Here `intermediate` holds each query with the
+titles of the passages that it found.
 """
 
 from typing import Any
@@ -21,14 +22,14 @@ from askance.text.support import cited_passages, marked, unmarked
 
 
 def alce(run: RecordedRun, dataset: str) -> str:
-    """Return a run over ASQA in ALCE's format, with the finished questions in the order of the file.
+    """Return a run over ASQA in ALCE's format, with the finished questions in the order of the dataset.
 
     Args:
         dataset: The dataset with the questions, such as "asqa:FILE".
 
     Raises:
-        InputError: The dataset is another one, the questions are not those of the run, or the run has no
-            citations.
+        InputError: The run or the dataset is not over ASQA, the questions of the dataset are not those of the
+            run, or no answer of the run cites anything.
     """
     _check_is_of(run, "asqa", "alce")
     check_has_citations(run)

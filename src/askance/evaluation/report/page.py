@@ -17,7 +17,7 @@ from askance.evaluation.statistics.run_groups import RunGroup
 from askance.text.printable import printable
 
 MOST_FAILURES = 20
-"""The most failed questions of a run that the page lists."""
+"""The maximum number of failed questions that the page lists for a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
 
 
 def _printable(value: object) -> object:
-    """Return the value of a template expression, made safe to show; markup is safe already."""
+    """Return the value of a template expression, made safe to show. Markup is returned unchanged."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

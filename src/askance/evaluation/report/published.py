@@ -1,6 +1,6 @@
-"""Published results of papers, to compare with our own; `published.toml` in this folder holds them.
+"""Published results of papers, which are stored in `published.toml`, for comparison with runs.
 
-They come from other models and other corpora: they are for context, not results that a run should reach.
+The papers used other models and corpora, so their results are context, not targets that a run should reach.
 """
 
 import tomllib
@@ -17,13 +17,14 @@ from askance.evaluation.statistics.summaries import RunSummary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A row of a paper's table, or of our runs next to it.
+    """A row of results, from a paper's table or from a run that is shown beside it.
 
     Attributes:
         method: The method's name in the paper.
-        counterpart: The same method in askance, as tables name it, or empty. If askance has several readings
-            of the method, it is that of the paper or of the authors' code, never our own.
-        scores: The scores by metric, from 0 to 1; `searches` is a mean number.
+        counterpart: The name of the same method in askance's tables; empty if there is none. If the method
+            has several profiles, the name includes that of the paper or of the authors' code, never askance's
+            own.
+        scores: The scores by metric, from 0 to 1; `searches` is the mean number of searches.
     """
 
     paper: str
@@ -57,7 +58,7 @@ def published(dataset: str) -> tuple[Published, ...]:
             model=results["model"],
             method=method,
             counterpart=paper["methods"].get(method, ""),
-            # Papers print no number of searches for a method that never searches, or always once.
+            # Papers print no number of searches for a method that never searches or always searches once.
             scores={
                 name: value / (100 if paper.get("percent") else 1)
                 for name, value in zip(results["metrics"], values, strict=False)
@@ -69,7 +70,7 @@ def published(dataset: str) -> tuple[Published, ...]:
 
 
 def caveats(dataset: str) -> tuple[str, ...]:
-    """Return the caveats about the rows of a dataset, each of which begins with its paper."""
+    """Return the caveats about the published rows of a dataset. Each caveat begins with its paper."""
     notes = [
         f"{paper['paper']}, {paper['table']}: {caveat}"
         for paper, results in _results(dataset)
@@ -79,15 +80,16 @@ def caveats(dataset: str) -> tuple[str, ...]:
 
 
 def metrics_of(dataset: str) -> tuple[str, ...]:
-    """Return the metrics in which the rows of a dataset have scores; searches come last."""
+    """Return the metrics in which the published rows of a dataset have scores, with `searches` last."""
     names = dict.fromkeys(name for row in published(dataset) for name in row.scores)
     return *(name for name in names if name != "searches"), "searches"
 
 
 def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str, list[Published]]:
-    """Return the rows by their source: our runs first, then the papers with results on the same dataset.
+    """Return the rows by source: the runs first, then the papers with results on the same dataset.
 
-    There are none if no paper is known. Scores are means without intervals, because papers give none.
+    The result is empty if no paper has results on the dataset. Scores are means without intervals, because
+    papers give no intervals.
     """
     dataset = group.runs[0].settings.dataset_name
     printed, ours = published(dataset), []
@@ -114,7 +116,7 @@ def rows_by_source(group: RunGroup, summaries: Sequence[RunSummary]) -> dict[str
 
 
 def _results(dataset: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the tables of a dataset, each with its paper."""
+    """Yield each table of results on a dataset, after the paper that it comes from."""
     for paper in _papers().values():
         yield from ((paper, results) for results in paper["results"] if results["dataset"] == dataset)
 

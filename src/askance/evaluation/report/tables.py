@@ -1,4 +1,4 @@
-"""The tables of runs as text, which the terminal, Markdown and the report share."""
+"""The tables about runs as text, for the terminal, for Markdown and for the HTML report."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _COSTS: Mapping[str, Callable[[Costs], str]] = {
     "median s": lambda costs: f"{costs.median_seconds:.2f}",
     "p95 s": lambda costs: f"{costs.p95_seconds:.2f}",
 }
-"""The columns of the costs, each with a function that formats its cells."""
+"""The columns of the cost table, each with a function that formats its cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ResultTable:
     """A table whose cells are text.
 
     Attributes:
-        num_text_columns: The number of leading columns that hold words; the others hold numbers.
+        num_text_columns: The number of leading columns that hold words; the other columns hold numbers.
         note: An explanation below the table; may be empty.
         is_grouped: Whether consecutive rows with the same first cell form a group.
     """
@@ -46,7 +46,7 @@ class ResultTable:
 
 
 def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
-    """Return all tables of runs over the same questions, in order, by their headings."""
+    """Return all tables of a comparison by heading, in the order in which they are shown."""
     return {
         "Results": [results_table(found), *other_metrics_tables(found)],
         "Cost": [cost_table(found)],
@@ -57,12 +57,12 @@ def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
 
 
 def tables_of(found: Comparisons) -> list[ResultTable]:
-    """Return all tables, without the headings."""
+    """Return all tables of a comparison, without the headings."""
     return [table for tables in tables_by_heading(found).values() for table in tables]
 
 
 def setting_lines(found: Comparisons) -> list[str]:
-    """Return a line for shared parameters that are not defaults, and one for each setting that differs."""
+    """Return a line for the shared non-default parameters, and a line for each setting that differs."""
     shared = ", ".join(f"{parameter}={value}" for parameter, value in found.shared_parameters.items())
     return [f"parameters of all runs that have them: {shared}"] * bool(shared) + [
         setting.line for setting in found.differing
@@ -70,7 +70,7 @@ def setting_lines(found: Comparisons) -> list[str]:
 
 
 def remarks_of(found: Comparisons) -> list[str]:
-    """Return remarks that a reader needs before the numbers: unfinished runs and questions left out."""
+    """Return the remarks that are shown before the tables, about unfinished runs and left-out questions."""
     counts = list(zip(found.names, found.num_finished, found.num_asked, strict=True))
     remarks = [
         f"{name} is unfinished: {done} of {asked} questions." for name, done, asked in counts if done < asked
@@ -102,7 +102,7 @@ def results_table(found: Comparisons) -> ResultTable:
 
 
 def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """Yield the table of the other metrics, if there are any."""
+    """Yield a table of the metrics that were recorded but not compared, if there are any."""
     recorded = dict.fromkeys(metric for summary in found.summaries for metric in summary.metrics)
     others = [metric for metric in recorded if metric not in found.metrics]
     if others:
@@ -115,7 +115,7 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
 
 
 def cost_table(found: Comparisons) -> ResultTable:
-    """Return the table of the costs per question, in money if there are prices."""
+    """Return the table of the costs per question. If there are prices, it includes the cost in money."""
     columns = dict(_COSTS)
     if found.currency:
         columns[f"{found.currency} per 1,000 questions"] = lambda costs: f"{1000 * (costs.price or 0):,.2f}"
@@ -129,7 +129,7 @@ def cost_table(found: Comparisons) -> ResultTable:
 
 
 def part_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """Yield the tables by kind and by number of hops, if the dataset has them."""
+    """Yield a table by kind of question and one by number of hops, if there are several kinds or numbers."""
     for field in ("kind", "hops"):
         parts = [
             (name, part) for name, summary in _summaries(found) for part in getattr(summary, f"by_{field}")
@@ -156,7 +156,7 @@ def _summaries(found: Comparisons) -> Iterator[tuple[str, RunSummary]]:
 
 
 def difference_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """Yield a table for each metric with the differences of the runs from their base."""
+    """Yield a table for each metric, with the difference between each run and its base run."""
     for metric in found.metrics:
         of_metric = [each for each in found.differences if each.metric == metric]
         if of_metric:
@@ -186,7 +186,7 @@ def _difference_cells(found: Comparison) -> tuple[str, ...]:
 
 
 def question_tables(found: Comparisons) -> Iterator[ResultTable]:
-    """Yield a table for each comparison: the questions that differ most, and their answers with scores."""
+    """Yield a table for each comparison, with the questions that differ most and both answers with scores."""
     for pair in found.differences:
         rows = [
             (
@@ -218,7 +218,7 @@ def counted(number: int, noun: str = "question") -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference with its sign; only 0 has none."""
+    """Return a difference with its sign and three decimals. A difference that rounds to 0 has no sign."""
     text = f"{value:+.3f}".replace("-", "−")
     return "0.000" if text[1:] == "0.000" else text
 
@@ -229,7 +229,7 @@ def p_text(p: float) -> str:
 
 
 def label(metric: str) -> str:
-    """Return the name of a metric for a heading."""
+    """Return the name of a metric in the form that headings use."""
     return metric.replace("yes_no", "yes/no").replace("_", " ")
 
 

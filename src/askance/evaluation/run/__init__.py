@@ -1,1 +1,1 @@
-"""One run of an evaluation: its settings, its records on the disk, and grids of runs."""
+"""Runs of an evaluation: their settings, their records on disk, and grids of runs."""

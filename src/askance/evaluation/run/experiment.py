@@ -1,4 +1,4 @@
-"""Experiments: the configuration of an engine, and the questions that it is asked."""
+"""Experiments, each of which is the configuration of an engine and the questions to ask it."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -35,25 +35,26 @@ SAMPLING_SEED = 0
 NumberedExamples = Mapping[int, Example]
 """Examples by their number in the dataset, from 1."""
 Load = Callable[..., Any]
-"""Call a function that loads something, given first, with the other arguments, and return its result."""
+"""A function that calls its first argument, a loader, with the other arguments, and returns the result."""
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Experiment(EngineConfig):
-    """An experiment: the configuration of an engine, and the questions that it is asked.
+    """An experiment: the configuration of an engine, and the questions to ask it.
 
-    The questions are all of a dataset, or those that one of `limit`, `sample` and `ids` selects. The index
-    may also be "@gold" (see `GoldRetriever`). The prompts may also be "dataset": the prompt set with the name
-    of the dataset, or askance's own if there is none; a method with its own prompts ignores it.
+    The questions are all questions of a dataset, or those that `limit`, `sample` or `ids` selects. The index
+    may also be "@gold" (see `GoldRetriever`). The prompts may also be "dataset", which stands for the prompt
+    set with the name of the dataset or, if there is none, for askance's own prompts. A method with its own
+    prompts ignores "dataset".
 
     Attributes:
         dataset: The dataset, such as "hotpotqa:FILE".
-        limit: The number of questions to ask, from the first.
-        sample: The number of questions to ask, with about the same share of each kind. A smaller sample is a
-            part of a larger one.
+        limit: The maximum number of questions to ask, counted from the first.
+        sample: The number of questions to sample. Each kind of question is about as frequent in the sample as
+            in the dataset. A smaller sample is a subset of a larger one.
         ids: A text file with one question id per line.
         metrics: The metrics to score answers by.
-        reading: The way in which short answers are read, see `evaluation.run.readings`.
+        reading: The rules by which short answers are extracted (see `evaluation.run.readings`).
     """
 
     dataset: str
@@ -68,7 +69,7 @@ class Experiment(EngineConfig):
         given = [name for name in ("limit", "sample", "ids") if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say which questions to ask: give one of them.")
-        # An experiment names its method: if none is given, it is the default one.
+        # An experiment names its method, so that the default method is explicit.
         object.__setattr__(self, "method", self.method or DEFAULT_METHOD)
         if self.prompts == PROMPTS_OF_DATASET:
             name = self.dataset.partition(":")[0]
@@ -81,7 +82,7 @@ class Experiment(EngineConfig):
         return self.index == Path(GOLD)
 
     def check_retrieval(self, method: Method) -> None:
-        """Check the retriever as for every configuration; "@gold" takes no `--retriever`."""
+        """Check the retriever as `EngineConfig` does, and refuse a retriever together with "@gold"."""
         super().check_retrieval(method)
         if self.is_gold and self.retriever != DEFAULT_RETRIEVER:
             raise InputError(
@@ -91,13 +92,13 @@ class Experiment(EngineConfig):
 
 
 def takes_prompts(method: Method) -> bool:
-    """Return whether a method takes the prompt sets of datasets, instead of only its own prompts."""
+    """Return whether a method accepts the prompt sets of datasets, rather than only its own prompts."""
     return prompts_class(type(method)) is PromptTemplate
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyExperiment:
-    """An experiment with everything it names loaded and checked, except the models, which may take long."""
+    """An experiment with everything loaded and checked except its models, which may take long to load."""
 
     experiment: Experiment
     questions: NumberedExamples
@@ -153,7 +154,7 @@ def prepare_experiment(
     """Load and check everything that an experiment needs, except its models.
 
     Args:
-        load: A function that may cache results, for experiments that share an index or questions.
+        load: A function that calls a loader; it may cache results that several experiments share.
 
     Raises:
         InputError: A name, file, parameter or index can't be used.
@@ -186,7 +187,12 @@ def prepare_experiment(
 def select_examples(
     dataset: str, examples: Sequence[Example], sample: int | None = None, ids: Path | None = None
 ) -> NumberedExamples:
-    """Return all examples of a dataset, a sample of them, or those of a list of ids, in the dataset's order.
+    """Return the selected examples of a dataset by their numbers, in the order of the dataset.
+
+    Args:
+        examples: All examples of the dataset, which are the result without `sample` and `ids`.
+        sample: The number of examples to sample.
+        ids: A text file with the ids of the examples to select.
 
     Raises:
         DatasetError: The list of ids can't be read, or names a question that the dataset does not have.
@@ -200,10 +206,11 @@ def select_examples(
 
 
 def stratified(examples: Sequence[Example], num_wanted: int) -> tuple[int, ...]:
-    """Return the indices of `num_wanted` examples, with about the same share of each kind.
+    """Return the indices of a stratified sample of `num_wanted` examples.
 
-    The members of each kind are shuffled with a fixed seed, and all examples are ranked by their position
-    within their kind, so a smaller sample is a part of a larger one.
+    Each kind of question is about as frequent in the sample as in the dataset. The examples of each kind are
+    shuffled with a fixed seed, and all examples are ranked by their relative position within their kind.
+    Therefore a smaller sample is a subset of a larger one.
     """
     random = np.random.default_rng(SAMPLING_SEED)
     ranked = []

@@ -1,6 +1,7 @@
 """The gold retriever (`--index @gold`): every search returns the supporting facts of the question.
 
-The score of a method with it measures how well its model reads; the loss with a real index is due to search.
+With this retriever, a method's score measures how well the model answers from the right passages. If the
+score is lower with a real index, the difference is due to search.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,8 @@ GOLD = "@gold"
 class GoldRetriever(ScriptedRetriever):
     """A `Retriever` that returns the supporting paragraphs of one question for every query.
 
-    Paragraphs are returned whole, in the order of the dataset; facts without a source are passages without a
-    title. Scores are 1, 1/2, 1/3 and so on.
+    Whole paragraphs are returned, in the order of the dataset. If there are none, each supporting fact
+    becomes a passage without a title. Scores are 1, 1/2, 1/3 and so on.
     """
 
     def __init__(self, supporting_facts: SupportingFacts) -> None:
@@ -34,13 +35,13 @@ class GoldRetriever(ScriptedRetriever):
 
 
 class GoldRetrievers(GoldRetriever):
-    """The gold retrievers of all questions of an experiment; `of` returns the one of a question."""
+    """The gold retrievers of all questions of an experiment. Use `of` to get the retriever of a question."""
 
     def __init__(self, examples: Sequence[Example]) -> None:
         """Check that all questions have supporting facts.
 
         Raises:
-            DatasetError: A question, which the message names, has none.
+            DatasetError: A question has no supporting facts; the message names the question.
         """
         super().__init__(SupportingFacts())
         for example in examples:

@@ -1,7 +1,7 @@
 """Grids: experiments for methods × datasets × models from one TOML file, each with a run folder.
 
-    index = "wikipedia-index"           # settings at the top are for every dataset without its own
-    retriever = "bm25"                  # or "dense" or "hybrid"; a method may have its own
+    index = "wikipedia-index"           # a setting at the top applies unless a dataset or method sets it
+    retriever = "bm25"                  # or "dense" or "hybrid"
     prompts = "dataset"
     sample = 50
     budget = { seconds = 60 }           # for each question: tokens, calls, seconds
@@ -22,9 +22,9 @@
     method = "dragin"
     set = { profile = "paper" }
 
-Every setting of an engine (see `EngineConfig`) may be at the top, in the table of a dataset or in the table
-of a method, which takes precedence. The run of an experiment is in ``OUT/DATASET/MODEL/METHOD``. Paths are
-relative to the current folder.
+Every setting of an engine (see `EngineConfig`) may be at the top, in a dataset's table or in a method's
+table. The dataset's table takes precedence over the top, and the method's table over both. The run of an
+experiment is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to the current folder.
 """
 
 import re
@@ -65,7 +65,7 @@ from askance.loaders import DEFAULT_RETRIEVER, ROLES, is_kind
 Table = Mapping[str, Any]
 """A table of the file."""
 GridListener = Callable[[str], AbstractContextManager[Progress]]
-"""Return the progress listener for the experiment with this name."""
+"""A function from the name of an experiment to a context manager that yields the progress listener."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+=-]*")
 _QUESTION_KEYS = ("limit", "sample", "ids")
 _EXPERIMENT_KEYS = (*_QUESTION_KEYS, "reading", "metrics")
@@ -85,11 +85,12 @@ class Grid:
     """The contents of a grid file.
 
     Attributes:
-        datasets, models, methods: The tables by name. A dataset has ``questions``, such as ``hotpotqa:FILE``,
-            a model has its roles, and a method is the one with the table's name unless it names another.
+        datasets, models, methods: The tables by name. A dataset's table has ``questions``, such as
+            ``hotpotqa:FILE``. A model's table has the specification of each role. A method's table has the
+            name of the method, unless it names another ``method``.
         common: The settings at the top, for every dataset.
         place: The name of the file in error messages.
-        lines: The line numbers of the values, by the keys that lead to each.
+        lines: The line number of each value, by the path of keys that leads to it.
 
     Raises:
         GridError, UnknownName: A key or a value is not valid in a grid.
@@ -127,7 +128,7 @@ class Grid:
             if key == "questions" and not isinstance(value, str):
                 raise GridError(f"{origin}, {place}: {key}={value!r} is no text: write NAME:FILE.")
             if key in _EXPERIMENT_KEYS:
-                with _variables(f"{origin}, {place}"):
+                with _place_in_errors(f"{origin}, {place}"):
                     Experiment(dataset="", **{key: value})
         needed = _NEEDED.get(keys[0], "") if keys else ""
         if needed and needed not in table:
@@ -139,17 +140,19 @@ class Grid:
     def experiments(
         self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
     ) -> dict[str, Experiment]:
-        """Return all experiments by ``DATASET/MODEL/METHOD``; those of one model follow each other.
+        """Return all experiments by ``DATASET/MODEL/METHOD``.
+
+        Experiments with the same model follow each other.
 
         Args:
-            base: Settings that the file overrides, in layers; models only come from the file.
+            base: The layers of settings that the file overrides; models come only from the file.
             flags: Settings that override the file.
         """
         below = [[each for each in layer if each.name != "models"] for layer in base]
         above, experiments = list(flags), {}
         for model, dataset, method in product(self.models, self.datasets, self.methods):
             name = f"{dataset}/{model}/{method}"
-            with _variables(name):
+            with _place_in_errors(name):
                 of_experiment = [
                     *given_as({"method": method}, self._origin(("methods", method))),
                     *self._roles(model),
@@ -162,7 +165,7 @@ class Grid:
         return experiments
 
     def place_of(self, experiment: str, setting: str) -> str:
-        """Return where the file gives an experiment its value of a setting; empty if it gives none."""
+        """Return the file and the line that set a setting of an experiment, or an empty string if none do."""
         dataset, model, method = experiment.split("/")
         tables = (("methods", method), ("models", model), ("datasets", dataset), ())
         given = [keys for keys in ((*table, setting) for table in tables) if keys in self.lines]
@@ -173,7 +176,7 @@ class Grid:
             yield from given_as({"models": {role: spec}}, self._origin(("models", model, role)))
 
     def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[SourcedValue]:
-        """Yield the settings of an engine in a table, each with its line."""
+        """Yield the engine settings in a table, each with its line."""
         for key, value in table.items():
             if key in SETTINGS or key in ALIASES:
                 for names, each in _values_in(value):
@@ -189,9 +192,9 @@ class Grid:
 
 
 def _without_unused(sourced: SourcedConfig) -> EngineConfig:
-    """Return the configuration without settings that the method does not use, but others of the grid may.
+    """Return the configuration without settings that only other methods of the grid use.
 
-    These are the retriever, if nothing is searched, the encoder, models and prompts.
+    These may be the retriever (without an index folder), the encoder, models and prompts.
     """
     config = sourced.config
     if is_kind(config.retriever) and config.index in (None, Path(GOLD)):
@@ -204,7 +207,7 @@ def read_grid(path: Path) -> Grid:
     """Return the grid of a file.
 
     Raises:
-        GridError, UnknownName: The file can't be read, is no TOML, or has a key or a value that is not valid.
+        GridError, UnknownName: The file can't be read, is not TOML, or has an invalid key or value.
     """
     content, text = read_toml(path, "the grid", GridError, "Check the path.")
     tables = {kind: content.pop(kind) for kind in _KEYS if kind in content}
@@ -213,10 +216,10 @@ def read_grid(path: Path) -> Grid:
 
 
 def _lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """Return the number of the line on which each value of TOML ends, by the keys that lead to it."""
+    """Return the line number at which each value of a TOML text ends, by the value's path of keys."""
     lines, numbers = text.split("\n"), dict[tuple[str, ...], int]()
     for number in range(1, len(lines) + 1):
-        with suppress(tomllib.TOMLDecodeError):  # in the middle of a value
+        with suppress(tomllib.TOMLDecodeError):  # The line is in the middle of a value.
             for names in _names_in(tomllib.loads("\n".join(lines[:number]))):
                 numbers.setdefault(names, number)
     return numbers
@@ -230,7 +233,7 @@ def _names_in(table: Table) -> Iterator[tuple[str, ...]]:
 
 
 def _values_in(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of a table, nested ones too, by the keys that lead to each; other values by no key."""
+    """Yield each value nested in a table, after its path of keys. A plain value has an empty path."""
     if not isinstance(value, Mapping):
         yield (), value
         return
@@ -242,25 +245,26 @@ def prepare_experiments(
     experiments: Mapping[str, Experiment],
     place_of: Callable[[str, str], str] = lambda name, setting: "",
 ) -> dict[str, ReadyExperiment]:
-    """Load and check everything that the experiments need, except models; see `prepare_experiment`.
+    """Load and check everything that the experiments need, except models (see `prepare_experiment`).
 
     Args:
-        place_of: A function that returns where an experiment was given a setting, such as `Grid.place_of`.
+        place_of: A function that takes the name of an experiment and the name of a setting, and returns where
+            the setting was given, such as `Grid.place_of`.
 
     Raises:
-        GridError: As for `prepare_experiment`, with the name of the experiment.
+        GridError: An experiment can't be prepared. The message names the experiment.
     """
     load_once: Load = cache(lambda function, *given: function(*given))
     ready = {}
     for name, experiment in experiments.items():
-        with _variables(name, partial(place_of, name)):
+        with _place_in_errors(name, partial(place_of, name)):
             ready[name] = prepare_experiment(experiment, load_once)
     return ready
 
 
 @contextmanager
-def _variables(place: str, place_of: Callable[[str], str] = lambda setting: "") -> Iterator[None]:
-    """Add the experiment or the place in the file to the message of an `InputError`."""
+def _place_in_errors(place: str, place_of: Callable[[str], str] = lambda setting: "") -> Iterator[None]:
+    """Convert an `InputError` into a `GridError` that names the experiment or the location in the file."""
     try:
         yield
     except InputError as error:
@@ -275,10 +279,11 @@ async def run_grid(
     options: RunOptions,
     listener: GridListener,
 ) -> dict[str, RecordedRun | AskanceError]:
-    """Run the unfinished questions of all experiments; return each run, or the error that ended it.
+    """Ask the unfinished questions of all experiments, and return each run or the error that ended it.
 
-    Each model is loaded once for all its experiments, and these are checked before the first of them runs. If
-    a model can't be loaded or refuses requests, or too many questions fail, the other experiments still run.
+    Each model is loaded once, and all experiments with the model are checked before the first of them runs.
+    If a model can't be loaded or refuses requests, or too many questions fail, the other experiments still
+    run.
 
     Raises:
         RunFolderError, MissingAbility: As for `evaluate`.
@@ -299,7 +304,11 @@ async def run_grid(
 def _keep_error(
     name: str, results: dict[str, RecordedRun | AskanceError], unless: tuple[type[AskanceError], ...]
 ) -> Iterator[None]:
-    """Keep the error of an experiment as its result, unless it is an error that ends the grid."""
+    """Store the error of an experiment as the result of that experiment, so that the other ones still run.
+
+    Args:
+        unless: The types of errors that end the whole grid, and are raised again.
+    """
     try:
         yield
     except unless:

@@ -1,8 +1,8 @@
-"""Readings: the ways to extract the short answer from a method's text, before it is scored.
+"""Readings: sets of rules that extract the short answer from a method's text before the answer is scored.
 
-own       the reading that every method uses (`text.answers.short_answer`)
-authors   the reading of the DRAGIN authors' evaluation (`text.answers.authors_short_answer`), with different
-          rules for each of their four datasets
+own       the rules that every method uses (`text.answers.short_answer`)
+authors   the rules of the DRAGIN authors' evaluation (`text.answers.authors_short_answer`), which differ
+          between their four datasets
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,11 @@ DEFAULT_READING: ReadingName = "own"
 
 @dataclass(frozen=True, slots=True)
 class AnswerReading:
-    """A way to read answers: by the DRAGIN authors' `rules` for a dataset, or in our own way if None."""
+    """The rules by which short answers are extracted.
+
+    Attributes:
+        rules: The DRAGIN authors' rules for a dataset; None for askance's own rules.
+    """
 
     rules: AuthorsReading | None = None
 
@@ -30,11 +34,12 @@ class AnswerReading:
         return "own" if self.rules is None else "authors"
 
     def read(self, answer: Answer, events: Sequence[AnyEvent]) -> Answer:
-        """Return the answer with its short form in this reading.
+        """Return the answer with the short answer that these rules extract from its text.
 
         Args:
-            events: The events of the answer's trace. The authors' evaluation asks a model that stated no
-                answer to continue; methods in that profile did so already, and the trace holds the result.
+            events: The events of the answer's trace. If the text states no answer, the authors' evaluation
+                asks the model to continue. A method whose profile follows the authors' code has already done
+                so, and the trace holds the continuation.
         """
         if self.rules is None:
             return answer
@@ -64,6 +69,9 @@ def open_reading(name: str, dataset: str) -> AnswerReading:
 
 
 def _continuation(events: Sequence[AnyEvent]) -> tuple[str, str]:
-    """Return the prompt of the call that asked for the short answer, and its text; both empty without one."""
+    """Return the prompt and the generated text of the call that asked for the short answer.
+
+    Both are empty if there was no such call.
+    """
     calls = (event for event in events if isinstance(event, Generated) and event.key == ("elicit",))
     return next(((event.prompt, event.text) for event in calls), ("", ""))

@@ -1,6 +1,6 @@
 """The contents of a run: its settings, and a record of each question with its answer, scores and cost.
 
-The settings suffice to repeat the run, and to refuse to continue it with other settings.
+The settings suffice to reproduce the run, and to detect an attempt to continue it with different settings.
 """
 
 import os
@@ -36,10 +36,11 @@ class Record:
         decisions: The number of decisions by outcome, such as ``{"search": 2, "keep": 1}``.
         scores: The scores by metric; None if the metric does not apply to the question.
         error: The reason why the question failed; empty if it did not.
-        trace_at, trace_bytes: The offset and the size of its trace, a gzip member, in ``traces.jsonl.gz``.
-        options: The options of a choice.
+        trace_at, trace_bytes: The offset and the size of the question's trace, which is a gzip member of
+            ``traces.jsonl.gz``.
+        options: The options of a multiple-choice question.
         trace_checksum: The checksum of the trace; empty in records written before there were checksums.
-        reading: The way in which `short` was read from the answer.
+        reading: The rules by which `short` was extracted from the answer (see `evaluation.run.readings`).
     """
 
     number: int
@@ -65,12 +66,12 @@ class Record:
 
     @property
     def is_failure(self) -> bool:
-        """Return whether the question failed; it then counts as answered wrongly."""
+        """Return whether the question failed. A failed question counts as answered wrongly."""
         return bool(self.error)
 
     @property
     def line(self) -> bytes:
-        """The line of the file, with its line break."""
+        """The line of ``records.jsonl`` with this record, including the line break."""
         return sealed(json_line(self).encode()) + b"\n"
 
 
@@ -108,7 +109,7 @@ def _question_fields(example: Example) -> dict[str, Any]:
 
 
 def _usage(trace: Trace) -> Usage:
-    """Return the usage; its time ends with the answer or failure, before the question is recorded."""
+    """Return the usage of a question. Its time ends with the answer or failure, before the recording."""
     last = trace.events[-1] if trace.events else None
     if isinstance(last, Answered):
         return last.usage
@@ -117,7 +118,7 @@ def _usage(trace: Trace) -> Usage:
 
 
 def first_changed_field(record: Record, example: Example) -> str:
-    """Return the first field where a recorded question differs from the dataset, or an empty string."""
+    """Return the first field in which a recorded question differs from the dataset, or an empty string."""
     now = _question_fields(example)
     return next((name for name, value in now.items() if getattr(record, name) != value), "")
 
@@ -129,20 +130,20 @@ class Settings:
     Attributes:
         dataset: The dataset as the user named it, such as "hotpotqa:FILE".
         num_questions: The number of questions of the run.
-        questions_sha256: The hash of these examples, in order.
+        questions_sha256: The hash of the questions of the run, in order.
         title: The method with its profile and the parameters that differ from their defaults.
         parameters: All parameters of the method, as text.
         models: The names of the loaded models, by role.
         model_specs: The models as the user named them, by role.
         index: The folder of the index; empty without one.
-        index_content: The hash of the indexed documents, of their analysis and, for dense retrieval, of the
+        index_content: The hash of the indexed documents, their analysis and, for dense retrieval, the
             encoder; empty without an index.
-        versions: The versions of the libraries, as far as installed.
+        versions: The versions of Python and of the installed libraries.
         budget: The limits for each question.
-        retriever: The way in which the index is searched.
+        retriever: The name of the retriever that searches the index.
         encoder: The name and the fingerprint of the method's encoder; empty without one.
         precisions: The data types that the models compute in, by role, where known.
-        reading: The way in which short answers are read, see `evaluation.run.readings`.
+        reading: The rules by which short answers are extracted (see `evaluation.run.readings`).
         config: The whole configuration of the engine, from `EngineConfig.stored`; empty in older runs.
     """
 
@@ -183,7 +184,8 @@ class Settings:
     def identity(self) -> dict[str, object]:
         """The settings that the answers depend on, by the names that users know.
 
-        The reading and the metrics are not part of it: traces can be read and scored again.
+        The reading and the metrics are not included, because short answers can be extracted from the traces
+        and scored again.
         """
         return {
             "dataset": self.dataset_name,
@@ -193,7 +195,7 @@ class Settings:
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
             **{f"precision of model {role}": precision for role, precision in self.precisions.items()},
             "index content": self.index_content,
-            # The default is left out, as in runs from before there was a choice of retrievers.
+            # The default is left out, to match runs from before there was a choice of retrievers.
             **({} if self.retriever == DEFAULT_RETRIEVER else {"retriever": self.retriever}),
             **({"encoder": self.encoder} if self.encoder else {}),
             "seed": self.seed,
@@ -230,7 +232,7 @@ def continued(before: Settings, now: Settings, *, is_finished: bool) -> Settings
 
 
 def _then(before: str, now: str) -> str:
-    """Return both values, or only the first one if it already ends with the second."""
+    """Return both values, joined by "then", or only the first if it already ends with the second."""
     return before if before.split(", then ")[-1] == now else f"{before}, then {now}"
 
 

@@ -1,14 +1,14 @@
-"""Run folders: functions that read them, and write them question by question.
+"""Run folders: functions that read a run, and that write a run question by question.
 
     settings.json      the settings of the run
-    records.jsonl      one line for each finished question, in the order they finished
-    traces.jsonl.gz    their traces, one gzip member each; `zcat` reads all of them
+    records.jsonl      one line for each finished question, in the order in which they finished
+    traces.jsonl.gz    the trace of each finished question, as one gzip member; `zcat` shows all traces
     lock               the lock of the process that writes
 
-A question is finished once its trace and then its record are on the disk, so a kill at any moment neither
-loses nor repeats a finished question. When the run continues, anything written after the last finished
-question is cut off. Settings, records and traces have checksums (see `storage.durable_files`), which are
-verified whenever a run is continued or read.
+A question is finished once its record is on disk. The record is written after the trace, so killing the
+process at any moment neither loses nor repeats a finished question. When the run continues, anything written
+after the last finished question is cut off. Settings, records and traces have checksums (see
+`storage.durable_files`), which are verified whenever a run is continued or read.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ from askance.storage.trace_file import parse_trace, trace_text
 T = TypeVar("T")
 FORMAT, SCHEMA_VERSION = "askance-run", 1
 SETTINGS, RECORDS, TRACES, LOCK = "settings.json", "records.jsonl", "traces.jsonl.gz", "lock"
-# This level is fast, and the traces are small enough: the prompts of a trace repeat each other.
+# This level is fast and compresses enough, because the prompts of a trace repeat each other.
 _GZIP_LEVEL = 1
 _DAMAGED = "The file is damaged: restore it, or name another folder."
 _CHECK = "Check the path."
@@ -56,7 +56,11 @@ _SETTINGS, _RECORD = TypeAdapter(Settings), TypeAdapter(Record)
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run read from its folder, finished or not; its records are in the dataset's order."""
+    """A finished or unfinished run that was read from its folder.
+
+    Attributes:
+        records: The records of the finished questions, in the order of the dataset.
+    """
 
     folder: Path
     settings: Settings
@@ -81,7 +85,11 @@ class RecordedRun:
         return parse_trace(text, f"{self.folder / TRACES}, question {record.id}")
 
     def answer(self, record: Record) -> Answer | None:
-        """Return the answer to a question with its citations, or None if it failed; raises like `trace`."""
+        """Return the answer to a question with its citations, or None if the question failed.
+
+        Raises:
+            RunFolderError: As for `trace`.
+        """
         return last_answer(self.trace(record))
 
 
@@ -94,8 +102,8 @@ def read_run(folder: Path) -> RecordedRun:
     """Return the run of a folder, even while another process writes to it.
 
     Raises:
-        RunFolderError: The folder holds no run, one of a newer version, or a damaged file; the message gives
-            the file and the line.
+        RunFolderError: The folder holds no run, a run of a newer version, or a damaged file. The message
+            gives the file and the line.
     """
     settings = _read_settings(folder)
     records, _ = read_records(folder)
@@ -103,14 +111,14 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def read_records(folder: Path) -> tuple[list[Record], int]:
-    """Return the finished questions in the order of the file, and the size in bytes of its complete lines.
+    """Return the finished questions in the order of the file, and the size of the complete lines in bytes.
 
     Raises:
-        RunFolderError: A record or its trace is missing or damaged; the message gives the file and the line.
+        RunFolderError: A record or its trace is missing or damaged. The message gives the file and the line.
     """
     path = folder / RECORDS
     if not path.exists():
-        # The records file is created before the traces: if only those are there, it was removed.
+        # The records file is created before the traces file, so it was removed if only the traces exist.
         if (folder / TRACES).exists():
             raise RunFolderError(f"{path} is missing: restore it, or name another folder.")
         return [], 0
@@ -125,15 +133,15 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
             )
         records[record.id] = record
     for _ in _members(folder, records.values()):
-        pass  # This checks the traces: new ones would be written over the place of a missing one.
+        pass  # This checks that no trace is missing: new traces would be written in its place.
     return list(records.values()), size_bytes
 
 
 def read_sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[list[tuple[str, bytes]], int]:
-    """Return the lines of an append-only file with their places, and the size of complete lines in bytes.
+    """Return the complete lines of an append-only file, each after its location, and their size in bytes.
 
     Args:
-        old: The beginnings of lines that were written before there were checksums.
+        old: The prefixes of lines that were written before there were checksums.
         remedy: The remedy for a damaged file, for the error message.
 
     Raises:
@@ -148,7 +156,11 @@ def read_sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[
 
 
 def validated(kind: TypeAdapter[T], content: str | bytes, place: str, remedy: str) -> T:
-    """Return the object that a file holds as JSON in this place; raises as `read_sealed_lines` does."""
+    """Return the object that a JSON text describes.
+
+    Raises:
+        RunFolderError: The text does not describe such an object. The message names `place` and the remedy.
+    """
     try:
         return kind.validate_json(content)
     except ValidationError as error:
@@ -160,11 +172,11 @@ def validated(kind: TypeAdapter[T], content: str | bytes, place: str, remedy: st
 
 @contextmanager
 def os_errors_as_run_errors(action: str, remedy: str) -> Iterator[None]:
-    """Raise `RunFolderError` for an error of the operating system, or a lock that another process holds.
+    """Convert errors of the operating system, and locks that another process holds, to `RunFolderError`.
 
     Args:
         action: The action that fails, for the error message.
-        remedy: The remedy, unless another process holds the lock.
+        remedy: The remedy that the error message gives, unless another process holds the lock.
     """
     try:
         yield
@@ -195,14 +207,14 @@ def _read_settings(folder: Path) -> Settings:
             f"the run {folder} has schema {schema!r}, this version reads {SCHEMA_VERSION}: use the askance "
             f"that wrote it ({content.get('askance')})."
         )
-    if "knobs" in content:  # what parameters were called in runs of earlier versions
+    if "knobs" in content:  # the name of parameters in runs of earlier versions
         content["parameters"] = content.pop("knobs")
     _rename_parameters(content)
     return validated(_SETTINGS, json.dumps(content), str(path), _DAMAGED)
 
 
 def _rename_parameters(content: dict[str, Any]) -> None:
-    """Give the parameters in the settings of a run of an earlier version their current names."""
+    """Rename the parameters in the settings of an earlier version's run to their current names."""
     parameters = content.get("parameters")
     if isinstance(parameters, dict) and FORMER_NAMES.keys() & parameters.keys():
         names = re.compile(rf"\b({'|'.join(FORMER_NAMES)})(?==)")
@@ -237,17 +249,17 @@ def _bad_trace(folder: Path, record: Record, problem: str) -> RunFolderError:
 
 @dataclass(frozen=True, slots=True)
 class RunWriter:
-    """A writer that adds finished questions to a run; see `open_run`."""
+    """A writer that adds finished questions to a run (see `open_run`)."""
 
     folder: Path
     records: AppendOnlyFile
     traces: AppendOnlyFile
 
     def add(self, finished: Sequence[tuple[Record, Trace]]) -> None:
-        """Write questions with their traces; all of them are on the disk when this returns.
+        """Write questions with their traces. All of them are on disk when the method returns.
 
         Raises:
-            RunFolderError: They can't be written; the run is unchanged.
+            RunFolderError: The questions can't be written. The questions that were finished before are kept.
         """
         remedy = "Finished questions are kept; make room, and run the same command again to continue."
         blobs = [gzip.compress(trace_text(trace).encode(), _GZIP_LEVEL, mtime=0) for _, trace in finished]
@@ -267,7 +279,7 @@ def claimed(folder: Path) -> Iterator[None]:
     """Lock a run's folder for writing, before anything is computed for it.
 
     Raises:
-        RunFolderError: The folder can't be written, holds other files, or another process writes to it.
+        RunFolderError: The folder can't be written or holds other files, or another process writes to it.
     """
     with ExitStack() as stack:
         with _writing(folder):
@@ -292,13 +304,14 @@ def open_run(
     *,
     retry_failures: bool = False,
 ) -> Iterator[tuple[RunWriter, RecordedRun]]:
-    """Start a run in a locked folder, or continue the one that is there.
+    """Start a run in a locked folder, or continue the run that the folder holds.
 
-    Yields a writer and the run so far. If its answers were read in another way, or scored by other metrics,
-    they are read and scored again from its traces.
+    Yields a writer and the run so far. If the recorded short answers were extracted by other rules than those
+    of `scoring`, or scored by other metrics, they are extracted and scored again from the traces.
 
     Args:
-        examples: All questions of the run. There may be more than before, but none may be missing.
+        examples: All questions of the run. A continued run may get additional questions, but its finished
+            questions must be among them.
         retry_failures: Whether to drop the questions that failed, so that they are asked again.
 
     Raises:
@@ -325,7 +338,10 @@ def open_run(
 
 
 def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring) -> Record:
-    """Return the record with this scoring; after a kill, a record may have another than its settings say."""
+    """Return the record, scored again if it was scored by other rules or metrics than those of `scoring`.
+
+    The record itself is checked, because it may not match the settings after a process was killed.
+    """
     if tuple(record.scores) == scoring.names and record.reading == scoring.reading.name:
         return record
     events = run.trace(record)
@@ -334,7 +350,7 @@ def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring
 
 
 def _check_same(run: RecordedRun, before: Settings, wanted: Mapping[str, Example]) -> None:
-    """Raise `RunFolderError` unless the run has the settings and the questions that are wanted now."""
+    """Raise `RunFolderError` if the settings or the finished questions differ from those wanted now."""
     changes = differences(before, run.settings)
     if changes:
         raise RunFolderError(
@@ -371,5 +387,8 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _incoming(path: Path) -> Path:
-    """Return the temporary file for `path`; its fixed name identifies what a killed process left."""
+    """Return the path of the temporary file for `path`.
+
+    The name is fixed, so that a file that a killed process left behind can be recognised.
+    """
     return path.with_name(f".{path.name}.tmp")

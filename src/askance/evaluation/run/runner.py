@@ -1,4 +1,4 @@
-"""Run experiments: many questions are in flight, and each finished one is stored before it counts."""
+"""Run experiments with many questions in flight, and store each finished question before it is counted."""
 
 import math
 import time
@@ -23,7 +23,7 @@ from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter
 from askance.registry import choose_method
 
 LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
-"""Return models by role, given their specifications by role, as `loaders.load_models` does."""
+"""A function from specifications by role to models by role, such as `loaders.load_models`."""
 _95_PERCENT = 1.96
 
 
@@ -44,7 +44,10 @@ class RunningMean:
 
     @property
     def margin(self) -> float:
-        """Half the width of the mean's 95 % interval (normal approximation); infinite below 2 numbers."""
+        """Half the width of the 95 % interval of the mean (normal approximation).
+
+        It is infinite if there are fewer than two numbers.
+        """
         if self.count < 2:
             return math.inf
         return _95_PERCENT * math.sqrt(self._squares / (self.count - 1) / self.count)
@@ -52,16 +55,17 @@ class RunningMean:
 
 @dataclass(slots=True)
 class RunStatus:
-    """The status of a run; its memory does not grow with the number of questions.
+    """The status of a run, which takes the same memory for any number of questions.
 
     Attributes:
         num_questions: The number of questions of the whole run.
         metrics: The running means of the metrics, by name.
         searches: The running mean of the number of searches.
         num_before: The number of questions that were finished when this process started.
-        num_finished, num_failures: The numbers of questions that are finished, and of those that failed.
+        num_finished: The number of finished questions, including failed ones.
+        num_failures: The number of failed questions.
         first_failure: The id and the error of the first question that failed.
-        tokens_computed: The tokens that this process computed: prompt tokens not in a cache, and generated.
+        tokens_computed: The tokens that this process computed: uncached prompt tokens, and generated tokens.
         num_retries: The number of model calls that this process repeated.
         began: The time when this process started, in seconds of `time.perf_counter`.
     """
@@ -111,7 +115,10 @@ class RunStatus:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated seconds for the remaining questions; None before the first is finished."""
+        """The estimated seconds for the remaining questions, or None before the first finished question.
+
+        Only questions that this process has asked count for the estimate.
+        """
         asked = self.num_finished - self.num_before
         return (self.num_questions - self.num_finished) * self.seconds / asked if asked else None
 
@@ -124,8 +131,8 @@ class RunOptions:
     """The options of a run that do not change its answers.
 
     Attributes:
-        max_failures: The number of failed questions after which the run stops; None means never.
-        retry_failures: Whether questions that failed before are asked again.
+        max_failures: The number of questions that may fail before the run stops; None means any number.
+        retry_failures: Whether to ask questions again that failed before.
     """
 
     max_failures: int | None = None
@@ -139,14 +146,15 @@ async def evaluate(
     options: RunOptions = RunOptions(),
     progress: Progress = lambda status: None,
 ) -> RecordedRun:
-    """Ask the questions of an experiment that are not finished in `folder` yet; return the whole run.
+    """Ask the questions of an experiment that are not finished in `folder` yet, and return the whole run.
 
     If no question is left, no model is loaded.
 
     Raises:
         RunFolderError: The folder can't be used for this experiment.
         MissingAbility: The models or the index do not meet the method's needs.
-        TooManyFailures: See `_ask_all`.
+        TooManyFailures: More questions have failed than `options` allows.
+        ModelSpecError, RequestRefused: The model can't answer any question (see `_ask_all`).
     """
     with _opened(ready, folder, load_models, options) as (engine, writer, before):
         status = RunStatus.of(len(ready.questions), ready.scoring.names, before.records)
@@ -224,17 +232,17 @@ async def _ask_all(
 ) -> None:
     """Ask the unfinished questions of a run, and store each as soon as it is finished.
 
-    A question that fails is stored with its error and counts as answered wrongly. An error that the other
-    questions would also meet ends the run, and no question is stored as failed because of it.
+    A question that fails is stored with its error and counts as answered wrongly. An error that all other
+    questions would also meet ends the run instead, and is not stored as the failure of a question.
 
     Args:
         questions: The questions that are not finished yet.
-        ready: The experiment, which also sets how many questions are in flight: that changes the speed, and
-            the seconds that a question waits for others, but never the answers.
+        ready: The experiment, which also sets the number of questions in flight. This number changes the
+            speed, and the seconds that each question takes, but never the answers.
         status: The status of the run, which is updated.
 
     Raises:
-        TooManyFailures: More questions have failed than `options` allows; those in flight are abandoned.
+        TooManyFailures: More questions have failed than `options` allows. Questions in flight are abandoned.
         ModelSpecError, MissingAbility: The model can't answer any question.
         RequestRefused: The server refused two questions, and no question of the run has been answered.
         RunFolderError: The folder can no longer be written.
@@ -266,7 +274,7 @@ async def _ask_all(
             has_answers = is_answered or status.num_finished > status.num_failures
             refused = [each for each in kept if not has_answers and isinstance(each.error, RequestRefused)]
             keep([each for each in kept if each not in refused])
-            # If no other question has been answered, a single refusal may be due to its question.
+            # Until a question has been answered, a single refusal may be due to its question.
             for each in (*lasting, *refused[1:]):
                 if each.error is not None:
                     raise each.error

@@ -1,18 +1,20 @@
 """Bootstrap confidence intervals, the paired bootstrap and the paired permutation test.
 
-The bootstrap is that of Efron 1979, "Bootstrap Methods: Another Look at the Jackknife"; it is paired for
-systems that answered the same questions, as in Koehn 2004, "Statistical Significance Tests for Machine
+The bootstrap is that of Efron 1979, "Bootstrap Methods: Another Look at the Jackknife". For two systems that
+answered the same questions, it is paired, as in Koehn 2004, "Statistical Significance Tests for Machine
 Translation Evaluation". Questions are drawn with replacement, and intervals are percentiles. An interval
-reflects only the choice of questions, not the model, its randomness or the index. If all scores are equal, it
-has no width, however few they are.
+reflects only the choice of questions, not the model, its randomness or the index. If all scores are equal,
+the interval has no width, even for few questions.
 
 The permutation test of paired scores (Fisher 1935, "The Design of Experiments", section 21; Noreen 1989,
 "Computer-Intensive Methods for Testing Hypotheses") assumes that the two methods are alike, so the difference
-of each question could as well have the other sign. p is the share of all assignments of signs whose mean is
-at least as far from 0 as the observed one. If there are too many assignments, p is estimated from random ones
-by (b + 1) / (m + 1) (Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero"), so it is never 0.
+on each question could equally well have the opposite sign. p is the fraction of all sign assignments whose
+mean is at least as far from 0 as the observed mean. If there are too many assignments to enumerate, m of them
+are drawn at random. If b of these have a mean at least as far from 0 as the observed mean, the estimate of p
+is (b + 1) / (m + 1), which is never 0 (Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero").
 
-Several tests are corrected by Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
+Multiple tests are corrected by the method of Holm 1979, "A Simple Sequentially Rejective Multiple Test
+Procedure".
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 from askance.core.errors import InputError
 
 MOST_ENUMERATED = 16
-"""The most questions with a difference for which all assignments of signs are enumerated: 65,536 of them."""
+"""The maximum number of differing questions for which all 65,536 sign assignments are enumerated."""
 _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING, _RELATIVE_ROUNDING = 1e-12, 1e-9
 _REPEATED = 8
@@ -32,7 +34,12 @@ _REPEATED = 8
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """A mean over questions with its confidence interval; `confidence` is a share, such as 0.95."""
+    """A mean over questions with its confidence interval.
+
+    Attributes:
+        low, high: The ends of the interval.
+        confidence: The confidence level, such as 0.95.
+    """
 
     mean: float
     low: float
@@ -46,7 +53,8 @@ class Difference(MeanInterval):
     """The mean score of the first method minus that of the second, over the same questions.
 
     Attributes:
-        share_above_zero: The share of resamples in which the first method is better; ties do not count.
+        share_above_zero: The fraction of resamples in which the first method is better. Ties count as not
+            better.
     """
 
     share_above_zero: float
@@ -54,7 +62,7 @@ class Difference(MeanInterval):
 
 @dataclass(frozen=True, slots=True)
 class PValue:
-    """A two-sided p-value; it is exact if all assignments of signs were enumerated."""
+    """A two-sided p-value. The value is exact if all sign assignments were enumerated."""
 
     p: float
     is_exact: bool
@@ -63,7 +71,7 @@ class PValue:
 def mean_interval(
     scores: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> MeanInterval:
-    """Return the mean of one score per question, with its bootstrap confidence interval.
+    """Return the mean of the per-question scores, with its bootstrap confidence interval.
 
     Raises:
         InputError: There are no scores, a score is not finite, or a setting is out of range.
@@ -85,7 +93,7 @@ def paired_difference(
         first, second: The scores of the two methods by question id, in any order.
 
     Raises:
-        InputError: Only one of them has some question, or as for `mean_interval`.
+        InputError: A question has a score for only one of the methods, or as for `mean_interval`.
     """
     unpaired = sorted(first.keys() ^ second.keys())
     if unpaired:
@@ -118,14 +126,14 @@ def _interval(
 
 
 def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    """Return the means of `resamples` draws of all questions.
+    """Return the means of `resamples` bootstrap samples, each as large as `values`.
 
     A mean depends only on how often each distinct score is drawn. If there are few distinct scores, as for
     most metrics, these counts are drawn from their multinomial distribution, which is 100 times faster.
     """
     random, num = np.random.default_rng(seed), len(values)
     _, first, counts = np.unique(values, return_index=True, return_counts=True)
-    # Scores are in the order of the questions, so that exchanging two methods mirrors their difference.
+    # Scores stay in the order of the questions, so that swapping two methods mirrors their interval.
     order = np.argsort(first)
     distinct, shares = values[first[order]], counts[order] / num
     are_few = len(distinct) <= num / _REPEATED
@@ -140,7 +148,12 @@ def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> 
 
 
 def _blocks(draws: int, width: int) -> list[int]:
-    """Split draws of `width` numbers each into blocks, so that memory stays bounded for any width."""
+    """Split a number of draws into blocks that fit into memory, and return the number of draws per block.
+
+    Args:
+        draws: The total number of draws.
+        width: The number of random numbers that one draw takes.
+    """
     rows = max(1, _DRAWS_AT_ONCE // width)
     return [min(rows, draws - done) for done in range(0, draws, rows)]
 
@@ -149,11 +162,11 @@ def permutation_test(gains: Sequence[float], *, draws: int = 10_000, seed: int =
     """Return the p-value of the paired permutation test.
 
     Args:
-        gains: The differences of the questions. Those of 0 change nothing; if all are 0, p is 1.
-        draws: The number of random assignments of signs, if there are too many to enumerate.
+        gains: The score difference on each question. Differences of 0 have no effect. If all are 0, p is 1.
+        draws: The number of random sign assignments to draw if there are too many to enumerate.
     """
     values = np.asarray([gain for gain in gains if gain], dtype=np.float64)
-    # Sums of the same numbers in another order must not differ.
+    # The tolerance makes sums of the same numbers in a different order count as equal.
     least = abs(float(values.sum())) - _RELATIVE_ROUNDING * float(np.abs(values).sum())
     if len(values) <= MOST_ENUMERATED:
         return PValue(float(np.mean(np.abs(_all_sums(values)) >= least)), is_exact=True)
@@ -161,7 +174,7 @@ def permutation_test(gains: Sequence[float], *, draws: int = 10_000, seed: int =
 
 
 def holm_adjusted(ps: Sequence[float]) -> list[float]:
-    """Return the p-values in the order given, corrected for multiple tests by Holm's method."""
+    """Return the p-values corrected for multiple tests by Holm's method, in the order of `ps`."""
     adjusted, largest = [0.0] * len(ps), 0.0
     for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
         largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))
@@ -177,9 +190,9 @@ def _all_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _num_as_far(values: NDArray[np.float64], least: float, draws: int, seed: int) -> int:
-    """Return the number of random assignments of signs whose sum is at least as far from 0."""
+    """Return the number of random sign assignments whose sum is at least `least` away from 0."""
     random = np.random.default_rng(seed)
-    # Half of the signs are flipped: the sum is the total less twice the flipped ones.
+    # Each sign is flipped with probability 1/2; the sum is the total minus twice the flipped values.
     flipped = (
         random.integers(2, size=(n, len(values)), dtype=np.int8) @ values for n in _blocks(draws, len(values))
     )

@@ -21,7 +21,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class QuestionDifference:
-    """A question on which two runs have different scores; `run_short` and `base_short` are their answers."""
+    """A question on which two runs have different scores, with the short answers and scores of both runs."""
 
     id: str
     question: str
@@ -34,13 +34,14 @@ class QuestionDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The difference of `run` from `base` in one metric, over the questions that have a score in both.
+    """The difference between `run` and `base` in one metric, over the questions with a score in both runs.
 
     Attributes:
         p: The p-value of the permutation test, uncorrected.
         p_holm: The p-value corrected for all comparisons by this metric in the same `Comparisons`.
-        won, lost, tied: The numbers of questions on which `run` scores higher, lower and the same.
-        questions: The questions that differ most; only the comparisons by the first metric have them.
+        won, lost, tied: Counts of the questions on which the score of `run` is higher than, lower than or
+            equal to that of `base`.
+        questions: The questions whose scores differ most. They are listed only for the first metric.
     """
 
     metric: str
@@ -61,9 +62,10 @@ class Comparisons:
 
     Attributes:
         names: The names of the runs, in the order of `summaries`.
-        num_asked, num_finished: The numbers of questions of each whole run, compared or not.
+        num_asked: The number of questions of each whole run, including those that are not compared.
+        num_finished: The number of finished questions of each whole run.
         summaries: The summaries of the runs, over the compared questions only.
-        currency: The currency of the prices in `summaries`; empty without prices.
+        currency: The currency of the prices in `summaries`; empty if there are no prices.
     """
 
     dataset: str
@@ -88,13 +90,14 @@ def compare_group(
     num_questions: int = 0,
     prices: Prices | None = None,
 ) -> Comparisons:
-    """Compare each run of a group with one of them, or every two runs.
+    """Compare each run of a group with a base run, or every pair of runs.
 
     Args:
-        metrics: The metrics to compare by; by default the main ones.
-        base: The index of the run that the others are compared with.
-        all_pairs: Whether every two runs are compared instead.
-        num_questions: The number of questions to list for each comparison: those that differ most.
+        metrics: The metrics to compare by; by default the main metrics.
+        base: The index of the base run, with which the other runs are compared.
+        all_pairs: Whether to compare every pair of runs, instead of each run with the base run.
+        num_questions: The number of questions to list for each comparison, starting with the largest
+            difference.
         prices: The prices of tokens and searches, if the cost in money is wanted.
 
     Raises:

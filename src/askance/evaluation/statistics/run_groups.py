@@ -13,13 +13,17 @@ from askance.evaluation.run.recorded_run import RecordedRun
 _SHOWN_CHARACTERS = 60
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 _SAME = ("question", "task", "options", "golds")
-# The name of a method is in every table, and a model is shown by the name that the user gave.
+# Every table already names the method, and models are shown by the names that the user gave.
 _NOT_SHOWN = re.compile(r"method|dataset|.* \(loaded\)")
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingSetting:
-    """A setting that differs within a group: each value with the names of the runs that have it."""
+    """A setting that differs within a group of runs.
+
+    Attributes:
+        values: Each value with the names of the runs that have it.
+    """
 
     setting: str
     values: tuple[tuple[str, tuple[str, ...]], ...]
@@ -28,7 +32,7 @@ class DifferingSetting:
     def is_in_names(self) -> bool:
         """Return whether the names of the runs already show the setting.
 
-        That holds for the profile, and for a parameter that is missing in the names of at most one value.
+        Names always show the profile. They show a parameter if at most one of its values appears in no name.
         """
         parameter = self.setting.removeprefix("parameter ")
         if parameter == "profile":
@@ -38,7 +42,7 @@ class DifferingSetting:
 
     @property
     def line(self) -> str:
-        """The line that is printed above a table."""
+        """The line about the setting that is printed above a table."""
         *rare, (common, names) = sorted(self.values, key=lambda value: len(value[1]))
         exceptions = [f"{value} ({', '.join(runs)})" for value, runs in rare]
         last = ", ".join(names) if len(names) < 3 else "the others"
@@ -66,7 +70,10 @@ class RunGroup:
 
     @property
     def differing(self) -> tuple[DifferingSetting, ...]:
-        """The settings that differ, without parameters that only one method has or that the names show."""
+        """The settings that differ between the runs, except for settings that the names of the runs show.
+
+        For a parameter, only the runs whose method has this parameter are compared.
+        """
         by_run = [_shown_settings(run.settings) for run in self.whole]
         keys = dict.fromkeys(key for settings in by_run for key in settings)
         all_settings = [self._differing(key, by_run) for key in keys]
@@ -74,7 +81,7 @@ class RunGroup:
 
     @property
     def shared_parameters(self) -> dict[str, str]:
-        """The parameters that differ from their defaults but not between the runs that have them."""
+        """The parameters with a non-default value that is the same in all runs that have the parameter."""
         parameters = dict(item for run in self.whole for item in non_default_parameters(run.settings).items())
         return {
             parameter: value
@@ -82,9 +89,9 @@ class RunGroup:
             if all(run.settings.parameters.get(parameter, value) == value for run in self.whole)
         }
 
-    def _differing(self, setting: str, told: Sequence[Mapping[str, str]]) -> DifferingSetting:
+    def _differing(self, setting: str, settings_of_runs: Sequence[Mapping[str, str]]) -> DifferingSetting:
         names: dict[str, list[str]] = {}
-        for name, settings in zip(self.names, told, strict=True):
+        for name, settings in zip(self.names, settings_of_runs, strict=True):
             if setting in settings or not setting.startswith("parameter "):
                 names.setdefault(settings.get(setting) or "none", []).append(name)
         values = ((_shortened(value), tuple(runs)) for value, runs in names.items())
@@ -92,14 +99,18 @@ class RunGroup:
 
 
 def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[RunGroup, ...]:
-    """Group runs by dataset, in the order given; runs that share no question are in different groups.
+    """Group runs by dataset, in the order given.
+
+    Runs over the same dataset are in different groups if they have no question in common.
 
     Args:
         common: Whether to keep only the questions that all runs of a group have finished.
 
     Raises:
-        InputError: A run is given twice; or, unless `common`, the questions of a group's runs differ.
-        RunFolderError: A run has no finished question; or, unless `common`, it is unfinished.
+        InputError: A run is given twice, or the runs of a group have different questions and `common` is
+            False.
+        RunFolderError: A run has no finished question, or a run in a group of several is unfinished and
+            `common` is False.
     """
     groups: list[list[RecordedRun]] = []
     folders = set[Path]()
@@ -115,7 +126,7 @@ def group_runs(runs: Sequence[RecordedRun], *, common: bool = False) -> tuple[Ru
 
 
 def base_indices(base: str | None, groups: Sequence[RunGroup]) -> list[int]:
-    """Return the index of the base run in each group; it is 0 in groups without that run.
+    """Return the index of the base run in each group. A group without that run has its first run as the base.
 
     Args:
         base: The run's folder, its name in tables, or its method if only one run has that method.
@@ -155,7 +166,7 @@ def _group(whole: Sequence[RecordedRun], common: bool) -> RunGroup:
 
 
 def _known(run: RecordedRun) -> dict[str, dict[str, object]]:
-    """Return the fields of each question that must be the same in all runs of a group, by its id."""
+    """Return the fields of each question that must be the same in all runs of a group, by question id."""
     return {record.id: {name: getattr(record, name) for name in _SAME} for record in run.records}
 
 
@@ -186,7 +197,10 @@ def _check_same_questions(runs: Sequence[RecordedRun]) -> None:
 
 
 def _narrowed(runs: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
-    """Return the runs with the questions that all of them have, with the same text and gold answers."""
+    """Return the runs with only those questions that are finished, and have the same text, in all runs.
+
+    The task, the options and the gold answers must also be the same.
+    """
     first, *others = map(_known, runs)
     ids = {id for id, known in first.items() if all(other.get(id) == known for other in others)}
     if not ids:
@@ -219,8 +233,9 @@ def _shortened(value: str) -> str:
 def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
     """Return a unique name for each run.
 
-    It is the method with its profile and the parameters that differ from other runs of the method. If these
-    names are not unique, they also have the other settings that differ; if that fails, they are the folders.
+    A name consists of the method, its profile, and the parameters that differ between the runs of this
+    method. If these names are not unique, other settings that differ are added. As a last resort, the names
+    are the folders.
     """
     choices = (
         [_brief(run.settings, runs) for run in runs],
@@ -232,7 +247,7 @@ def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
 
 
 def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
-    """Return the brief name with the settings in which other runs of the same brief name differ."""
+    """Return the brief name, followed by the settings in which runs with the same brief name differ."""
     name = _brief(run.settings, runs)
     namesakes = [_marks(other.settings) for other in runs if _brief(other.settings, runs) == name]
     own = _marks(run.settings).items()
@@ -241,7 +256,10 @@ def _distinguished(run: RecordedRun, runs: Sequence[RecordedRun]) -> str:
 
 
 def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
-    """Return ``dragin (paper, threshold=1.3)`` if thresholds differ between runs, else ``dragin (paper)``."""
+    """Return a brief name, such as ``dragin (paper, threshold=1.3)``.
+
+    It shows only those parameters whose values differ between the runs of the method.
+    """
     others = [run.settings for run in runs if run.settings.method == settings.method]
     changed = [
         f"{parameter}={value}"
@@ -252,7 +270,7 @@ def _brief(settings: Settings, runs: Sequence[RecordedRun]) -> str:
 
 
 def non_default_parameters(settings: Settings) -> dict[str, str]:
-    """Return the parameters that differ from their defaults, which the title shows, without the profile."""
+    """Return the non-default parameters except for the profile. These are the ones that the title shows."""
     return {
         parameter: value
         for parameter, value in settings.parameters.items()

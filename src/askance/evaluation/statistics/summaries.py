@@ -1,6 +1,7 @@
 """Summaries of runs: the metrics of the answers, with confidence intervals, and their cost.
 
-Means are over the finished questions. A failed question counts as wrong, with its cost until it failed.
+Means are over the finished questions. A failed question counts as wrong, and its cost counts up to the
+failure.
 """
 
 import statistics
@@ -26,11 +27,12 @@ _OF_CLOSED_TASKS: Mapping[Task, str] = {"yes_no": "yes_no_accuracy", "choice": "
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost of a question: means over questions, except for the seconds.
+    """The cost per question: means over the questions, except for the seconds.
 
     Attributes:
         searches: The mean number of searches.
-        tokens_computed: The prompt tokens that no cache held, and the generated tokens, kept or not.
+        tokens_computed: The prompt tokens that were not cached, and the generated tokens, including discarded
+            ones.
         median_seconds: The median time from question to answer; a single stall would dominate a mean.
         p95_seconds: The 95th percentile of that time, interpolated between questions.
         price: The cost in the currency of the given prices; None without prices.
@@ -48,13 +50,17 @@ class Costs:
 
     @property
     def computed_text(self) -> str:
-        """The text that shows `tokens_computed`."""
+        """The value of `tokens_computed` as text, which says whether it is an upper bound."""
         return f"{'≤ ' if self.is_upper_bound else ''}{self.tokens_computed:,.0f}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The summary of the questions of one kind or one number of hops, which is `part`."""
+    """The summary of a part of a run: the questions of one kind, or with one number of hops.
+
+    Attributes:
+        part: The kind or the number of hops, as text.
+    """
 
     part: str
     num_questions: int
@@ -73,12 +79,12 @@ class RunSummary:
         num_questions: The number of questions of the run.
         num_finished: The number of finished questions; only these count in the other attributes.
         failures: The number of questions that failed; they are among the finished ones.
-        main_metric: The metric to judge the run by, see `main_metrics`; empty if no metric has a score.
+        main_metric: The metric to judge the run by (see `main_metrics`); empty if no metric has a score.
         metrics: The metrics by name, each over the questions that it applies to.
-        share_answered: The share of questions whose answer has a short form.
-        by_kind, by_hops: The summaries of parts of the questions, with the main metrics only; empty if the
-            dataset has no such parts.
-        reading: The way in which short answers were read, see `evaluation.run.readings`.
+        share_answered: The fraction of questions with a short answer.
+        by_kind, by_hops: The summaries by kind of question and by number of hops, with the main metrics only.
+            Empty if all questions have the same kind or number of hops.
+        reading: The rules by which short answers were extracted (see `evaluation.run.readings`).
     """
 
     folder: str
@@ -133,16 +139,19 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
 
 
 def reading_note(reading: ReadingName) -> str:
-    """Return a note to append to a line, unless answers were read in our own way."""
+    """Return a note, to append to a line, about the rules by which short answers were extracted.
+
+    The note is empty for askance's own rules.
+    """
     return ", answers read as the DRAGIN authors read them" if reading == "authors" else ""
 
 
 def main_metrics(run: RecordedRun) -> tuple[str, ...]:
-    """Return the metrics to judge a run by, the main one first.
+    """Return the metrics to judge a run by, the main metric first.
 
     These are `yes_no_accuracy` if every question is a yes-or-no question, `choice_accuracy` if every question
-    is a choice, `str_em` if every question has answer groups, and otherwise `f1` and `exact_match`. If none
-    of these was recorded, it is the first metric that has a score, if there is one.
+    is multiple-choice, `str_em` if every question has answer groups, and otherwise `f1` and `exact_match`. If
+    none of these was recorded, the result is the first metric that has a score, if there is one.
     """
     recorded = [name for name in run.settings.metrics if scores_of(run.records, name)]
     tasks = {record.task for record in run.records}
@@ -155,13 +164,13 @@ def main_metrics(run: RecordedRun) -> tuple[str, ...]:
 
 
 def scores_of(records: Iterable[Record], metric: str) -> dict[str, float]:
-    """Return the scores in a metric by question id, for the questions that it applies to."""
+    """Return the scores in a metric by question id, for the questions that the metric applies to."""
     scores = ((record.id, record.scores.get(metric)) for record in records)
     return {id: score for id, score in scores if score is not None}
 
 
 def costs_of(records: Sequence[Record], prices: Prices | None = None) -> Costs:
-    """Return the cost of one of these questions, on average."""
+    """Return the cost per question of these records."""
     usages = [record.usage for record in records]
     seconds = [usage.seconds for usage in usages]
     return Costs(
@@ -189,7 +198,7 @@ def _parts(
         parts.setdefault(part_of(record), []).append(record)
     if len(parts) < 2:
         return ()
-    # A part without a name comes last; numbers of hops are sorted.
+    # Parts are sorted; the part without a kind or number comes last.
     in_order = sorted(parts, key=lambda part: (part in ("", None), part))
     return tuple(
         PartSummary(

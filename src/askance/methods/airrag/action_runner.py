@@ -23,24 +23,24 @@ from askance.text.fusion import fuse_hits
 from askance.text.markers import without_markers
 
 RA_TOKENS = 256
-"""The tokens reserved for the answer that each RA adds to the last call."""
+"""The number of input tokens reserved in the summary call for the answer of each RA."""
 
 Reply = tuple[str, ...]
-"""A reply: queries, or one answer."""
+"""A parsed reply: either queries or one answer."""
 Replies = tuple[tuple[Reply, int], ...]
-"""Distinct replies, each with the number of samples that gave it."""
+"""Distinct replies, each with the number of samples that gave this reply."""
 ReplyCache = dict[tuple[str, ...], Replies]
 """The replies of deterministic calls, keyed by their inputs."""
 
 
 @dataclass(slots=True)
 class ActionRunner:
-    """A runner of a rollout's actions.
+    """A runner of one rollout's actions.
 
     Attributes:
-        prompts: The prompt builder for the model of the run, which spends `budget`.
+        prompts: The prompt builder. The calls of its model spend `budget`.
         reward_model: The reward model, if there is one.
-        reply_cache: The replies of the rollouts that ended before this one began, and its own.
+        reply_cache: The replies of this rollout and of all rollouts that ended before this one started.
     """
 
     parameters: AirragParameters
@@ -51,7 +51,10 @@ class ActionRunner:
     reply_cache: ReplyCache = field(default_factory=dict)
 
     async def expand(self, state: PathState, node: str, action: str) -> list[ActionOutcome[PathState]] | None:
-        """Return the distinct outcomes of an action: empty if it has none, None without budget."""
+        """Return the distinct outcomes of an action, or None if no budget is left.
+
+        An empty list means that the action has no outcome.
+        """
         handlers = {
             SAY: self._plan,
             DA: self._answer_directly,
@@ -65,7 +68,7 @@ class ActionRunner:
         except NoRoom:
             return None
         distinct: dict[object, ActionOutcome[PathState]] = {}
-        for each in outcomes:  # for example two replies whose queries were all asked before
+        for each in outcomes:  # replies may lead to the same state, for example if all queries are repeats
             same = distinct.get(each.state.key)
             distinct[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
         if self.reward_model is not None:
@@ -89,9 +92,10 @@ class ActionRunner:
         return [ActionOutcome(state.with_queries(queries), votes) for queries, votes in replies]
 
     async def _answer_next(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:
-        """Answer the first sub-query in the queue from passages; if there are none, call no model.
+        """Answer the first sub-query in the queue from passages.
 
-        Passages that don't fit here stay on the path, because the summary may have room for them.
+        If no passages are found, the outcome is a refusal, and the model is not called. Passages that don't
+        fit this prompt stay on the path, because the summary may have room for them.
         """
         query = state.pending[0] if state.pending else self.prompts.question.text
         found = await self._search(query, state)
@@ -115,7 +119,10 @@ class ActionRunner:
         ]
 
     async def _summarise(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:
-        """Return the final answer; if its call does not fit, the answer to the last sub-query."""
+        """Return the outcomes of the summary call, each with a final answer.
+
+        If the call does not fit, the answer to the last sub-query becomes the final answer.
+        """
         try:
             replies = await self._sample_replies(SA, state, self._summary_prompt(state), node)
         except NoRoom:
@@ -129,7 +136,10 @@ class ActionRunner:
         ]
 
     async def _run_method(self, state: PathState, name: str) -> list[ActionOutcome[PathState]]:
-        """Return another method's answer; a failure is recorded in the trace and gives no outcome."""
+        """Return the answer of another method as an outcome.
+
+        If the method fails, the trace records the failure, and there is no outcome.
+        """
         run, method = self.run, dict(self.parameters.actions.named)[name]
         aside = replace(run, trace=run.trace.aside())
         try:
@@ -146,7 +156,11 @@ class ActionRunner:
         return [ActionOutcome(state.with_final_answer(name, short))] if short.strip() else []
 
     async def _search(self, query: str, state: PathState) -> tuple[Hit, ...]:
-        """Return the passages for `query`, or for all queries of the previous QT, fused by rank."""
+        """Return the passages for `query`.
+
+        With `multi_query`, the queries of the last QT are searched instead, if QT was the last action and
+        gave any queries. The rankings of these queries are fused.
+        """
         params, last = self.parameters, state.steps[-1] if state.steps else None
         queries = last.output if params.multi_query and last and last.action == QT else ()
 
@@ -163,9 +177,10 @@ class ActionRunner:
     async def _sample_replies(
         self, action: str, state: PathState, prompt: Prompt, node: str, about: Reply = ()
     ) -> Replies:
-        """Return the distinct replies with the number of samples that gave each; resample empty replies once.
+        """Return the distinct replies, each with the number of samples that gave this reply.
 
-        The reply that has most in common with all samples (equation 2) is first, because a rollout enters it.
+        Empty replies are sampled again once. The reply most similar to all samples (equation 2) comes first,
+        because the rollout continues with the first reply.
         """
         sampling = self._sampling(action)
         num_samples, key = self.parameters.samples_of(action), (node, action)
@@ -192,7 +207,10 @@ class ActionRunner:
         return replies
 
     async def _generate(self, action: str, state: PathState, request: GenerateRequest) -> list[str]:
-        """Return the sampled texts without citation markers, except those quoted from earlier text."""
+        """Return the samples that have a letter or digit, without citation markers.
+
+        Markers that the model quotes from the question or from passages stay.
+        """
         question, events = self.prompts.question, self.run.trace.events
         before = len(events)
         if not self._has_room(action, state, request.prompt):
@@ -211,12 +229,14 @@ class ActionRunner:
     def _num_passages(self, state: PathState, found: Sequence[Hit], planned: int | None = None) -> int:
         """Return how many passages fit the context window and the token budget.
 
-        The budget must leave the same amount for each retrieval that is still planned: those of the queue or,
-        in Lite, where nothing is planned, as many as are allowed. A quarter of the budget is reserved for the
-        summary, but at most half of what is left.
+        The budget is divided equally among the planned retrievals. One retrieval is planned for each
+        sub-query in the queue. In AirRAG-Lite, which has no plan, one is planned for each RA step that is
+        still allowed. A quarter of the whole budget, but at most half of what is left, is reserved for the
+        passages in the summary prompt.
 
         Args:
-            planned: The number of retrievals, including this one; None counts those still planned.
+            planned: The number of planned retrievals, including this one. If None, they are counted from
+                `state`.
         """
         params, model, left = self.parameters, self.prompts.model, self.budget.left
 
@@ -234,25 +254,34 @@ class ActionRunner:
         return estimate_fitting(found, room, count)
 
     def tokens_to_finish(self, state: PathState) -> int:
-        """Return the input tokens that the final call takes without passages, given the current state."""
+        """Return the number of input tokens needed to finish the path without passages.
+
+        The result is 0 if the budget has no limit.
+        """
         if self.budget.left is None:
             return 0
         return self.prompts.model.count(self.prompts.sa(state.history)) + self.tokens_for_reward_model(state)
 
     def tokens_for_reward_model(self, state: PathState) -> int:
-        """Return the input tokens that the reward model takes after the path has ended."""
+        """Return the number of input tokens that the reward model will need when the path ends.
+
+        The result is 0 if the rewards do not spend this budget, or if the budget has no limit.
+        """
         if self.reward_model is None or self.reward_model.ledger is not None or self.budget.left is None:
             return 0
         return self.reward_model.count(state, self.parameters.summary_tokens) * self.parameters.answer_samples
 
     def _summary_prompt(self, state: PathState) -> Prompt:
-        """Return the final prompt; if too long, drop the worst passages, then the oldest answers.
+        """Return the summary prompt.
+
+        If the prompt is too long, the worst passages are dropped first, then the worked examples, and then
+        the oldest answers.
 
         Raises:
             NoRoom: Not even the last sub-query with its answer fits.
         """
         tops = {hits[0].passage.id for hits in state.found if hits}
-        # The passages to drop first come last: all but the best of each retrieval, the worst at the end.
+        # Passages are dropped from the end, so the best passage of each retrieval comes first.
         ordered = sorted(state.hits, key=lambda hit: hit.passage.id not in tops)
 
         def fits(prompt: Prompt) -> bool:
@@ -262,7 +291,7 @@ class ActionRunner:
             return self.prompts.sa(state.history, ordered[:number], shows_examples=True)
 
         num_hits = most_that_fit(len(ordered), lambda number: fits(with_hits(number)))
-        # If passages is 0, the search fetched as many as fit, so dropping some is normal.
+        # If `passages` is 0, the search fetched as many as might fit, so dropping some is normal.
         least = len(ordered) if self.parameters.passages else min(1, len(ordered))
         self.budget.was_short |= num_hits is None or num_hits < least
         if num_hits is not None:
@@ -274,13 +303,13 @@ class ActionRunner:
         return prompt
 
     def _has_room(self, action: str, state: PathState, prompt: Prompt) -> bool:
-        """Return whether a call fits, with room for those that must follow it to finish the path."""
+        """Return whether a call fits and leaves room for the calls that are needed to finish the path."""
         keep = self.tokens_for_reward_model(state) if action in (DA, SA) else self.tokens_to_finish(state)
         return has_room(self.prompts.model, prompt, self._sampling(action).max_tokens, keep=keep)
 
 
 def _by_agreement(replies: Sequence[tuple[Reply, int]]) -> Replies:
-    """Sort replies by their agreement with all samples; equal ones keep their order."""
+    """Return the replies sorted by similarity to all samples, greatest first. Ties keep their order."""
     scores = jcd_scores([" ".join(reply) for reply, _ in replies], [votes for _, votes in replies])
     order = sorted(range(len(replies)), key=lambda index: -round(scores[index], 9))
     return tuple(replies[index] for index in order)

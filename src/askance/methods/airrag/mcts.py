@@ -1,9 +1,9 @@
 """Run Monte Carlo tree search (MCTS) with several rollouts at a time.
 
-A rollout selects a path by UCT, continues from its end until a state is terminal, and backs the reward up to
+A rollout selects a path by UCT, continues from its end until a state is terminal, and backs up the reward to
 every node on the path. A coroutine expands an action and may return several outcomes at once. The rollouts of
-a wave run concurrently. Each is selected as if the earlier ones of its wave had earned nothing, so the
-resulting tree never depends on which of them finishes first. All state is local to one search.
+a wave run concurrently. The path of each rollout is selected as if the earlier rollouts of the wave had a
+reward of 0, so the tree never depends on which rollout finishes first. All state is local to one search.
 """
 
 import math
@@ -20,7 +20,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class ActionOutcome(Generic[S]):
-    """A state that an action led to, with the number of samples that gave it (`votes`)."""
+    """A state that an action led to, with the number of samples that gave this state (`votes`)."""
 
     state: S
     votes: int = 1
@@ -32,16 +32,16 @@ class Node(Generic[S]):
 
     Attributes:
         action: The action that led here from `parent`; empty at the root.
-        number: The position among the children of its parent, from 1.
-        votes: The number of samples that gave this state; see `ActionOutcome`.
-        dead_actions: The actions that gave nothing.
+        number: The position of this node among the children of its parent, from 1.
+        votes: The number of samples that gave this state (see `ActionOutcome`).
+        dead_actions: The actions that had no outcome.
         postponed: The actions that could not be expanded in this wave. The next wave may try them again.
-        visits: The number of rollouts that passed through.
-        value: The sum of the rewards of these rollouts.
-        reward: The reward of a terminal, as last computed.
+        visits: The number of rollouts that passed through this node.
+        value: The sum of the rewards of the rollouts that passed through this node.
+        reward: The latest reward, if this node is a terminal.
         num_rewarded: The number of rollouts that ended in this terminal.
-        has_pending_rollout: True while a rollout continues from here. Only one rollout of a wave may, so that
-            its result does not depend on the others.
+        has_pending_rollout: True while a rollout continues from this node. A wave allows only one such
+            rollout per node, so that the result of a rollout does not depend on other rollouts.
     """
 
     state: S
@@ -66,11 +66,14 @@ class Node(Generic[S]):
 
     @property
     def name(self) -> str:
-        """Return the numbers along the path, joined by dots after "0"."""
+        """Return "0" and the number of each node on the path below the root, joined by dots."""
         return ".".join(["0", *(str(node.number) for node in self.path[1:])])
 
     def uct(self, exploration: float) -> float:
-        """Return the UCT value: mean reward plus an exploration bonus; infinite for an unvisited node."""
+        """Return the UCT value, which is the mean reward plus an exploration bonus.
+
+        The UCT value of the root and of an unvisited node is infinite.
+        """
         if not self.visits or self.parent is None:
             return math.inf
         bonus = math.sqrt(math.log(self.parent.visits) / self.visits)
@@ -86,18 +89,19 @@ class Node(Generic[S]):
 class SearchProblem(Protocol[S]):
     """The problem that a tree search explores: legal actions, expansion, rollout policy and rewards.
 
-    - legal_actions: return the actions that are legal in a state after some were found dead, the preferred
-      one first. A dead end has none. It is called again after an action turns out to be dead.
-    - expand: return the outcomes of an action at a node, all different. An empty list means that the action
-      gives nothing. None means that this rollout can't expand it, but a later one may.
-    - is_terminal: return whether a rollout ends in a state.
-    - choose_action: return the action that a rollout takes at a node, out of the untried ones (the rollout
-      policy).
-    - rewards: return the rewards of all terminals in the order in which they were first reached. It is called
-      after each rollout, because later terminals may change the rewards of earlier ones.
-    - can_start: return whether there is budget for another rollout. It is called right before one starts.
-    - on_rollout_end: is called for each rollout that has ended, in the order of their numbers.
-    - should_stop: return whether the search should end early. It is called before each wave but the first.
+    - legal_actions: return the legal actions in a state, given its dead actions. The preferred action comes
+      first. A dead end has no legal actions. The method is called again after an action turns out to be dead.
+    - expand: return the distinct outcomes of an action at a node. An empty list means that the action has no
+      outcome. None means that this rollout can't expand the action, but a later rollout may.
+    - is_terminal: return whether a state ends a rollout.
+    - choose_action: return the untried action that a rollout takes at a node (the rollout policy).
+    - rewards: return the rewards of all terminals in the order in which they were first reached. The method
+      is called after each rollout, because later terminals may change the rewards of earlier ones.
+    - can_start: return whether there is budget for another rollout. The method is called right before a
+      rollout starts.
+    - on_rollout_end: handle the end of a rollout. The calls follow the order of the rollout numbers.
+    - should_stop: return whether the search should end early. The method is called before each wave but the
+      first.
     """
 
     def legal_actions(self, state: S, dead_actions: frozenset[str], /) -> Sequence[str]: ...
@@ -113,7 +117,7 @@ class SearchProblem(Protocol[S]):
 
 
 Selection = tuple[list[Node[S]], str]
-"""A path from the root, and the action to expand at its end; empty if the rollout policy chooses."""
+"""A path from the root, and the action to expand at its end; "" if the rollout policy chooses the action."""
 
 
 class MctsTree(Generic[S]):
@@ -122,8 +126,8 @@ class MctsTree(Generic[S]):
     Args:
         seed: The seed of all random choices.
         side_actions: Actions at the root that lead only to terminals. They are expanded once, concurrently
-            with the first rollouts, and rewarded as if one rollout had ended in each outcome. No rollout
-            takes them.
+            with the first rollouts, and rewarded as if one rollout had ended in each outcome. Rollouts never
+            take these actions.
 
     Attributes:
         terminals: The terminals that rollouts reached, in the order in which they were first reached.
@@ -146,7 +150,7 @@ class MctsTree(Generic[S]):
         self.num_rollouts = self.num_failed = 0
 
     async def search(self) -> None:
-        """Search from the root until the tree is exhausted, or the problem says stop."""
+        """Search until all rollouts are done, the tree is exhausted, or the problem stops the search."""
         side_actions = self._side_actions
         while wave := list(self._select_wave()):
             first = self.num_rollouts - len(wave)
@@ -168,7 +172,7 @@ class MctsTree(Generic[S]):
                 node.postponed.clear()
 
     def _select_wave(self) -> Iterator[Selection[S]]:
-        """Yield the selections from which the rollouts of the next wave continue."""
+        """Yield a selection for each rollout of the next wave."""
         num_started = self.num_rollouts
         if 0 < num_started < self._parameters.rollouts and self._problem.should_stop(self):
             return
@@ -184,7 +188,7 @@ class MctsTree(Generic[S]):
             yield selection
 
     def _select(self, node: Node[S], rollout: int) -> Selection[S] | None:
-        """Return the next place to expand by UCT, or None if all is exhausted or pending."""
+        """Return what UCT selects at or below `node`, or None if all nodes there are exhausted or pending."""
         if node.is_terminal:
             return ([node], "") if not self._parameters.skip_exhausted or not node.visits else None
         untried = [] if node.has_pending_rollout else self._untried_actions(node)
@@ -210,7 +214,7 @@ class MctsTree(Generic[S]):
         return min(unvisited, key=lambda each: ((*order, each[0]).index(each[0]), each[1]))[2]
 
     def _untried_actions(self, node: Node[S]) -> list[str]:
-        """Return the actions that may be expanded; a dead action may have made another one legal."""
+        """Return the untried legal actions at a node. A dead action may make another action legal."""
         unavailable = node.dead_actions | node.postponed
         tried = unavailable | {child.action for child in node.children}
         if node is self.root:
@@ -222,7 +226,10 @@ class MctsTree(Generic[S]):
         return node.parent is self.root and node.action in self._side_actions
 
     async def _roll_out(self, path: list[Node[S]], action: str, rollout: int) -> Node[S] | None:
-        """Return the terminal that a rollout reaches from the end of `path`, which grows, or None."""
+        """Run a rollout from the end of `path`, and return the terminal that the rollout reaches, or None.
+
+        The nodes that the rollout enters are appended to `path`.
+        """
         start = path[-1]
         while not path[-1].is_terminal:
             untried = self._untried_actions(path[-1])
@@ -236,9 +243,10 @@ class MctsTree(Generic[S]):
         return path[-1] if path[-1].is_terminal else None
 
     async def _expand(self, node: Node[S], action: str, rollout: int) -> Node[S] | None:
-        """Expand `action`, or all untried actions at once; return the child to enter, or None.
+        """Expand `action` at a node, and return the child that the rollout enters, or None.
 
-        If `action` itself gives nothing, the rollout takes one of the other actions that gave something.
+        If expansion is eager, all other untried actions are expanded as well. If `action` then has no
+        outcome, the rollout policy chooses one of the actions that have an outcome.
         """
         actions = [action]
         if self._parameters.expansion == "eager":

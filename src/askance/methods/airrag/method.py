@@ -30,16 +30,17 @@ class Airrag(AirragParameters):
     """AirRAG (Feng et al. 2025, arXiv 2501.10053): Monte Carlo tree search over five actions.
 
     SAY splits the question into sub-queries, RA answers one of them from passages, QT rewrites the next
-    query, SA summarises the final answer, and DA answers directly. UCT selects the path to extend; the answer
+    query, SA summarises the final answer, and DA answers directly. UCT selects the path to extend. The answer
     of every finished path is a candidate.
 
-    There is no public code. The paper does not define the queue of sub-queries, the exploration weight (we
-    take rStar's) or the expansion (ours is lazy). It does not define the reward either: ours is how much an
-    answer has in common with all answers found up to now, recomputed after each rollout. Our first rollout
-    takes the actions in the order of the paper's appendix. DA runs together with SAY (section 3.1) as one
-    more candidate. Our additions: a query is never asked twice; a retrieval without passages counts as a
-    refusal; up to `wave` rollouts run concurrently, at most one from each node. They share the token budget,
-    and timing never changes the result.
+    The authors have published no code. The paper does not define the queue of sub-queries, the exploration
+    weight (we use that of rStar) or when actions are expanded (by default, each is expanded when it is
+    taken). Nor does the paper define the reward. Our reward is the similarity of an answer to all answers
+    found so far, recomputed after each rollout. The first rollout takes the actions in the order of the
+    paper's appendix. DA runs beside SAY (section 3.1) and adds one more candidate. We add three rules. A
+    query is never asked twice. A retrieval without passages counts as a refusal. Up to `wave` rollouts run
+    concurrently, at most one from each node. All rollouts share the token budget, and timing never changes
+    the result.
     """
 
     paper: ClassVar[str] = "Feng et al. 2025 (AirRAG)"
@@ -53,7 +54,7 @@ class Airrag(AirragParameters):
         return combined_needs([own, *(method.needs for _, method in self.actions.named)])
 
     def check_models(self, models: Mapping[Role, Model]) -> None:
-        """Raise MissingAbility if no model can give rewards, or if another method can't work."""
+        """Raise MissingAbility if no model can give rewards, or if a method used as an action can't run."""
         judge = models.get("reward", models["answer"])
         if self.is_judged and "score" not in judge.capabilities:
             raise MissingAbility(
@@ -99,7 +100,7 @@ _VERIFIERS = {
 def _record_tree(
     run: Run, tree: MctsTree[PathState], exploration: float, chosen: ChosenAnswer | None
 ) -> None:
-    """Record every node in the trace, parents before children; `chosen` is the answer that was taken."""
+    """Record every node in the trace, parents before children, and mark the node of the `chosen` answer."""
     for node in tree.root.subtree():
         if node.parent is None:
             continue
@@ -143,10 +144,11 @@ def _record_choice(
 
 
 def _cited_answer(question: Question, run: Run, chosen: ChosenAnswer | None) -> Answer:
-    """Return the answer, citing the passages on its path that it was written from and that support it.
+    """Return the chosen answer, with a citation of the passage on its path that supports it.
 
-    If a sub-query's answer equals the final answer, its passages are checked against that sub-query. If there
-    is no such sub-query, all passages are checked against the question.
+    If the answer to a sub-query equals the final answer, the passages of that sub-query are checked first,
+    with the sub-query as the question. If none of them supports the answer, all passages of the path are
+    checked, with the original question.
     """
     if chosen is None:
         run.trace.decide("end", "nothing", "no path reached an answer")
@@ -169,11 +171,11 @@ def _is_same_answer(answer: str, final: str) -> bool:
 def answer_with_sources(
     text: str, question: Question, run: Run, own: Sequence[Evidence], others: Sequence[Hit]
 ) -> Answer:
-    """Commit a bare answer and return it with its sources.
+    """Commit an answer that has no citation markers, and return it with its citations.
 
     Args:
-        own: Pairs of a question and the passages that gave the answer.
-        others: Further passages that it was written from. They are checked only if none of `own` supports it.
+        own: Pairs of a question and the passages from which it was answered.
+        others: Further passages that the answer is based on, checked only if no passage in `own` supports it.
     """
     run.trace.commit(text)
     evidence = [*own, (question.text, [hit.passage for hit in others])]
@@ -181,13 +183,13 @@ def answer_with_sources(
 
 
 def _short_form(text: str, question: Question) -> str:
-    """Return the short answer in a final answer; for an open question, all of it."""
+    """Return the short answer in `text` or, for an open question, the whole text."""
     is_open = question.task == "open" or (question.task == "choice" and not question.options)
     return text if is_open else short_answer(text, question)
 
 
 def _is_candidate(node: Node[PathState]) -> bool:
-    """Return whether the answer of a node is valid; a node that is not an end may still reach one."""
+    """Return False only if the node has an invalid answer. A node without an answer passes."""
     return node.state.answer is None or FinishedPath(node.state).is_valid
 
 

@@ -27,8 +27,8 @@ class Actions(MethodCollection):
     """The actions that a path may take.
 
     Attributes:
-        own: One of `SETS`: all five actions of AirRAG, the same without a direct answer, those of
-            AirRAG-Lite, or a direct answer alone, which is the paper's zero-shot question answering.
+        own: One of `SETS`: all five actions of AirRAG, all but the direct answer, the actions of AirRAG-Lite,
+            or only the direct answer, which is the paper's zero-shot question answering.
         named: Other methods, by name.
 
     Raises:
@@ -50,25 +50,25 @@ class Actions(MethodCollection):
 
     @property
     def is_lite(self) -> bool:
-        """Return whether there is no system analysis at the root."""
+        """Return whether the actions are those of AirRAG-Lite, which has no system analysis."""
         return self.own == LITE
 
     @property
     def is_direct(self) -> bool:
-        """Return whether the method never searches."""
+        """Return whether a direct answer, which never searches, is AirRAG's only own action."""
         return self.own == DIRECT
 
 
 def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Actions:
-    """Parse the actions in `text`, separated by commas: ``say,da,ra,qt,sa,dragin``.
+    """Parse a comma-separated list of actions, such as ``say,da,ra,qt,sa,dragin``.
 
     Args:
         methods: The names of methods that may be actions.
-        make: Return a method by name, with its default parameters.
+        make: Returns the method of a given name, with its default parameters.
 
     Raises:
         UnknownName: A name is neither an action nor a method.
-        ParameterError: No path can be made of the set of actions, or a name is given twice.
+        ParameterError: The actions can't form a path, or a name is given twice.
     """
     names, known = [name.strip().lower() for name in text.split(",")], tuple(methods)
     for name in names:
@@ -104,7 +104,7 @@ class AirragParameters(Parameters):
     )
     most_passages: int | None = parameter(None, "most passages if passages is 0; none: no limit", at_least=1)
     l_max: int | None = parameter(
-        None, "most input tokens of all calls of a question; none: no limit", at_least=1
+        None, "maximum number of input tokens of all calls of a question; none: no limit", at_least=1
     )
     count_verifier: bool = parameter(True, "whether the verifier's call counts against l_max")
     verifier: Verifier = parameter(
@@ -153,12 +153,12 @@ class AirragParameters(Parameters):
 
     @property
     def is_judged(self) -> bool:
-        """Return whether a reward model scores the paths; it may be the answering model."""
+        """Return whether a reward model scores the paths. The answering model may be that reward model."""
         return self.verifier in ("rm", "rm_vote") or self.reward != "consistency"
 
     @property
     def has_direct_candidate(self) -> bool:
-        """Return whether a direct answer is a candidate beside the paths."""
+        """Return whether a direct answer is a candidate in addition to the answers of the paths."""
         return DA in self.actions.own and not self.actions.is_direct
 
     @property
@@ -168,14 +168,15 @@ class AirragParameters(Parameters):
 
     @property
     def together(self) -> Together:
-        """Return how independent calls are made: concurrently, or in turn if there is an L_max.
+        """Return the function that runs independent calls.
 
-        In turn, timing never decides which call the budget leaves out.
+        Calls run concurrently unless `l_max` is set. With `l_max`, calls run one after another, so that
+        timing never decides which call no longer fits the budget.
         """
         return gather_or_cancel if self.l_max is None else in_turn
 
     def weight(self, rollout: int) -> float:
-        """Return the exploration weight of a rollout; it falls as the schedule says."""
+        """Return the exploration weight of a rollout, which depends on `schedule`."""
         done = rollout / self.rollouts
         factors = {"constant": 1.0, "linear": 1 - 0.9 * done, "exponential": math.pow(0.1, done)}
         return self.exploration * factors[self.schedule]
@@ -185,7 +186,10 @@ class AirragParameters(Parameters):
         return self.samples if action in (SAY, QT) else self.answer_samples
 
     def sampling(self, action: str, *, is_chat: bool = False) -> Sampling:
-        """Return how replies are sampled; they stop where the model would invent a next question."""
+        """Return the sampling options of an action.
+
+        The stop strings end a reply before any question that the model invents.
+        """
         lists_queries = action in (SAY, QT)
         shift = self.q_div if lists_queries else 0.0
         tokens = {SAY: self.query_tokens, QT: self.query_tokens, RA: self.answer_tokens}
@@ -200,8 +204,9 @@ class AirragParameters(Parameters):
     def actions_after(self, state: PathState, dead: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Return the legal actions in a state (the paper's figure 2 and appendix), without the dead ones.
 
-        If none is left, a summary is legal. DA is a candidate beside the paths, or the only action; otherwise
-        it is the last resort. The root has nothing to summarise, so a search for the question is legal there.
+        If no action is left, SA is legal as a last resort. A path without answered sub-queries has nothing to
+        summarise, so its last resort is RA, or DA if RA is dead. In all other states, DA is legal only if it
+        is AirRAG's only own action (see `has_direct_candidate` for direct answers beside the paths).
         """
         if state.answer is not None:
             return ()

@@ -19,13 +19,14 @@ class AirragPromptTemplate:
     """The instructions of each action, with worked examples. The repr changes with the content.
 
     Attributes:
-        system: The system turn; in plain text it precedes each instruction.
+        system: The system message, which precedes each instruction if the model has no chat format.
         say, ra, qt, sa: The instructions of the actions. DA has none.
         verify: The instruction of the call that chooses between answers.
         judge: The instruction of the reward model, which replies Yes or No.
-        examples: The number of worked examples shown for each action, unless the method overrides it.
-        say_demos, qt_demos, sa_demos: The worked examples; `Question: ` precedes each.
-        name: The beginning of the repr. It is not part of the content, so that renaming changes nothing.
+        examples: The number of worked examples shown for each action, unless the parameter `examples`
+            overrides it.
+        say_demos, qt_demos, sa_demos: The worked examples. In prompts, `Question: ` precedes each example.
+        name: The prefix of the repr, which is ignored in comparisons.
     """
 
     system: str
@@ -63,4 +64,4 @@ READER = replace(
     "needed.",
     name="airrag-reader",
 )
-"""The template that trained readers (also the packaged one) learn from: if you change it, retrain them."""
+"""The template on which readers, including the packaged one, are trained. If you change it, retrain them."""

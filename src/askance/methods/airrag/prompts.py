@@ -1,11 +1,11 @@
 """Build the prompts of AirRAG's actions (Feng et al. 2025, arXiv 2501.10053, appendix) and parse the replies.
 
-The instructions come from an `AirragPromptTemplate`; the reply formats are the paper's. The parsers skip
-headings, announcements and statements that models write beside or instead of a query.
+The instructions come from an `AirragPromptTemplate`. The reply formats are those of the paper. The parsers
+skip headings, announcements and statements that models write next to a query or instead of one.
 
 A model with a chat format gets a system turn, a pair of turns for each example, and a user turn. Any other
-model gets the same as plain text that ends with a cue. Retrievers give hits best first; prompts show them
-best last.
+model gets the same content as plain text that ends with a cue. Retrievers return the best hit first, but
+prompts show the best hit last.
 """
 
 import re
@@ -20,23 +20,26 @@ from askance.methods.common.prompts import chat_turns, numbered_passages, questi
 from askance.text.answers import normalise_answer
 
 MOST_QUERIES = 4
-"""The paper's limit on the iterations of one path, and our limit on the queries of one plan."""
+"""The maximum number of queries in one reply, equal to the paper's limit on the iterations of a path."""
 QUERY_STOPS = ("\nQuestion:", "\nContext:", "\nKnown:")
-"""The stop strings in a chat. A blank line is not one: many models announce their list and skip a line."""
+"""The stop strings of query lists in a chat.
+
+A blank line is not one of them, because many models leave a line blank between an announcement and the list.
+"""
 
 _LEAD = re.compile(
     r"^(?:#{1,6}\s+|[-*•–—+]\s+|\(?\d{1,2}[.)](?!\d)\s*|\d:\s+|\(?[a-z]\)\s+"
     r"|\**(?:next |sub-?|follow-?up )?(?:query|queries|questions?)(?: \d+)?\**:\**(?:\s+|$))+",
     re.IGNORECASE,
 )
-"""Match the mark of a heading, bullet, number or label, but not an initial ("J. Joyce") or a number that is a
-word ("3:10", "1.5").
+"""Match a heading mark, bullet, list number or label, but not an initial ("J. Joyce") or a number that is
+part of the text ("3:10", "1.5").
 """
 _HEADING_OR_CODE = re.compile(
     r"\s*(?:\*\*[^*?]*\*\*\s*$"
     r"|(?:#{1,6}\s|```|(?:SELECT|FROM|WHERE|JOIN|ORDER BY|GROUP BY|LIMIT)\b)[^?]*$)"
 )
-"""Match headings and code; small models sometimes write SQL when asked for a query."""
+"""Match headings and code. Small models sometimes write SQL when asked for a query."""
 _NO_QUERY = re.compile(
     r"(?:none|nothing|na|no(?: (?:further |more |other )?(?:sub)?(?:quer(?:y|ies)|questions?))?)"
     r"(?: (?:is |are )?(?:needed|necessary|required|gained))?"
@@ -81,10 +84,10 @@ _UNKNOWN = frozenset({"unknown", "no answer", "i do not know", "i dont know"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One answer for `PromptBuilder.verify`.
+    """A candidate answer for `PromptBuilder.verify`.
 
     Attributes:
-        num_paths: The number of paths that ended in it.
+        num_paths: The number of paths that ended in this answer.
         history: The sub-queries of one of these paths, with their answers.
     """
 
@@ -95,7 +98,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PromptBuilder:
-    """Builds the prompts for one question.
+    """A builder of the prompts for one question.
 
     Attributes:
         template: The prompt template.
@@ -108,19 +111,32 @@ class PromptBuilder:
     examples: int = 0
 
     def say(self) -> Prompt:
-        """Return the prompt that asks to rephrase, generalise or split the question, or for `None`."""
+        """Return the prompt that asks the model to rephrase, generalise or split the question.
+
+        The model is asked to reply `None` if nothing is gained.
+        """
         return self._prompt(self.template.say, self._question, "Queries:", self.template.say_demos)
 
     def da(self) -> Prompt:
-        """Return the bare question without an instruction; in plain text, with the cue for an answer."""
+        """Return the prompt that asks the question without an instruction.
+
+        For a model without a chat format, an answer cue follows the question.
+        """
         return self._prompt("", question_spans(self.question))
 
     def ra(self, hits: Sequence[Hit], query: str) -> Prompt:
-        """Return the prompt that asks for a short answer to `query` from passages, or for `REFUSAL`."""
+        """Return the prompt that asks for a short answer to `query` from passages.
+
+        The model is asked to reply with `REFUSAL` if the passages hold no answer.
+        """
         return self._prompt(self.template.ra, (*_contexts(hits), Span("Question: "), _line(query)))
 
     def qt(self, history: Sequence[Demo], current: str) -> Prompt:
-        """Return the prompt that asks what to search for next; `current` is the next query, or empty."""
+        """Return the prompt that asks what to search for next.
+
+        Args:
+            current: The next query in the queue, or an empty string if the queue is empty.
+        """
         due = (Span("\n"), *_history(history), Span("Next query: "), _line(current.strip() or "None"))
         return self._prompt(self.template.qt, (*self._question, *due), "Queries:", self.template.qt_demos)
 
@@ -132,7 +148,11 @@ class PromptBuilder:
         return self._prompt(self.template.sa, parts, demos=self.template.sa_demos if shows_examples else ())
 
     def verify(self, candidates: Sequence[Candidate], hits: Sequence[Hit] = ()) -> Prompt:
-        """Return the prompt that asks which of the distinct candidates is right, likeliest first."""
+        """Return the prompt that asks which candidate is right.
+
+        Args:
+            candidates: The distinct candidates, likeliest first.
+        """
         listed: list[Span] = [Span("Candidates:\n")]
         for candidate in candidates:
             count = f" ({candidate.num_paths})" if candidate.num_paths > 1 else ""
@@ -140,7 +160,11 @@ class PromptBuilder:
         return self._prompt(self.template.verify, (*_contexts(hits), *listed, *self._question))
 
     def judge(self, steps: Sequence[tuple[str, str]]) -> Prompt:
-        """Return the prompt that asks whether a path is right; `steps` are pairs of a label and an output."""
+        """Return the prompt that asks whether a path is right.
+
+        Args:
+            steps: The steps of the path, each as a pair of a label and an output.
+        """
         lines = [(Span(f"\n{label}: "), _line(output)) for label, output in steps]
         judging = replace(self.template, system=_JUDGING)
         ending = (Span("\n"),) if "chat" in self.model.capabilities else ()
@@ -187,11 +211,12 @@ _JUDGING = "You judge how questions are being answered."
 
 
 def parse_final(text: str) -> str:
-    """Return the answer in a reply of RA, SA or DA: its first line, without a final full stop and quotes.
+    """Return the answer in a reply of RA, SA or DA.
 
-    If the reply contains a cue ("Answer:", "the answer is"), the text after the last cue counts, unless it is
-    empty. The reply must end where the model would invent a next question
-    (`askance.methods.common.prompts.STOPS`).
+    The answer is the first line that has a letter or digit, without quotes around the line or a full stop at
+    its end. If the reply contains a cue ("Answer:", "the answer is"), only the text after the last cue
+    counts, unless that text is empty. Replies must be generated with `askance.methods.common.prompts.STOPS`,
+    so that they end before an invented question.
     """
     pieces = [piece for piece in _CUE.split(text) if any(map(str.isalnum, piece))]
     lines = (line for line in (pieces[-1] if pieces else "").splitlines() if any(map(str.isalnum, line)))
@@ -199,16 +224,20 @@ def parse_final(text: str) -> str:
 
 
 def is_refusal(answer: str) -> bool:
-    """Return whether a reply says that there is no answer, in the phrases that models use for it.
+    """Return whether a reply says, in a phrase typical of models, that there is no answer.
 
-    "The passages do not contain …" is a refusal. That something else lacks something is an answer.
+    "The passages do not contain …" is a refusal. The same statement about anything other than the passages is
+    an answer.
     """
     plain = normalise_answer(answer.replace("’", "'"))
     return plain in _UNKNOWN or _REFUSAL.search(plain) is not None
 
 
 def unquoted(text: str) -> str:
-    """Return `text` without quotes around the whole of it; quotes around a part, such as a title, stay."""
+    """Return `text` without quotes that enclose all of it.
+
+    Quotes that enclose only a part of `text`, such as a title, stay.
+    """
     text = text.strip()
     for begin, end in _PAIRS:
         inner = text[len(begin) : -len(end)]
@@ -219,11 +248,12 @@ def unquoted(text: str) -> str:
 
 
 def parse_queries(text: str, most: int = MOST_QUERIES) -> tuple[str, ...]:
-    """Return the distinct queries in a reply of SAY or QT, one per line; none if it says that none is needed.
+    """Return the first `most` distinct queries in a reply of SAY or QT.
 
-    Bullets, numbers, labels and quotes around a query are removed. The parser skips a `None` beside queries,
-    headings, code, lines that end in a colon, and statements: small models answer where they should ask. Text
-    after a question on the same line is either another question, or is dropped.
+    A reply usually has one query per line, or `None` if no query is needed. Bullets, numbers, labels and
+    quotes around a query are removed. The parser skips every `None`. It also skips headings, code, lines that
+    end in a colon, and statements, because small models often answer instead of asking. Text after a question
+    on the same line is dropped, unless it is another question.
     """
     queries: dict[str, str] = {}
     for line in (each for each in text.splitlines() if not _HEADING_OR_CODE.match(each)):
@@ -235,14 +265,14 @@ def parse_queries(text: str, most: int = MOST_QUERIES) -> tuple[str, ...]:
 
 
 def _queries_in(line: str) -> tuple[str, ...]:
-    """Return the queries of one cleaned line; a line without a question mark is one query or none."""
+    """Return the queries in a cleaned line. A line without a question mark is one query or none."""
     questions = tuple(piece for piece in _split_questions(line) if piece.rstrip(_MARKS).endswith(("?", "？")))
     announces = line.rstrip(_MARKS).endswith(":")
     return questions or (() if announces or _NONE_AND_WHY.match(line) or _is_statement(line) else (line,))
 
 
 def _split_questions(line: str) -> list[str]:
-    """Split a line after each question mark that a new sentence follows."""
+    """Split a line after each question mark that is followed by a new sentence."""
     pieces: list[str] = []
     for piece in re.split(r"(?<=\?)\s+", line):
         if pieces and not piece[:1].isupper():
@@ -253,7 +283,7 @@ def _split_questions(line: str) -> list[str]:
 
 
 def _is_statement(line: str) -> bool:
-    """Return whether a line without a question states something rather than asks for it."""
+    """Return whether a line without a question mark is a statement rather than a query."""
     if _COMMANDS.match(line):
         return False
     if _ASKS.match(line):

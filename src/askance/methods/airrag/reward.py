@@ -1,8 +1,8 @@
-"""Estimate with a reward model how likely an AirRAG path leads to the right answer (Feng et al. 2025).
+"""A reward model that estimates the probability that an AirRAG path is right (Feng et al. 2025).
 
-The paper trains a reward model on paths with known answers. Here any model that scores options can take the
-role: it is shown the question and the path, and the reward is the probability of `Yes` against `No`. The
-prompt text is ours.
+The paper trains a reward model on paths with known answers. Here, any model that can score options may be the
+reward model. The model sees the question and the path, and the reward is P(Yes) / (P(Yes) + P(No)). The text
+of the prompt is our own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ from askance.methods.common.label_probabilities import label_options, label_prob
 from askance.methods.common.prompts import passage_text
 
 PASSAGE_TOKENS = 128
-"""The most tokens shown of a passage."""
+"""The maximum number of tokens shown of each passage."""
 _OPTIONS = ("Yes", "No")
 _LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
 
 
 @dataclass(slots=True)
 class PathRewardModel:
-    """The reward model for one question; it caches its rewards.
+    """The reward model for one question, with a cache of its rewards.
 
     Attributes:
         prompts: The prompt builder for the reward model.
-        ledger: The token budget of its calls; None if each rollout pays for its own.
-        num_input: The number of input tokens read by it.
+        ledger: The token budget of the reward calls; None if these calls spend the budget of their rollout.
+        num_input: The number of input tokens that the reward calls have spent.
     """
 
     prompts: PromptBuilder
@@ -38,27 +38,34 @@ class PathRewardModel:
     _rewards: dict[object, float] = field(default_factory=dict)
 
     def reward(self, state: PathState) -> float:
-        """Return the reward of a judged path; 0 if there was no budget to judge it."""
+        """Return the reward of a path, or 0 if there was no budget to judge the path."""
         return self._rewards.get(state.key, 0.0)
 
     async def judge(self, states: Iterable[PathState], budget: TokenLedger) -> None:
-        """Compute the rewards of finished paths, within the token budget of their rollout."""
+        """Compute the rewards of finished paths.
+
+        Args:
+            budget: The token budget of their rollout, which pays for the calls unless `ledger` is set.
+        """
         budget = self.ledger or budget
         for state in states:
             before = budget.num_spent
             reward = await self._judged(state, budget)
             self.num_input += budget.num_spent - before
-            # Two rollouts may reach paths that differ only in punctuation: the order must not matter.
+            # Two rollouts may reach paths that differ only in punctuation, and their order must not matter.
             self._rewards[state.key] = max(reward, self.reward(state))
 
     def count(self, state: PathState, num_more: int) -> int:
-        """Return the number of tokens it takes to judge a path that grows by `num_more` tokens."""
+        """Return the number of input tokens needed to judge a path that will grow by `num_more` tokens."""
         model, prompt = self.prompts.model, self.prompt(state)
         options = label_options(prompt, _OPTIONS)
         return model.count(prompt) + sum(len(model.tokenize(option)) for option in options) + num_more
 
     def prompt(self, state: PathState, *, with_passages: bool = True) -> Prompt:
-        """Return the prompt that shows the steps of a path, each retrieval with its best passage."""
+        """Return the prompt that shows the steps of a path.
+
+        If `with_passages` is true, the best passage of each retrieval is shown as well.
+        """
         return self.prompts.judge(tuple(self._steps(state, with_passages)))
 
     async def _judged(self, state: PathState, budget: TokenLedger) -> float:

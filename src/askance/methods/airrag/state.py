@@ -1,8 +1,8 @@
 """The state of an AirRAG path: its plan, sub-queries, answers and passages.
 
-See Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. Each state extends its parent's by one step.
-The paper names the actions and their order, but leaves open how a list of queries is processed: here it is a
-queue.
+See Feng et al. 2025 (arXiv 2501.10053), section 3 and appendix. Each state extends its parent by one step.
+The paper names the actions and their order, but it does not say how a list of queries is processed. Here, the
+list is a queue.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from askance.text.answers import normalise_answer
 SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
 """System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
 SAME_QUERY = 0.9
-"""The Jaccard similarity from which a proposed query counts as asked before."""
+"""The minimum Jaccard similarity at which two queries count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class ActionStep:
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """A path so far.
+    """A path from the root to a node of the search tree, finished or not.
 
     Attributes:
         pending: The sub-queries that are not answered yet, in order.
         history: The answered sub-queries with their answers.
         found: The passages of each retrieval, best first.
         answer: The answer of the whole path; None until the path ends.
-        num_repeats: The number of transformations that gave only queries asked before.
+        num_repeats: The number of QT steps that gave only queries that were asked before.
         is_cut: True if the budget ended the path early.
         is_refused: True if the passages did not hold the answer to the last sub-query.
     """
@@ -50,7 +50,7 @@ class PathState:
 
     @property
     def last_action(self) -> str:
-        """Return the last action; empty at the root."""
+        """Return the last action, or an empty string at the root."""
         return self.steps[-1].action if self.steps else ""
 
     def count(self, action: str) -> int:
@@ -59,12 +59,12 @@ class PathState:
 
     @property
     def plan(self) -> tuple[str, ...]:
-        """Return the sub-queries of the system analysis; empty if it proposed none."""
+        """Return the sub-queries that the system analysis proposed, if any."""
         return next((step.output for step in self.steps if step.action == SAY), ())
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """Return each passage found, once and at its best rank, sorted by rank."""
+        """Return the distinct passages found, each at its best rank, sorted by rank."""
         return unique_hits(sorted((hit for hits in self.found for hit in hits), key=lambda hit: hit.rank))
 
     @property
@@ -76,7 +76,10 @@ class PathState:
         return replace(self, steps=(*self.steps, ActionStep(action, output)))
 
     def with_plan(self, queries: tuple[str, ...], question: str) -> "PathState":
-        """Return the state after SAY; its queries, or else the question itself, become the queue."""
+        """Return the state after SAY.
+
+        The distinct queries of SAY become the queue. If there are none, the question becomes the queue.
+        """
         return replace(self._with_step(SAY, queries), pending=_unique_queries(queries) or (question,))
 
     def with_answer(self, query: str, answer: str, hits: tuple[Hit, ...], *, is_refused: bool) -> "PathState":
@@ -90,10 +93,10 @@ class PathState:
         )
 
     def with_queries(self, queries: tuple[str, ...]) -> "PathState":
-        """Return the state after QT; its queries, if any, replace the head of the queue.
+        """Return the state after QT. The new queries, if any, replace the head of the queue.
 
-        A query that shares nine words in ten with an answered one is left out; otherwise a model that
-        repeats itself would never finish. A query that is already in the queue moves to its head.
+        A query that repeats an answered query (see `is_same_query`) is left out. Otherwise a model that
+        repeats itself would never finish. A query that is already in the queue moves to the head.
         """
         answered = [pair.question for pair in self.history]
         new = tuple(query for query in queries if not any(is_same_query(query, each) for each in answered))
@@ -109,7 +112,7 @@ class PathState:
 
 
 def unique_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
-    """Return the hits in their order, without repeated passages."""
+    """Return the hits in the given order, without repeated passages."""
     first: dict[str, Hit] = {}
     for hit in hits:
         first.setdefault(hit.passage.id, hit)
@@ -117,7 +120,7 @@ def unique_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
 
 
 def _unique_queries(queries: Iterable[str]) -> tuple[str, ...]:
-    """Return the queries in their order, without those that repeat an earlier one."""
+    """Return the queries in the given order, without those that repeat an earlier one."""
     kept: list[str] = []
     for query in queries:
         if not any(is_same_query(query, each) for each in kept):
@@ -131,10 +134,10 @@ def is_same_query(query: str, other: str) -> bool:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the set of words of a text, lower-case, without punctuation and articles."""
+    """Return the set of lowercase words in `text`, without punctuation and articles."""
     return frozenset(normalise_answer(text).split())
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return the Jaccard similarity of two word sets; 1 if both are empty."""
+    """Return the Jaccard similarity of two word sets, or 1 if both are empty."""
     return len(one & other) / len(one | other) if one or other else 1.0

@@ -17,12 +17,15 @@ from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import ChosenAnswer, FinishedPath
 
 _SHORT_PATH = 6
-"""The input tokens of a short path (SAY, RA with a passage or two, SA), in prompts of SA without passages."""
+"""The input tokens of a short path, divided by those of an SA prompt without passages.
+
+A short path is SAY, RA with a passage or two, and SA.
+"""
 
 
 @dataclass(slots=True)
 class TreeSearch:
-    """The tree search for one question; it is the `SearchProblem` of its tree."""
+    """The tree search for one question, which implements `SearchProblem`."""
 
     parameters: AirragParameters
     question: Question
@@ -43,7 +46,10 @@ class TreeSearch:
             self.reward_model = PathRewardModel(prompts, TokenLedger() if is_free else None)
 
     async def search(self) -> MctsTree[PathState]:
-        """Grow the search tree, and draw a direct answer beside it if the parameters say so."""
+        """Run the search, and return its tree.
+
+        If the parameters ask for a direct answer, the tree also holds that answer, beside the paths.
+        """
         params, kept = self.parameters, self._tokens_for_verifier()
         self.total_budget.set_aside += kept
         if params.has_direct_candidate:
@@ -64,7 +70,7 @@ class TreeSearch:
         return self.parameters.actions_after(state, dead)
 
     def finished_paths(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
-        """Return the distinct finished paths, including those not entered, in the order of the tree."""
+        """Return the distinct finished paths in tree order, including those that no rollout entered."""
         paths: dict[object, FinishedPath] = {}
         for node in tree.root.subtree():
             state = node.state
@@ -75,9 +81,10 @@ class TreeSearch:
         return list(paths.values())
 
     async def last_resort(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
-        """Return direct answers if no path has ended, drawn with the whole remaining budget.
+        """Return direct answers for a tree without finished paths.
 
-        Without a budget limit, a direct answer that gave nothing before is not tried again.
+        Their call may spend the whole remaining budget. If the budget has no limit and a direct answer has
+        already failed, no further one is tried.
         """
         if self.total_budget.most is None and DA in tree.root.dead_actions:
             return []
@@ -87,7 +94,10 @@ class TreeSearch:
         return [FinishedPath(each.state, each.votes) for each in outcomes or ()]
 
     async def verify(self, paths: Sequence[FinishedPath]) -> ChosenAnswer:
-        """Return the verifier's choice; the call may spend the tokens reserved for it."""
+        """Return the answer that the verifier chooses.
+
+        The verifier's call may also spend the tokens that the search reserved for this call.
+        """
         params = self.parameters
         budget = self.total_budget.share(1) if params.count_verifier else TokenLedger()
         prompts = self._prompts(BudgetedModel(self.run.model, budget))
@@ -124,7 +134,7 @@ class TreeSearch:
         return outcomes
 
     def choose_action(self, node: Node[PathState], untried: Sequence[str], rollout: int) -> str:
-        """Follow the order of the paper's appendix in the first rollout; choose at random in all others."""
+        """Return the action to take: in the paper's order in the first rollout, at random in all others."""
         if rollout:
             seed = f"{self.run.seed} {self.question.id} {rollout} {node.name}"
             return random.Random(seed).choice(untried)
@@ -146,9 +156,9 @@ class TreeSearch:
         return QT if follows[self.parameters.followup_qt] else SA
 
     def can_start(self, rollout: int) -> bool:
-        if rollout in self._runners:  # it found nothing to expand in the previous wave
+        if rollout in self._runners:  # the rollout found nothing to expand in the previous wave
             self._runners[rollout].budget.close()
-        # The rollouts that share what is left: no more than can reach an answer by a short path.
+        # The remaining budget is shared by no more rollouts than can reach an answer by a short path.
         num_sharing, left = self.parameters.rollouts - rollout, self.total_budget.left
         # The fewest input tokens with which a rollout can reach an answer.
         least = 0 if left is None else self.run.model.count(self._prompts(self.run.model).sa(()))
@@ -166,7 +176,7 @@ class TreeSearch:
         params, paths = self.parameters, verifiers.valid_paths(self.finished_paths(tree))
         num_more = (params.rollouts - tree.num_rollouts) * params.answer_samples
         num_ended = tree.num_rollouts - tree.num_failed
-        # An eager expansion may draw more terminals than the rollout reaches.
+        # An eager expansion may sample more terminals than the rollout reaches.
         counts = params.stop_decided and params.expansion == "lazy"
         if 0 < params.stop_agreed <= num_ended and len(verifiers.cluster_answers(paths)) == 1:
             why = f"{num_ended} rollouts agree"
@@ -182,7 +192,7 @@ class TreeSearch:
         self._reply_cache.update(self._runners[rollout].reply_cache)
 
     def _tokens_for_verifier(self) -> int:
-        """Return the tokens reserved for the last call: its template, and an answer of each rollout."""
+        """Return the number of tokens reserved for the verifier's call, with one answer per rollout."""
         params = self.parameters
         num_candidates = params.rollouts + params.has_direct_candidate
         may_call = num_candidates > 1 or params.samples > 1 or params.answer_samples > 1
@@ -198,9 +208,10 @@ class TreeSearch:
         return 0.0 if self.reward_model is None else self.reward_model.reward(state)
 
     def rewards(self, terminals: Sequence[Node[PathState]]) -> list[float]:
-        """Return the rewards of all terminals, given all of them; 0 for one that is not an answer.
+        """Return the reward of each terminal, or 0 for a terminal without a valid answer.
 
-        The N of equation 2 counts answers, so refusals don't reduce the agreement of the others.
+        The consistency of an answer depends on all valid answers. N in equation 2 counts only valid answers,
+        so a refusal does not lower the consistency of other answers.
         """
         valid = [node for node in terminals if FinishedPath(node.state).is_valid]
         scores = verifiers.jcd_scores([node.state.answer or "" for node in valid])

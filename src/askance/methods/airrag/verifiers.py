@@ -1,6 +1,6 @@
-"""Choose the answer among those of the finished paths: the verifiers of AirRAG (Feng et al. 2025).
+"""Choose among the answers of the finished paths: the verifiers of AirRAG (Feng et al. 2025).
 
-Two of them compare each answer with all others (equations 2 and 3).
+The verifiers `jcd` and `emb` compare each answer with all answers (equations 2 and 3).
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ class FinishedPath:
     """A path that ended in an answer.
 
     Attributes:
-        copies: The number of samples that gave this answer at this node; each counts as one answer.
-        visits: The number of rollouts that reached it.
-        reward: The reward of these rollouts.
-        score: The score of the reward model.
+        copies: The number of samples that gave this answer at this node. Each sample counts as one answer.
+        visits: The number of rollouts that reached this path.
+        reward: The reward of the path in the tree search.
+        score: The score from the reward model.
         is_grounded: True if passages were found on the path.
     """
 
@@ -51,7 +51,7 @@ class FinishedPath:
 
     @property
     def is_valid(self) -> bool:
-        """Return whether the path answers: it is neither empty nor a refusal."""
+        """Return whether the answer is neither empty nor a refusal."""
         return normalise_answer(self.answer) not in ("", "none") and not is_refusal(self.answer)
 
 
@@ -65,7 +65,7 @@ class ChosenAnswer:
 
 
 def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
-    """Return the paths that answer; if there are none, those whose answer is not empty."""
+    """Return the paths with valid answers or, if there are none, all paths with non-empty answers."""
     valid = [path for path in paths if path.is_valid]
     return valid or [path for path in paths if path.answer.strip()]
 
@@ -73,8 +73,8 @@ def valid_paths(paths: Sequence[FinishedPath]) -> list[FinishedPath]:
 def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> list[float]:
     """Return the mean Jaccard similarity of each answer's words to all answers (equation 2).
 
-    An answer is compared with itself, too. Words are lower-case, without punctuation and articles; two
-    answers without words are equal.
+    Each answer is also compared with itself. Words are compared in lowercase, without punctuation and
+    articles. Two answers without words have a similarity of 1.
     """
     bags = [word_set(answer) for answer in answers]
     shared = [[jaccard(one, other) for other in bags] for one in bags]
@@ -82,16 +82,20 @@ def jcd_scores(answers: Sequence[str], copies: Sequence[int] | None = None) -> l
 
 
 def emb_scores(vectors: NDArray[np.float32], copies: Sequence[int] | None = None) -> list[float]:
-    """Return the mean cosine of each answer's vector with all vectors, itself included (equation 3).
+    """Return the mean cosine similarity of each answer to all answers, including itself (equation 3).
 
     Args:
-        vectors: The vectors of length 1, of shape [answers, dimensions].
+        vectors: The unit-length vectors of the answers, of shape [answers, dimensions].
     """
     return _mean_with_all(vectors.astype(np.float64) @ vectors.astype(np.float64).T, copies)
 
 
 def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> list[float]:
-    """Return the mean similarity of each answer to all, given shape [answers, answers]; each copy counts."""
+    """Return the mean similarity of each answer to all copies of all answers.
+
+    Args:
+        similarity: The similarity of each pair of answers, of shape [answers, answers].
+    """
     counts = np.array(copies or [1] * len(similarity), dtype=np.float64)
     means: list[float] = (similarity @ counts / max(counts.sum(), 1)).tolist()
     return means
@@ -100,8 +104,9 @@ def _mean_with_all(similarity: NDArray[Any], copies: Sequence[int] | None) -> li
 def rank_paths(paths: Sequence[FinishedPath], scores: Sequence[float]) -> list[int]:
     """Return the indices of the paths, best first.
 
-    The greatest score wins. Ties go to more visits, then a greater reward, an answer from passages rather
-    than from memory, fewer words, and the earlier path. Scores that differ only by rounding are equal.
+    The path with the greatest score comes first. Ties are broken by these criteria, in this order: more
+    visits, a greater reward, passages found on the path, fewer words in the answer, and an earlier position
+    in `paths`. Scores that differ only by rounding are equal.
     """
 
     def order(index: int) -> tuple[float, int, float, bool, int]:
@@ -113,7 +118,7 @@ def rank_paths(paths: Sequence[FinishedPath], scores: Sequence[float]) -> list[i
 
 
 def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
-    """Return the indices of paths grouped by normalised answer, in the order of the first of each group."""
+    """Return the indices of paths grouped by normalised answer, in the order of first occurrence."""
     groups: dict[str, list[int]] = {}
     for index, path in enumerate(paths):
         groups.setdefault(normalise_answer(path.answer), []).append(index)
@@ -123,12 +128,13 @@ def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
 def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> bool:
     """Return whether `num_more` further paths can't change the verifier's choice.
 
-    The choice may still change in the order of its words, small words and punctuation. All `paths` must be
-    valid. Only votes can be decided early: a model that sees all answers, vectors, and the greatest reward
-    may prefer a later answer. With `jcd` the choice is decided if one set of words has more copies than all
-    other answers, the further ones included. The reason: 1 - Jaccard similarity is a distance. An answer at
-    distance d from those words gets d less from each of their copies than they do, and at most d more from
-    each other answer. With `rm_vote` a further path adds at most 1 to the sum of another answer.
+    The choice may still change in word order, articles and punctuation. All `paths` must be valid. Only `jcd`
+    and `rm_vote` can be decided early, because all other verifiers may prefer a later answer. With `jcd`, the
+    choice is decided if one set of words, the winner, has more copies than all other answers together,
+    including further ones. The reason is that 1 - Jaccard similarity is a distance, so the triangle
+    inequality holds. An answer at distance d from the winner gets d less similarity than the winner from each
+    copy of the winner, and at most d more from each other answer. With `rm_vote`, a further path adds at most
+    1 to the sum of another answer.
     """
     if verifier not in ("jcd", "rm_vote") or not any(path.is_valid for path in paths):
         return False
@@ -147,7 +153,11 @@ def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswe
 
 
 def _by_reward(paths: Sequence[FinishedPath], jcd: Sequence[float], *, is_vote: bool) -> ChosenAnswer:
-    """Choose the greatest reward, or with `is_vote` the greatest sum over equal answers; ties go by `jcd`."""
+    """Return the answer with the greatest reward from the reward model.
+
+    If `is_vote` is true, the sum of the rewards of equal answers counts instead. Ties go to the greater
+    single reward, and then to the greater score in `jcd`.
+    """
     sums = [path.score for path in paths]
     for group in cluster_answers(paths) if is_vote else ():
         for index in group:
@@ -159,12 +169,12 @@ def _by_reward(paths: Sequence[FinishedPath], jcd: Sequence[float], *, is_vote: 
 async def choose_answer(
     verifier: Verifier, paths: Sequence[FinishedPath], prompts: PromptBuilder, max_tokens: int, run: Run
 ) -> ChosenAnswer:
-    """Choose an answer with the verifier.
+    """Return the answer that the verifier chooses.
 
     Args:
         paths: The valid paths, at least one.
-        prompts: The prompt builder for the model that is called.
-        max_tokens: The most new tokens of that call.
+        prompts: The prompt builder, with the model to call.
+        max_tokens: The maximum number of new tokens of the verifier's call.
     """
     copies = [path.copies for path in paths]
     jcd = jcd_scores([path.answer for path in paths], copies)
@@ -182,7 +192,11 @@ async def choose_answer(
 async def _choose_by_call(
     paths: Sequence[FinishedPath], jcd: Sequence[float], prompts: PromptBuilder, max_tokens: int, run: Run
 ) -> ChosenAnswer:
-    """Choose by one more call, which sees all candidates, likeliest first, and the passages that fit."""
+    """Ask the model to choose among the candidates, and return its answer.
+
+    The prompt lists the candidates, likeliest first, and the passages that fit. If the call does not fit or
+    gives no answer, the path that ranks first by `jcd` is chosen.
+    """
     groups = [(max(group, key=lambda index: jcd[index]), group) for group in cluster_answers(paths)]
     groups.sort(key=lambda group: -round(jcd[group[0]], 9))
     best = [paths[index] for index, _ in groups]
@@ -210,7 +224,13 @@ async def _choose_by_call(
 def _fitting_prompt(
     candidates: Sequence[Candidate], hits: Sequence[Hit], prompts: PromptBuilder, max_tokens: int
 ) -> Prompt:
-    """Return a prompt that fits: fewer passages first, then no histories, then fewer candidates."""
+    """Return the verifier's prompt, shortened until it fits.
+
+    Passages are dropped first, then all histories, then the last candidates.
+
+    Raises:
+        NoRoom: Not even two candidates fit.
+    """
 
     def fits(prompt: Prompt) -> bool:
         return has_room(prompts.model, prompt, max_tokens)
@@ -220,12 +240,12 @@ def _fitting_prompt(
         return prompts.verify(candidates, hits[:num_hits])
     bare = [Candidate(one.answer, one.num_paths) for one in candidates]
     fewer = (prompts.verify(bare[:number]) for number in range(len(bare), 1, -1))
-    fit_passage = next(filter(fits, fewer), None)
-    if fit_passage is None:
+    prompt = next(filter(fits, fewer), None)
+    if prompt is None:
         raise NoRoom("the candidates do not fit")
-    return fit_passage
+    return prompt
 
 
 def verifier_tokens(prompts: PromptBuilder, num_answers: int, most: int) -> int:
-    """Return the input tokens reserved for the verifier's call: at most half of `most`."""
+    """Return the number of input tokens to reserve for the verifier's call, at most half of `most`."""
     return min(prompts.model.count(prompts.verify(())) + _CANDIDATE_TOKENS * num_answers, most // 2)

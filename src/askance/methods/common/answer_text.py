@@ -1,4 +1,4 @@
-"""The text of an answer without the markers that the model wrote, and the citations of that text."""
+"""Remove the model's citation markers from an answer, and find the passages that its sentences cite."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,12 +22,12 @@ from askance.text.support import (
 
 
 class PlainTrace(Trace):
-    """A trace that removes the model's markers from the text that a method commits and drafts.
+    """A trace that removes the model's citation markers from committed and drafted text.
 
-    It holds text back that may become a marker, so that it never retracts text.
+    Text that may still become a marker is held back, so text that was passed on never has to be retracted.
 
     Attributes:
-        written: All text that the method has committed, with the markers in it.
+        written: All committed text, and the markers found in it.
     """
 
     def __init__(self, inner: Trace, question: Question) -> None:
@@ -41,7 +41,7 @@ class PlainTrace(Trace):
         return self._inner.committed
 
     def flush(self) -> None:
-        """Commit the text held back; any later text starts something else."""
+        """Commit the text held back, even if later text could have turned it into a marker."""
         self._inner.commit(self.written.end())
 
     def commit(self, text: str) -> None:
@@ -49,7 +49,7 @@ class PlainTrace(Trace):
         self._inner.commit(self.written.add(text))
 
     def draft(self, text: str) -> None:
-        # A draft continues the committed text; after any other event a new draft starts.
+        # A draft continues the committed text. After any other event, a new draft starts.
         if self._draft_since != len(self.events):
             self._draft, self._draft_since = replace(self.written), len(self.events)
         piece = self._draft.add(text)
@@ -58,7 +58,7 @@ class PlainTrace(Trace):
 
 
 def full_text(trace: Trace) -> UnmarkedText:
-    """Return all text committed to a trace, with its markers, after a flush."""
+    """Flush a trace, and return all text committed to it, with the positions of its citation markers."""
     if not isinstance(trace, PlainTrace):
         return UnmarkedText(lambda: ("",), trace.committed)
     trace.flush()
@@ -66,7 +66,7 @@ def full_text(trace: Trace) -> UnmarkedText:
 
 
 def num_committed_chars(trace: Trace) -> int:
-    """Return the number of characters committed to a trace, markers included."""
+    """Return the number of characters committed to a trace, citation markers included."""
     return len(trace.written.written if isinstance(trace, PlainTrace) else trace.committed)
 
 
@@ -78,12 +78,12 @@ def quotable_texts(question: Question, events: Iterable[Event]) -> Sequence[str]
 
 
 def parse_markers(text: str, question: Question, trace: Trace) -> UnmarkedText:
-    """Return a text that the model wrote, with the markers in it."""
+    """Return a text that the model wrote, with the positions of its citation markers."""
     return without_markers(text, lambda: quotable_texts(question, trace.events))
 
 
 Evidence = tuple[str, Sequence[Passage]]
-"""A question, and the passages that its answer was written from."""
+"""A question, and the passages from which its answer was written."""
 
 
 def cite_sentences(
@@ -94,14 +94,14 @@ def cite_sentences(
     questions: QuestionOffsets,
     stated: str = "",
 ) -> tuple[Citation, ...]:
-    """Return the citations of `written.text`; record in the trace why a sentence cites nothing.
+    """Return the citations of `written.text`, and record in the trace why sentences have no citation.
 
     Args:
-        shown: Pairs of an offset in `written.written` and the passages that the prompt shows, numbered, from
-            there on, in order.
-        questions: The questions that parts of the text answer, with their offsets in `written.text`.
-        stated: `written.text` with blanks in place of text that makes no claim; by default all of it makes
-            claims.
+        shown: Pairs (offset in `written.written`, numbered passages that the prompt shows from that offset
+            on), in order.
+        questions: Pairs (offset in `written.text`, question that the text answers from that offset on).
+        stated: A copy of `written.text` with blanks in place of the parts that make no claim. An empty string
+            means that every part makes a claim.
     """
     marks = [_mark(each.end, written.offset(each.start), each.numbers, shown) for each in written.markers]
     shown = [(written.offset(offset), hits) for offset, hits in shown]
@@ -114,7 +114,7 @@ def cite_sentences(
 def cite_with_markers(
     question: Question, trace: Trace, text: str, shown: PromptPassages, short: str
 ) -> tuple[Citation, ...]:
-    """Return the citations of a text that keeps the markers that the model wrote."""
+    """Return the citations of a text that still contains the model's markers."""
     written = parse_markers(text, question, trace)
     return tuple(
         replace(each, start=written.written_offset(each.start), end=written.written_offset(each.end))
@@ -123,10 +123,12 @@ def cite_with_markers(
 
 
 def cite_whole_answer(trace: Trace, text: str, evidence: Sequence[Evidence]) -> tuple[Citation, ...]:
-    """Return the citation of a bare answer: the best passage of the first evidence that supports it.
+    """Return one citation for a text that is only an answer, or none if no evidence supports the answer.
+
+    The cited passage is the best one of the first evidence that supports the answer.
 
     Args:
-        evidence: What the answer was written from, the nearest first, each with the question it answers.
+        evidence: Pairs (question, passages from which its answer was written), most direct evidence first.
     """
     reasons = list[str]()
     for asked_question, passages in evidence:
@@ -141,11 +143,12 @@ def cite_whole_answer(trace: Trace, text: str, evidence: Sequence[Evidence]) -> 
 def check_citations(
     question: Question, trace: Trace, text: str, citations: Sequence[Citation], *, judged: bool
 ) -> tuple[str, tuple[Citation, ...]]:
-    """Return a text without markers, and those of a method's own citations that pass the check.
+    """Return a text without markers, and those citations whose passage supports the cited sentence.
 
     Args:
-        judged: Whether the method has judged that each passage supports its sentence. If so, all citations of
-            text that states something stay.
+        citations: The citations that the method itself has assigned.
+        judged: Whether the method itself has judged that each passage supports its sentence. If so, only
+            citations of text without content are checked.
     """
     written = parse_markers(text, question, trace)
     results = list[SentenceSupport]()
@@ -176,8 +179,8 @@ def committed_answer(question: Question, run: Run, shown: PromptPassages) -> Ans
     """Return the committed text, without markers, as an answer with a short answer and citations.
 
     Args:
-        shown: Pairs of an offset in the committed text, markers and white space included, and the passages
-            that the prompt shows from there on, in order.
+        shown: Pairs (offset in the committed text, passages that the prompt shows from that offset on), in
+            order. Offsets count markers and white space.
     """
     written = full_text(run.trace)
     text = written.text.strip()
@@ -190,12 +193,13 @@ def committed_answer(question: Question, run: Run, shown: PromptPassages) -> Ans
 
 
 def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: str) -> Decided | None:
-    """Return the decision to ask for a short answer of `num_tokens` tokens; None if the model can't give one.
+    """Decide whether the model can be asked for a short answer of up to `num_tokens` tokens.
 
+    Return the decision to ask, or None if the model can't continue its own text or the request does not fit.
     The trace records the reason in either case.
 
     Args:
-        why: What the text lacks.
+        why: The reason to ask for a short answer.
     """
     model, obstacle = run.model, ""
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:

@@ -26,12 +26,12 @@ from askance.text.answers import SentenceEnd, answer_end, awaits_answer, has_ans
 from askance.text.markers import UnmarkedText
 
 _SHORTEST_ANSWER = 3
-"""In characters: " no." is a sentence, and a full stop alone is not."""
+"""The minimum length of a sentence in characters, chosen to admit " no." but not a lone full stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesAnswer(TokenLimited):
-    """The parameters of every method that writes its answer after the prompt of `answer_prompt`."""
+    """The common parameters of the methods that take their prompt from `answer_prompt`."""
 
     max_tokens: int = parameter(128, "maximum number of new tokens of the answer", at_least=1)
     ask_short_answer: bool = parameter(True, "ask the model for a short answer if the text states none")
@@ -40,16 +40,16 @@ class WritesAnswer(TokenLimited):
     prompts: PromptTemplate = parameter(OWN, "prompt template: the examples and fixed lines of the prompt")
 
     continues: ClassVar[bool] = True
-    """Whether the model must continue a text that it has written."""
+    """Whether the model must be able to continue its own text."""
     reads: ClassVar[frozenset[Signal]] = frozenset()
-    """The signals that the method reads."""
+    """The signals that the method needs for each generated token, such as log-probabilities."""
 
     @property
     def needs(self) -> Needs:
         return Needs(self.reads, one_of=layout_needs(self.layout, continues=self.continues), retriever=True)
 
     def start(self, question: Question, run: Run) -> "GenerationState":
-        """Return the state of an answer that is still empty."""
+        """Return the initial state, with an empty answer."""
         num_tokens = self.short_answer_tokens if self.ask_short_answer else 0
         return GenerationState(question, run, num_tokens, self.layout, self.prompts, self.max_tokens)
 
@@ -59,14 +59,14 @@ class GenerationState:
     """The state of the answer to one question while a method writes it.
 
     Attributes:
-        short_answer_tokens: The maximum number of new tokens of the short answer; 0 asks for none.
+        short_answer_tokens: The maximum number of new tokens of the short answer; 0 means not to ask for one.
         max_tokens: The maximum number of new tokens of the answer.
-        text: The text kept so far, including markers that the model wrote.
-        num_tokens: The number of tokens of that text.
+        text: The answer so far, including citation markers that the model wrote.
+        num_tokens: The number of tokens in `text`.
         num_searches: The number of searches so far.
         hits: The passages in the prompt.
-        shown: Pairs of an offset in the text and the passages that the prompt shows from there on.
-        stop_reason: The reason why the answer has ended; empty while it continues.
+        shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
+        stop_reason: The reason why the answer has ended; an empty string while it continues.
     """
 
     question: Question
@@ -84,7 +84,7 @@ class GenerationState:
 
     @property
     def tokens_left(self) -> int:
-        """The number of tokens that the answer may still have."""
+        """The number of tokens that may still be added to the answer."""
         return self.max_tokens - self.num_tokens
 
     @property
@@ -93,7 +93,7 @@ class GenerationState:
         return frozenset(hit.passage.id for _, hits in self.shown for hit in hits)
 
     def rounds(self, most: int) -> Iterator[int]:
-        """Yield the number of each round, from 0, until the answer has ended."""
+        """Yield the number of each round, from 0, until the answer has ended or `most` rounds have run."""
         for step in range(most):
             yield step
             if self.stop_reason:
@@ -103,23 +103,29 @@ class GenerationState:
     async def search(
         self, decision: Decided, k: int, exclude: frozenset[str] = frozenset()
     ) -> tuple[Hit, ...]:
-        """Return the `k` best passages for the query of a decision, each once, without showing them."""
+        """Return the `k` best passages for the query of a decision, without duplicates.
+
+        This method does not change the passages in the prompt.
+        """
         self.num_searches += 1
         with self.run.trace.because(decision):
             hits = await self.run.retriever.search(decision.query, k, exclude=exclude)
         return tuple({hit.passage.id: hit for hit in reversed(hits)}.values())[::-1]
 
     async def search_for(self, query: str, k: int, why: str) -> None:
-        """Search for `query` and show the passages found; if there are none, keep those in the prompt."""
+        """Search for `query`, and replace the passages in the prompt with the passages found.
+
+        If nothing is found, the prompt keeps its passages.
+        """
         decision = self.run.trace.decide("retrieve", "search", why, query=query)
         self.show_passages(await self.search(decision, k))
 
     async def search_first(self, k: int) -> None:
-        """Search for the question and show the passages found."""
+        """Search for the question, and put the passages found into the prompt."""
         await self.search_for(self.question.text, k, "the first search is made with the question itself")
 
     def show_passages(self, hits: tuple[Hit, ...]) -> None:
-        """Replace the passages in the prompt by `hits`, unless `hits` is empty."""
+        """Replace the passages in the prompt with `hits`, unless `hits` is empty."""
         if hits:
             self.hits = hits
             self.shown.append((len(self.text), hits))
@@ -132,11 +138,12 @@ class GenerationState:
         until: StopCondition | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Generation:
-        """Return what the model generates next, without keeping it.
+        """Generate and return the next part of the answer, without appending it to the answer.
 
         Args:
             until: An additional stop condition.
-            on_text: Receives the text while the model writes it; by default it becomes a draft in the trace.
+            on_text: A function that receives the text while the model writes it. By default, the trace
+                records the text as a draft.
         """
         prompt = answer_prompt(
             self.run.model, self.question, self.hits, self.text, self.layout, self.template
@@ -147,23 +154,26 @@ class GenerationState:
         return generation
 
     async def write_all(self) -> None:
-        """Generate the whole answer in one call, and keep its text as the model writes it."""
+        """Generate the whole answer in one call, and commit its text while the model writes it."""
         generation = await self.write(self.max_tokens, ("answer",), on_text=self.run.trace.commit)
         self.text = generation.text
 
     def keep_text(self, text: str, num_tokens: int) -> None:
-        """Append text to the answer, for good."""
+        """Append text to the answer, and commit it to the trace."""
         self.run.trace.commit(text)
         self.text += text
         self.num_tokens += num_tokens
 
     def keep_piece(self, piece: Generation) -> None:
-        """Append a generated piece to the answer, which it may end."""
+        """Append a generated piece to the answer, and set `stop_reason` if this piece ends the answer."""
         self.stop_reason = self.stop_reason_after(piece)
         self.keep_text(piece.text, len(piece.tokens))
 
     def stop_reason_after(self, piece: Generation) -> str:
-        """Return why the answer ends with a piece that is not kept yet, or an empty text."""
+        """Return the reason why the answer would end after a new piece.
+
+        Return an empty string if the answer would continue.
+        """
         was_cut_short = piece.finish == "length"
         if not was_cut_short and has_answer(self.text + piece.text):
             return "the answer is stated"
@@ -174,38 +184,42 @@ class GenerationState:
         return f"the answer has {self.max_tokens} tokens" if len(piece.tokens) >= self.tokens_left else ""
 
     def scorable(self, piece: Generation) -> Generation:
-        """Return a piece that is not kept yet, reduced to the tokens that may trigger a search.
+        """Return a copy of a new piece in which only tokens that may trigger a search are left unchanged.
 
-        Tokens of markers, and those after the statement of the answer, get blanks as their text and no
-        signals.
+        Tokens of citation markers, and tokens after the end of the stated answer, can't trigger a search.
+        Blanks replace their text, and they lose their signals.
         """
         whole = self.parse_text(piece.text).blanked
         end = answer_end(whole)
-        said, tokens = (whole[:end] + " " * (len(whole) - end))[len(self.text) :], []
+        kept, tokens = (whole[:end] + " " * (len(whole) - end))[len(self.text) :], []
         for token in piece.tokens:
             span = slice(token.start, token.end)
-            is_said = said[span] == piece.text[span]
-            tokens.append(token if is_said else replace(token, text=said[span], logprob=None, entropy=None))
+            is_kept = kept[span] == piece.text[span]
+            tokens.append(token if is_kept else replace(token, text=kept[span], logprob=None, entropy=None))
         return replace(piece, tokens=tuple(tokens))
 
     def parse_text(self, further: str = "") -> UnmarkedText:
-        """Return the text followed by `further`, with the markers in it."""
+        """Return the answer so far, followed by `further`, with the positions of its citation markers."""
         return parse_markers(self.text + further, self.question, self.run.trace)
 
     async def finish(self) -> Answer:
-        """Return the answer with its short answer and citations; ask for what is missing."""
+        """Return the answer with its short answer and citations.
+
+        If the text does not state its answer, the model is first asked for a short one.
+        """
         if self.stop_reason:
             self.run.trace.decide("end", "stop", self.stop_reason)
         await self.ask_short_answer()
         return committed_answer(self.question, self.run, self.shown)
 
     async def ask_short_answer(self) -> str:
-        """Make the finished text state its answer; return the text added, or an empty text.
+        """Ask the model for a short answer if the text states none, and return the added text.
 
-        The prompt is the one that the text was written with. It ends in the text and the beginning of a
-        sentence that states the answer (`PromptTemplate.elicitation`); the model completes that sentence
-        greedily, as in the DRAGIN authors' code (Su et al. 2024). The addition is kept only if a short answer
-        can be read from it. The trace records when the model cannot continue a text or has no room left.
+        Return an empty string if nothing is added. The prompt is the one used for the text, followed by the
+        text and the beginning of a sentence that states the answer (`PromptTemplate.elicitation`). The model
+        completes that sentence greedily, as in the DRAGIN authors' code (Su et al. 2024). The sentence is
+        kept only if a short answer can be extracted from it. If the model can't be asked, because it can't
+        continue its own text or has no room for the request, the trace records this.
         """
         question, trace, model = self.question, self.run.trace, self.run.model
         full_text(trace)
@@ -234,7 +248,7 @@ class GenerationState:
 
 
 def _missing_words(text: str, phrase: str) -> str:
-    """`phrase` without the first words that `text` ends in."""
+    """Return `phrase` without the leading words that `text` already ends with."""
     words = phrase.split(" ")
     starts = (" ".join(words[:num_words]) for num_words in range(len(words), -1, -1))
     return phrase[len(next(start for start in starts if text.endswith(start))) :]

@@ -1,4 +1,4 @@
-"""Methods that work for another method, by name: their settings, their needs, and their answers."""
+"""Named methods that another method calls: their settings, their needs, and their answers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -16,10 +16,10 @@ NamedMethods = tuple[tuple[str, Method], ...]
 
 
 class MethodCollection:
-    """The base of parameter values that hold methods, each with its own name and parameters.
+    """The base class of parameter values that contain named methods, each with its own parameters.
 
     Attributes:
-        own: Names that precede those of the methods.
+        own: The names of entries that are actions instead of methods, listed before `named`.
     """
 
     __slots__ = ()
@@ -33,7 +33,7 @@ class MethodCollection:
         return tuple(name for name, _ in self.named)
 
     def check_names_are_unique(self, parameter: str) -> None:
-        """Raise ParameterError, which names the parameter, if a name occurs twice."""
+        """Raise a ParameterError about `parameter` if a name occurs twice."""
         twice = next((name for name in self.names if self.names.count(name) > 1), None)
         if twice is not None:
             raise ParameterError(f"parameter {parameter}: {twice} occurs twice.")
@@ -47,7 +47,7 @@ class MethodCollection:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Members(MethodCollection):
-    """Methods by name, in order.
+    """One or more named methods, in order.
 
     Raises:
         ParameterError: The collection is empty, or a name occurs twice.
@@ -62,10 +62,10 @@ class Members(MethodCollection):
 
 
 def member_text(name: str, method: Method) -> str:
-    """Return a member as text, with its changed parameters: ``single[passages=5]``.
+    """Return a member as a string, with the parameters changed from their defaults: ``single[passages=5]``.
 
-    A member whose name differs from that of its method reads ``more=single``. Square brackets keep these
-    parameters apart from those of the method itself in the title of a run.
+    If the name of the member differs from the name of its method, the string has both: ``more=single``. In
+    the title of a run, the square brackets separate the member's parameters from those of the calling method.
     """
     spec_name = name if name == name_of(type(method)) else f"{name}={name_of(type(method))}"
     changed = " ".join(f"{parameter}={value}" for parameter, value in changed_parameters(method).items())
@@ -73,7 +73,7 @@ def member_text(name: str, method: Method) -> str:
 
 
 def split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Split settings into those of the method itself and those of its members, by their names.
+    """Split settings into the method's own settings and the settings of each member, by name.
 
     ``{"single.passages": 5}`` and ``{"single": {"passages": 5}}`` both set `passages` of the member `single`.
     """
@@ -89,17 +89,18 @@ def split_by_member(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
 
 
 def member_settings(member: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a member's settings in the dotted form that `split_by_member` reads."""
+    """Return a member's settings with dotted names, a form that `split_by_member` accepts."""
     return {f"{member}.{parameter}": value for parameter, value in settings.items()}
 
 
 def method_with_settings(
     method: Any, settings: Mapping[str, Any], in_profile: Callable[[Any, Mapping[str, Any]], Any]
 ) -> Method:
-    """Return a method with settings, its own and those of its members, of the parameters' types.
+    """Return a copy of a method in which `settings` are applied to the method and its members.
 
     Args:
-        in_profile: Returns the method for the profile that some settings name.
+        settings: The settings, whose values already have the types of the parameters.
+        in_profile: A function that returns the variant of a method for the profile named in given settings.
     """
     own, of_members = split_by_member(settings)
     method = in_profile(method, own)
@@ -115,13 +116,19 @@ def method_with_settings(
 
 
 def members_by_name(method: Any, settings: Mapping[str, Any]) -> dict[str, Method] | None:
-    """Return the methods that a method with some settings calls, by name; None if it calls none."""
+    """Return the members that `method` has with `settings` applied, by name.
+
+    Return None if `method` calls no other methods.
+    """
     holder = _held_methods(method, settings)
     return None if holder is None else dict(holder[1].named)
 
 
 def _held_methods(method: Any, settings: Mapping[str, Any]) -> tuple[str, MethodCollection] | None:
-    """Return the parameter that holds other methods, and its value; None if a method has none."""
+    """Return the name and value of the parameter that contains other methods.
+
+    Return None if there is no such parameter.
+    """
     parameters = fields(method) if is_dataclass(method) else ()
     values = {field.name: settings.get(field.name, getattr(method, field.name)) for field in parameters}
     held = ((parameter, value) for parameter, value in values.items() if isinstance(value, MethodCollection))
@@ -131,7 +138,9 @@ def _held_methods(method: Any, settings: Mapping[str, Any]) -> tuple[str, Method
 async def member_answer(
     name: str, method: Method, question: Question, run: Run, ledger: TokenLedger
 ) -> Answer:
-    """Return the answer of a member within a token budget, which lowers the member's own L_max.
+    """Return a member's answer, whose calls stay within a token budget.
+
+    The number of tokens left in the budget also limits the member's own L_max.
 
     Raises:
         BudgetTooSmall, NoRoom: The budget has no room for an answer.
@@ -145,7 +154,7 @@ async def member_answer(
 
 
 def combined_needs(needs: Sequence[Needs]) -> Needs:
-    """Return needs that cover all of `needs`."""
+    """Return the needs of a method that calls methods with the given needs."""
     choices = [each.one_of for each in needs if each.one_of]
     return Needs(
         signals=frozenset().union(*(each.signals for each in needs)),
@@ -166,12 +175,12 @@ def check_models_of(methods: Iterable[Method], models: Mapping[Role, Model]) -> 
 
 
 def parse_members(text: str, methods: Iterable[str], make: Callable[[str], Method]) -> Members:
-    """Return the methods that `text` names, separated by commas: ``single,dragin``.
+    """Parse a comma-separated list of methods: ``single,dragin``.
 
-    A method that occurs twice, with different parameters, gets its own name: ``single,more=single``.
+    To list a method twice, with different parameters, give it a second name: ``single,more=single``.
 
     Args:
-        make: Returns a method by name, without settings.
+        make: A function that returns the method with a given name, with its default parameters.
 
     Raises:
         UnknownName: A method does not exist.

@@ -1,8 +1,8 @@
 """The prompt that DRAGIN, FLARE and their baselines share: examples, passages, question, answer so far.
 
-It has two layouts of the same parts. `raw` is the layout of the papers: plain text that the model continues.
-`chat` puts the parts into the model's chat format, for models that accept nothing else. A `PromptTemplate`
-holds the fixed text, and any method accepts another one.
+The prompt has two layouts. `raw` is the layout of the papers: plain text that the model continues. `chat`
+puts the same parts into the model's chat format, for models that accept nothing else. A `PromptTemplate`
+holds the fixed text; each method that uses this prompt takes one as a parameter.
 """
 
 import tomllib
@@ -33,18 +33,18 @@ DEMOS = tuple(Demo(**demo) for demo in EXAMPLES["demos"])
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PromptTemplate:
-    """The fixed text of a prompt. Its repr, which traces and cache keys show, changes with its content.
+    """The fixed text of a prompt. Traces and cache keys use its repr, which contains a checksum of the text.
 
     Attributes:
-        demos: Worked examples, unless the question brings its own.
+        demos: The worked examples for questions that have no examples of their own.
         heading: The line above the passages.
         instruction: The line below the passages, used only in the layout of the DRAGIN authors.
-        before_question: The text before the question to be answered, spaces and line breaks included, used
-            only in that layout, too.
+        before_question: The text directly before the final question, white space included; also used only in
+            that layout.
         system: The system turn of the chat layout; empty for none.
-        elicitation: The beginning of the sentence that states the answer, where the text has none; the short
-            answer is read after "the answer is".
-        name: The beginning of the repr. It is no part of the content, so renaming changes nothing.
+        elicitation: The beginning of a sentence that the model completes if its text states no answer. The
+            short answer follows "the answer is".
+        name: The prefix of the repr. The name is ignored in comparisons and in the checksum.
     """
 
     demos: tuple[Demo, ...] = DEMOS
@@ -66,14 +66,14 @@ class PromptTemplate:
 
 
 def content_name(words: Any) -> str:
-    """Return the name of a template and a checksum of all its compared fields."""
+    """Return the name of a template, followed by a checksum of all fields that count in comparisons."""
     content = repr(tuple(getattr(words, each.name) for each in fields(words) if each.compare))
     return f"{words.name}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
 
 OWN = PromptTemplate(name="own")
 PLAIN = PromptTemplate(demos=(), instruction="Answer from these passages.", name="plain")
-"""The template without examples, for models that know the form of an answer."""
+"""A template without examples, for models that don't need them to answer in the right form."""
 
 
 Layout = Literal["auto", "raw", "chat"]
@@ -81,14 +81,14 @@ Layout = Literal["auto", "raw", "chat"]
 CapabilityChoice = tuple[frozenset[Capability], ...]
 
 STOPS = ("\n\n", "\nQuestion:", "\nContext:")
-"""Stop strings, which start what follows an answer: a blank line, an invented question or passage block."""
+"""Stop strings: a blank line, and the beginnings of a question or passage block that a model invents."""
 
 
 def layout_needs(layout: Layout, *, continues: bool) -> CapabilityChoice:
-    """Return the capabilities that `answer_prompt` needs, as alternatives.
+    """Return the capabilities that `answer_prompt` needs, as alternative sets of which one is enough.
 
     Args:
-        continues: Whether the model must continue a text that it has written.
+        continues: Whether the model must be able to continue its own text.
     """
     raw = frozenset[Capability]({"raw"})
     chat = frozenset[Capability]({"chat", "continuation"} if continues else {"chat"})
@@ -107,11 +107,11 @@ def answer_prompt(
     """Return the prompt that makes `model` answer `question`, or continue its answer after `text`.
 
     Args:
-        hits: The passages, which stand directly before the question.
+        hits: The passages, which the prompt shows directly before the question.
         text: The answer so far, which the model continues exactly.
         layout: "auto" means raw text if the model accepts it.
-        template: The fixed text. Its instruction and `before_question` are not used, because they made
-            answers worse when measured.
+        template: The fixed text. Its `instruction` and `before_question` are ignored, because they made
+            answers worse in measurements.
     """
     passages: tuple[Span, ...] = ()
     if hits:
@@ -126,7 +126,7 @@ def answer_prompt(
 def in_layout(
     layout: Layout, model: Model, parts: Sequence[Span], turns: Sequence[Turn], text: str
 ) -> Prompt:
-    """Return a prompt as raw text (`parts`) or as a chat (`turns`), whose answer begins with `text`."""
+    """Return a prompt made of raw text (`parts`) or of a chat (`turns`), to be continued after `text`."""
     continuation = (untrusted(text),) if text else ()
     if layout == "raw" or (layout == "auto" and "raw" in model.capabilities):
         return Raw(tuple(parts), continuation)
@@ -136,7 +136,7 @@ def in_layout(
 def chat_turns(
     system: str, examples: Iterable[tuple[tuple[Span, ...], str]], request: tuple[Span, ...]
 ) -> list[Turn]:
-    """Return a chat of a system turn, pairs of a request and its answer as examples, and a request."""
+    """Return the turns of a chat: a system turn, example requests with their answers, and the request."""
     turns = [Turn("system", (Span(system),))] if system else []
     for question, answer in examples:
         turns += [Turn("user", question), Turn("assistant", (untrusted(answer),))]

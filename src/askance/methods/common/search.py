@@ -1,4 +1,4 @@
-"""Searches that several methods share: triggers, queries, and the number of passages that fit."""
+"""Search functions that several methods share: triggers, queries, and the number of passages that fit."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
@@ -20,20 +20,20 @@ QueryMode = Literal[
     "current_wo_wrong",
     "forward_all",
 ]
-"""``real_words`` is QFS; each profile of DRAGIN computes it in its own way."""
+"""The source of the query. ``real_words`` is QFS, and each profile of DRAGIN computes it differently."""
 
 
 async def search_for(query: str, run: Run, k: int, why: str) -> tuple[Hit, ...]:
-    """Return the `k` best passages for `query`; record the decision to search, and why."""
+    """Return the `k` best passages for `query`, and record the decision to search with its reason."""
     decision = run.trace.decide("retrieve", "search", why, query=query)
     with run.trace.because(decision):
         return await run.retriever.search(query, k)
 
 
 FIRST_SEARCH = 100
-"""The number of passages in the first search of a prompt that takes as many as fit."""
+"""The number of passages requested by the first search if the prompt should show as many as fit."""
 _MORE = 1.25
-"""The factor by which the second search exceeds the estimate, since some passages are shorter than others."""
+"""The second search requests this factor times the estimated number, in case its passages are shorter."""
 
 
 async def search_to_fit(
@@ -42,15 +42,15 @@ async def search_to_fit(
     passages: int,
     most: int | None,
 ) -> tuple[Hit, ...]:
-    """Return `passages` passages or, if that is 0, enough candidates to fill the prompt.
+    """Return the `passages` best passages or, if `passages` is 0, enough candidates to fill the prompt.
 
-    The length of passages is known only after a search. The first search is therefore for 100; if it finds
-    that many and the prompt has room for more, a second search follows.
+    Passage lengths are known only after a search. To fill the prompt, the first search therefore requests 100
+    passages. If it finds 100 and the prompt has room for more, a second search follows.
 
     Args:
-        search: Finds a number of passages.
-        estimate: Estimates how many passages fit, if all are as long as those found.
-        most: The maximum number of passages; None for no maximum.
+        search: A function that returns the best passages, given their number.
+        estimate: A function that estimates, from the passages found, how many fit into the prompt.
+        most: The maximum number of passages to fill the prompt with; None for no maximum.
     """
     if passages:
         return await search(passages)
@@ -63,12 +63,12 @@ async def search_to_fit(
 
 
 def estimate_fitting(hits: Sequence[Hit], room: float, count: Callable[[Sequence[Hit]], int]) -> int:
-    """Return how many passages of the mean length of `hits` fit into `room` tokens.
+    """Return how many passages fit into `room` tokens if each has the average length of `hits`.
 
-    The result is at least 1, and 0 without hits.
+    The result is 0 if `hits` is empty, and otherwise at least 1.
 
     Args:
-        count: Counts the tokens of a prompt with passages.
+        count: A function that returns the number of tokens of a prompt with the given passages.
     """
     if not hits:
         return 0
@@ -77,10 +77,12 @@ def estimate_fitting(hits: Sequence[Hit], room: float, count: Callable[[Sequence
 
 
 def num_fitting(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tokens: int) -> int:
-    """Return how many of `most` passages a call has room for; record it in the trace if some do not fit.
+    """Return how many passages, at most `most`, fit into a call that generates `max_tokens` tokens.
+
+    If fewer than `most` passages fit, the trace records their number.
 
     Args:
-        prompt_with: Builds the prompt with a number of passages.
+        prompt_with: A function that returns the prompt with the given number of passages.
     """
     fitting = most_that_fit(most, lambda number: has_room(run.model, prompt_with(number), max_tokens))
     if fitting != most:
@@ -92,11 +94,11 @@ def num_fitting(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_t
 def query_from_words(
     mode: QueryMode, question: str, context: str, words: Sequence[WordSignal], linguistics: Linguistics
 ) -> str:
-    """Return the query in a mode that needs text alone.
+    """Return the query for a mode that needs neither attention nor a tokenizer.
 
     Args:
-        context: The question, and all of the answer before the sentence that triggered the search.
-        words: The words of that sentence.
+        context: The question, followed by the answer kept so far.
+        words: The words of the triggering sentence.
     """
     if mode == "question":
         return question
@@ -107,10 +109,10 @@ def query_from_words(
     if mode == "current":
         return " ".join(word.text for word in words)
     kept = ["" if word.is_hit else word.text for word in words]
-    # The authors' query has two spaces where a word was; `masked` has one.
+    # In the authors' code, two spaces stay in place of an omitted word. The mode `masked` leaves one.
     return " ".join(kept) if mode == "current_wo_wrong" else " ".join(filter(None, kept))
 
 
 def last_tokens(text: str, num_tokens: int, model: Model) -> str:
-    """Return the text of the last `num_tokens` tokens."""
+    """Return the last `num_tokens` tokens of `text` as a string."""
     return model.decode(model.tokenize(text)[-num_tokens:]).strip()

@@ -1,4 +1,4 @@
-"""L_max for methods that call the model in sequence: they end when the next call does not fit."""
+"""Enforce L_max, the limit of a question's input tokens: a method ends when its next call does not fit."""
 
 from dataclasses import dataclass, replace
 
@@ -13,9 +13,9 @@ from askance.methods.common.answer_text import PlainTrace, committed_answer, ful
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLimited(Parameters):
-    """The base of methods for which `answer_within_limit` enforces L_max.
+    """The base class of methods whose L_max `answer_within_limit` enforces.
 
-    Methods that share it between several attempts (`airrag`, `blender`) enforce it themselves.
+    The methods `airrag` and `blender` divide L_max among several attempts, so they enforce it themselves.
     """
 
     l_max: int | None = parameter(
@@ -24,14 +24,14 @@ class TokenLimited(Parameters):
 
 
 async def answer_within_limit(method: Method, question: Question, run: Run) -> Answer:
-    """Return the answer of `method` within its `l_max`, if it has one.
+    """Return the answer of `method`, and enforce the method's `l_max` if it is set.
 
-    The trace gets the text without the markers that the model writes, unless the method sets `keeps_markers`.
-    A call that does not fit is not made. Methods that can work with less check the room first (`has_room`);
-    for any other, the text committed until then becomes the answer, and the trace says so.
+    The trace records the text without the model's citation markers, unless the method sets `keeps_markers`. A
+    call that does not fit into `l_max` is not made. Methods that can shorten a call check for room first
+    (`has_room`). For other methods, the text committed so far becomes the answer, and the trace records why.
 
     Raises:
-        BudgetTooSmall: A call did not fit before any text was committed.
+        BudgetTooSmall: A call did not fit, and no text had been committed before it.
     """
     if not getattr(method, "keeps_markers", False):
         run = replace(run, trace=PlainTrace(run.trace, question))
@@ -62,11 +62,11 @@ async def _answer_within_l_max(method: Method, l_max: int, question: Question, r
 
 
 class RecordingRetriever(WrappedRetriever):
-    """A retriever that records what it finds, and the length of the answer at that time.
+    """A retriever that records the passages it finds and the length of the answer at each search.
 
     Attributes:
-        shown: Pairs of the number of characters committed, with markers, and the passages found, in order,
-            without searches that found nothing.
+        shown: A pair (number of characters committed before the search, passages found) for each search with
+            results, in order. The number includes citation markers.
     """
 
     def __init__(self, retriever: Retriever, trace: Trace) -> None:

@@ -1,1 +1,1 @@
-"""DRAGIN: the RIND trigger, the QFS query, and the attention map that both read."""
+"""DRAGIN: the RIND trigger, the QFS query, and the attention map that both use."""

@@ -1,7 +1,7 @@
-"""A model's attention over question, answer and sentence, by characters.
+"""A model's attention over question, answer and sentence, mapped to the characters of the text.
 
-Two models tokenize the same text differently, and some rewrite it: they add a begin token or a leading space,
-merge spaces, fold letter case or split a ligature. `token_offsets` still locates their tokens in the text.
+Tokenizers split the same text differently, and some also change it: they add a BOS token or a leading
+space, merge spaces, fold case or split ligatures. `token_offsets` still locates the tokens in the text.
 """
 
 import re
@@ -24,10 +24,10 @@ Offsets = tuple[int, int]
 
 
 def token_offsets(texts: Sequence[str], target: str) -> tuple[Offsets, ...]:
-    """Return the offsets in `target` of each of `texts`, whose concatenation equals `target` or nearly so.
+    """Return the offsets in `target` of each of `texts`, which together equal or resemble `target`.
 
-    The offsets never decrease and stay inside `target`. A text without a counterpart gets an empty range, or
-    its share of the range of its replacement.
+    Offsets never decrease and stay inside `target`. A text that is missing from `target` gets an empty range.
+    If `target` has other characters in place of several texts, these are divided evenly among the texts.
     """
     offsets = _offset_map("".join(texts), target)
     boundaries = accumulate(map(len, texts), initial=0)
@@ -35,14 +35,14 @@ def token_offsets(texts: Sequence[str], target: str) -> tuple[Offsets, ...]:
 
 
 def _offset_map(source: str, target: str) -> list[int]:
-    """Return the offset in `target` for each offset in `source`, including its end."""
+    """Return the offset in `target` that corresponds to each offset in `source`, the end included."""
     shift = source.rfind(target) if target else -1
     if shift >= 0:
         num_after = len(source) - shift - len(target)
         return [*(0,) * shift, *range(len(target) + 1), *(len(target),) * num_after]
     offsets = [0]
     edits = SequenceMatcher(None, source, target, autojunk=False).get_opcodes()
-    for _, start, end, first, last in edits:  # characters of a replaced text share its replacement evenly
+    for _, start, end, first, last in edits:  # a replaced text is mapped evenly onto its replacement
         length = end - start
         offsets += [first + (last - first) * step // length for step in range(1, length + 1)]
     return offsets
@@ -58,7 +58,10 @@ Row = NDArray[np.float32]
 
 
 def over_heads(row: Row, heads: Heads) -> Row:
-    """Return the row with shape [tokens]; an aggregated row stays unchanged."""
+    """Return an attention row aggregated over its heads, of shape [tokens].
+
+    A row that is already aggregated stays unchanged.
+    """
     if row.ndim == 1:
         return row
     aggregated: Row = row.max(axis=0) if heads == "max" else row.mean(axis=0)
@@ -67,15 +70,14 @@ def over_heads(row: Row, heads: Heads) -> Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionMap:
-    """The last layer's attention over a text that ends in the sentence to score.
+    """The last layer's attention over a text that ends with the sentence to score.
 
     Attributes:
         text: The text that the model attended to.
-        regions: The offsets of the question and of the answer so far; examples, passages and labels lie
-            outside.
-        sentence_start: The offset of the sentence.
+        regions: The offsets of the question and of the answer so far, without examples, passages and labels.
+        sentence_start: The offset at which the sentence starts.
         offsets: The offsets of each token in `text`.
-        rows: For each token, its attention over the tokens up to itself; None if it is not known.
+        rows: The attention row of each token, over all tokens up to and including it; None if unknown.
     """
 
     text: str
@@ -85,29 +87,33 @@ class AttentionMap:
     rows: tuple[Row | None, ...]
 
     def with_answer_text(self, answer: str) -> "AttentionMap":
-        """Return the map with another text of the same length for the answer and the sentence."""
+        """Return a copy in which `answer` replaces the text of the answer so far and the sentence.
+
+        `answer` must have the same length as the text that it replaces.
+        """
         start = self.regions[1][0]
         return replace(self, text=self.text[:start] + answer + self.text[start + len(answer) :])
 
     def influence(self, start: int, end: int, heads: Heads) -> float:
-        """Return the maximum attention of later tokens to a token from `start` to `end` of the sentence."""
+        """Return the maximum attention that a later token pays to characters `start:end` of the sentence."""
         return self.max_attention_to(
             *self._token_range(self.sentence_start + start, self.sentence_start + end), heads
         )
 
     def max_attention_to(self, first: int, last: int, heads: Heads) -> float:
-        """Return the maximum attention from a later token to one of the tokens `first` to `last`."""
+        """Return the maximum attention that a later token pays to any of the tokens `first:last`."""
         later = (row[..., first:last] for row in self.rows[last:] if row is not None)
         return max((float(over_heads(row, heads).max(initial=0.0)) for row in later), default=0.0)
 
     def attended_words_before(
         self, offset: int, linguistics: Linguistics, heads: Heads
     ) -> list[tuple[str, float]]:
-        """Return the content words of question and answer before `offset` of the sentence, with weights.
+        """Return the content words of the question, and of the answer up to `offset`, with their weights.
 
-        A weight is the attention in the row of the token before `offset`, which predicted the token there. If
-        that row is not known, the row of the token at `offset` stands in, or else the last known row before
-        it; without any, there are no words.
+        `offset` is a position in the sentence. The weight of a word is the attention that it gets from the
+        token before `offset`, which predicted the next token. If the attention row of that token is unknown,
+        the row of the token at `offset` is used. If that is unknown too, the last known row before them is
+        used. If no row is known, the result is empty.
         """
         position = self.sentence_start + offset
         token, _ = self._token_range(position, position + 1)
@@ -122,14 +128,15 @@ class AttentionMap:
         return words
 
     def most_attended_text(self, token: int, top_tokens: int, heads: Heads, *, whole: bool) -> str:
-        """Return the `top_tokens` tokens before `token` that it attends to most, as words in text order.
+        """Return the words of the `top_tokens` earlier tokens that `token` attends to most, in text order.
 
-        This is QFS as in the DRAGIN paper. Tokens that are part of no word with a letter or digit do not
-        count: control tokens, line breaks and dashes mean nothing in a query.
+        This is QFS as in the DRAGIN paper. Only words with a letter or digit are candidates, since control
+        tokens, line breaks and dashes mean nothing in a query.
 
         Args:
-            token: The index of the token. If it has no row, the last token before it that has one stands in.
-            whole: Whether tokens of examples, passages and instructions are candidates, too.
+            token: The index of the token. If its attention row is unknown, the last earlier token with a
+                known row takes its place.
+            whole: Whether tokens of examples, passages and instructions are also candidates.
         """
         known = self._first_known(range(token, -1, -1), heads)
         if known is None:
@@ -149,32 +156,32 @@ class AttentionMap:
         )
 
     def _regions_before(self, end: int) -> tuple[Offsets, Offsets]:
-        """Return the offsets of the question, and of the answer so far up to `end`."""
+        """Return the offsets of the question, and those of the answer up to `end`."""
         question, (start, _) = self.regions
         return question, (start, end)
 
     def _first_known(self, tokens: Iterable[int], heads: Heads) -> tuple[int, Row] | None:
-        """Return the first of some tokens that has a row, and that row, aggregated over heads."""
+        """Return the first of `tokens` with a known attention row, and this row aggregated over heads."""
         rows = ((token, self.rows[token]) for token in tokens if 0 <= token < len(self.rows))
         return next(((token, over_heads(row, heads)) for token, row in rows if row is not None), None)
 
     def _token_range(self, start: int, end: int) -> tuple[int, int]:
-        """Return the range of tokens that write any part of the characters `start` to `end`."""
+        """Return the range of tokens that overlap the characters `start:end`."""
         begins, ends = itemgetter(0), itemgetter(1)
-        # A token without text is the first part of the character at its offset.
+        # A token without text is an incomplete part of the character at its offset.
         first = min(bisect_right(self.offsets, start, key=ends), bisect_left(self.offsets, start, key=begins))
         return first, max(first, bisect_left(self.offsets, end, key=begins))
 
 
 async def attention_map_of(generation: Generation, question: str, so_far: str, run: Run) -> AttentionMap:
-    """Return the attention map of the model in the role attend, or else of the answering model."""
+    """Return the attention map of the model in the role "attend" or, without one, of the answering model."""
     if "attend" in run.models:
         return await proxy_attention_map(generation, question, so_far, run.models["attend"])
     return model_attention_map(generation, question, so_far, run.model)
 
 
 def model_attention_map(generation: Generation, question: str, so_far: str, model: Model) -> AttentionMap:
-    """Return the answering model's own attention while it wrote."""
+    """Return the attention map that the answering model reported while it generated."""
     prompt = [" " if text is None else text for text in token_texts(generation.prompt_ids, model)]
     tokens = (*generation.tokens, *generation.dropped)
     texts = [*prompt, *(token.text for token in tokens)]
@@ -188,8 +195,8 @@ def model_attention_map(generation: Generation, question: str, so_far: str, mode
 def question_offsets(question: str, text: str, end: int) -> Offsets:
     """Return the offsets of the last occurrence of the question before `end`.
 
-    A tokenizer may change white space and letter case. If it changes more, the result covers all text before
-    `end`.
+    White space and letter case may differ, since tokenizers change them. If the question is not found, the
+    result covers all text before `end`.
     """
     start = text.rfind(question, 0, end)
     if start >= 0:
@@ -202,7 +209,7 @@ def question_offsets(question: str, text: str, end: int) -> Offsets:
 async def proxy_attention_map(
     generation: Generation, question: str, so_far: str, proxy: Model
 ) -> AttentionMap:
-    """Return the attention of another model, which reads question, answer and sentence in one pass."""
+    """Return the attention map from a forward pass of another model over question, answer and sentence."""
     shown, label = " ".join(question.split()), "Question: "
     before = f"{label}{shown}\nAnswer:{so_far}"
     text = before + "".join(token.text for token in (*generation.tokens, *generation.dropped))
@@ -213,13 +220,16 @@ async def proxy_attention_map(
 
 
 def heaviest_words(words: Sequence[tuple[str, float]], most: int) -> str:
-    """Return the `most` words of the greatest weights, in text order."""
+    """Return the `most` words with the greatest weights, in text order."""
     ranked = sorted(range(len(words)), key=lambda index: -words[index][1])[:most]
     return " ".join(words[index][0] for index in sorted(ranked))
 
 
 def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
-    """Return the text that each token completes: empty for a partial character, None for control tokens."""
+    """Return the text of each token, or None for a control token.
+
+    If several tokens encode one character, the last token gets it, and the others get an empty string.
+    """
     control = {id for id in set(ids) if is_control_token(id, model)}
     texts, start = list[str | None](), 0
     for end, id in enumerate(ids, start=1):
@@ -232,6 +242,6 @@ def token_texts(ids: TokenIds, model: Model) -> list[str | None]:
 
 
 def is_control_token(id: int, model: Model) -> bool:
-    """Return whether a token is a control token, which its text encodes to only if that text is trusted."""
+    """Return whether a token is a control token, which can result only from encoding trusted text."""
     text = model.decode((id,))
     return model.tokenize(text) != (id,) == model.tokenize((Span(text),))

@@ -1,7 +1,8 @@
-"""DRAGIN: if the model doubts a word that matters, search for the words that it attended to.
+"""DRAGIN: when the model is uncertain about an influential word, search for the words that it attended to.
 
-RIND decides *when* to search: uncertainty (entropy) times influence (the attention of later tokens). QFS
-decides *what* to search for: the words that the model attended to most. Any query works with any trigger.
+RIND decides *when* to search, by uncertainty (entropy) times influence (the attention of later tokens). QFS
+decides *what* to search for: the words that the model attended to most. Any query mode works with any
+trigger.
 """
 
 import math
@@ -27,14 +28,15 @@ from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
 
 @dataclass(frozen=True, slots=True)
 class ScoredSentence:
-    """A sentence, or some tokens, with a score for each word and the position of a search.
+    """A sentence, or a fixed number of tokens, with the scores of its words and the position of a search.
 
     Attributes:
-        words: The words with the scores that the threshold applies to; 0 for words that never trigger.
+        words: The words with the scores that are compared with the threshold. Words that can't trigger a
+            search have a score of 0.
         search_at: The offset of the word that triggers a search, or the end of the text for a scheduled
             search; None for no search.
-        kept: The text that stays before the search.
-        num_kept_tokens: The number of tokens of that text.
+        kept: The part of the text to keep if a search is made.
+        num_kept_tokens: The number of tokens in `kept`.
     """
 
     words: tuple[WordSignal, ...]
@@ -45,7 +47,7 @@ class ScoredSentence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraginParameters(WritesAnswer):
-    """The parameters of both variants, ours and the paper's, and how they write a sentence."""
+    """The parameters and steps that the profiles `default` and `paper` have in common."""
 
     trigger: TriggerMode = parameter("rind", "when to search")
     query: QueryMode = parameter("real_words", "what to search for; real_words is QFS")
@@ -77,16 +79,17 @@ class DraginParameters(WritesAnswer):
 
     @property
     def theta(self) -> float:
-        """The threshold in force: `threshold`, or the trigger's default; infinite if it has none.
+        """The threshold in use: `threshold` or, if that is None, the default of the trigger.
 
-        The default for token_probability is FLARE's: a token below 0.8 (Jiang et al. 2023).
+        The default for token_probability is FLARE's: a probability below 0.8 triggers a search (Jiang et al.
+        2023). For triggers without scores, the default is infinite.
         """
         default = {"rind": 1.0, "token_probability": 0.2}.get(self.trigger, math.inf)
         return default if self.threshold is None else self.threshold
 
     @property
     def signal(self) -> str:
-        """The meaning of the words' scores, as traces name it; empty for a trigger without scores."""
+        """The name of the words' scores in traces, or an empty string for a trigger without scores."""
         return {"rind": self.rind_signal, "token_probability": "1 − probability"}.get(self.trigger, "")
 
     @property
@@ -96,21 +99,25 @@ class DraginParameters(WritesAnswer):
 
     @property
     def attention(self) -> Literal["max", "mean", "heads"] | None:
-        """The attention that trigger and query read: per head if their aggregations differ."""
+        """The aggregation of the attention that trigger and query need, or None if neither needs attention.
+
+        If they need different aggregations, it is "heads", which means separate values for each head.
+        """
         read = {self.heads} if self.trigger == "rind" else set[Heads]()
         read |= {self.qfs_heads} if self.query == "real_words" else set()
         return "heads" if len(read) > 1 else next(iter(read), None)
 
     def want(self, run: Run) -> Want:
-        """Return the signals of a sentence that the trigger reads, if the answering model provides them."""
+        """Return the signals that trigger or query need and that the answering model can provide."""
         entropy = self.trigger == "rind" and "entropy" in run.model.signals
         attention = None if "attend" in run.models else self.attention
         return Want(self.trigger == "token_probability", entropy=entropy, attention=attention)
 
     async def next_sentence(self, state: GenerationState, want: Want, step: int) -> Generation:
-        """Generate the next sentence, or the next `every_tokens` tokens.
+        """Generate the next sentence or, with the trigger every_tokens, the next `every_tokens` tokens.
 
-        With attention, it generates one more token: a token gets its row only when the model reads it.
+        If the model must report attention, one more token is generated. The attention row of a token becomes
+        known only when the model processes this token to predict the next one.
         """
         until: StopCondition = SentenceFollowed() if want.attention else SentenceEnd()
         num_tokens = state.tokens_left
@@ -119,7 +126,10 @@ class DraginParameters(WritesAnswer):
         return await state.write(num_tokens, ("sentence", step), want, until)
 
     async def attention_map(self, state: GenerationState, sentence: Generation) -> AttentionMap | None:
-        """Return the attention map of a sentence, without markers; None if nothing reads it."""
+        """Return the attention map of a sentence, or None if it is not needed or the sentence is empty.
+
+        In the text of the map, blanks replace the citation markers.
+        """
         if self.attention is None or not sentence.tokens:
             return None
         attention = await attention_map_of(sentence, state.question.text, state.text, state.run)
@@ -128,11 +138,11 @@ class DraginParameters(WritesAnswer):
     def decide(
         self, state: GenerationState, scored: ScoredSentence, obstacle: str, qfs_query: Callable[[], str]
     ) -> Decided:
-        """Record whether there is a search, and why.
+        """Decide whether to search, and record the decision with its reason.
 
         Args:
-            obstacle: The reason why a triggered search is not made, if there is one.
-            qfs_query: Returns the query of the mode real_words.
+            obstacle: The reason not to make a triggered search; an empty string if there is none.
+            qfs_query: A function that returns the query of the mode real_words.
         """
         if state.num_searches >= self.max_searches:
             obstacle = f"{self.max_searches} searches are the most"
@@ -151,7 +161,7 @@ class DraginParameters(WritesAnswer):
         return state.run.trace.decide("retrieve", outcome, why, query=query, **evidence)
 
     def _text_query(self, state: GenerationState, scored: ScoredSentence) -> str:
-        """Return the query of any mode but real_words."""
+        """Return the query for any mode other than real_words."""
         question, texts = state.question, (state.text, scored.kept.strip())
         parts = (parse_markers(text, question, state.run.trace).text.strip() for text in texts)
         context = " ".join(filter(None, (question.text, *parts)))
@@ -160,12 +170,12 @@ class DraginParameters(WritesAnswer):
         return query_from_words(self.query, question.text, context, scored.words, self.linguistics)
 
     def word_signals(self, words: Sequence[TokenWord], values: Iterable[float]) -> tuple[WordSignal, ...]:
-        """Return words with their scores; those above the threshold are hits."""
+        """Return words with their scores, and mark each word above the threshold as a hit."""
         pairs = zip(words, values, strict=True)
         return tuple(WordSignal(word.text, value, value > self.theta) for word, value in pairs)
 
     def scheduled(self, written: Generation, words: Sequence[TokenWord], *, is_over: bool) -> ScoredSentence:
-        """Schedule a search after the text, regardless of its content, unless the answer is over."""
+        """Return a sentence with scores of 0 and a search at its end, unless the answer is over."""
         search_at = None if is_over else len(written.text)
         signals = self.word_signals(words, [0.0] * len(words))
         return ScoredSentence(signals, search_at, written.text, len(written.tokens))
@@ -173,15 +183,15 @@ class DraginParameters(WritesAnswer):
 
 @dataclass(frozen=True, slots=True)
 class Dragin(DraginParameters):
-    """DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for. This variant is ours.
+    """Our variant of DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for.
 
-    After a search for the question, the model writes one sentence at a time, which the method scores when it
-    is complete. The score of a content word is its uncertainty (mean entropy of its tokens) times its
-    influence (maximum attention that a later token pays to it, over all heads). The first word above
-    `threshold` ends the text; the words of question and answer that its prediction attended to most are the
-    query. The new passages join the best of the earlier ones, and the model continues before that word. A
-    model in the role "attend" can provide the attention; without entropy, the surprise of the token stands
-    in.
+    After a search for the question, the model writes one sentence at a time. A content word's score is its
+    uncertainty (mean entropy of its tokens) times its influence (maximum attention that a later token pays to
+    it, over all heads). The text is cut before the first word with a score above `threshold`. The query
+    consists of the words in question and answer that the model attended to most when it predicted that word.
+    The prompt then shows the new passages and the best of the earlier ones, and the model continues from the
+    cut. A model in the role "attend" can provide the attention. If the entropy of a token is unknown, the
+    token's surprise (−log p) takes its place.
     """
 
     profile: Literal["default"] = parameter("default", "variant of the method")
@@ -231,11 +241,13 @@ class Dragin(DraginParameters):
     def _score_words(
         self, written: Generation, attention: AttentionMap | None, *, is_over: bool
     ) -> ScoredSentence:
-        """Score every content word; the first above the threshold triggers a search.
+        """Return the sentence with a score for each word.
+
+        The first word above the threshold triggers a search. Words other than content words score 0.
 
         Args:
-            attention: None if the trigger needs no attention.
-            is_over: Whether nothing follows this sentence, so that no search is scheduled after it.
+            attention: The attention map of the sentence; None if the trigger needs none.
+            is_over: Whether the answer ends with this sentence, so that no search is scheduled after it.
         """
         tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
@@ -254,12 +266,12 @@ class Dragin(DraginParameters):
         signals = self.word_signals(words, map(score, words))
         pairs = zip(words, signals, strict=True)
         search_at = next((word.start for word, signal in pairs if signal.is_hit), None)
-        # The text must not end in white space, after which models write badly.
+        # The kept text must not end in white space: models continue it badly.
         kept = written.text if search_at is None else written.text[:search_at].rstrip()
         return ScoredSentence(signals, search_at, kept, sum(token.end <= len(kept) for token in tokens))
 
     def _qfs_query(self, scored: ScoredSentence, attention: AttentionMap | None) -> str:
-        """Return the content words that the prediction of the triggering word attended to most."""
+        """Return the content words that the model attended to most when it predicted the triggering word."""
         if attention is None or scored.search_at is None:
             return ""
         words = attention.attended_words_before(scored.search_at, self.linguistics, self.qfs_heads)
@@ -272,5 +284,5 @@ def improbability(token: Token) -> float:
 
 
 def _uncertainty(token: Token) -> float:
-    """Return the entropy of a token or, without it, the surprise of the written token, in nats."""
+    """Return the entropy of a token or, if it is unknown, the token's surprise (−log p), in nats."""
     return token.entropy if token.entropy is not None else -(token.logprob or 0.0)

@@ -17,11 +17,12 @@ from askance.text.linguistics import FUNCTION_WORDS, token_words
 class DraginPaper(DraginParameters):
     """DRAGIN (Su et al. 2024) exactly as its paper describes it.
 
-    The method scores a complete sentence token by token. The first token whose entropy times the maximum
-    attention of a later token is above `threshold` ends the text, also inside a word; function words do not
-    count. The `query_top` tokens of question and answer that it attends to most are the query, or those of
-    the whole prompt with `query_context`. The model then continues with the passages found, until others
-    replace them. The token right after a search can't trigger another one.
+    The model writes one sentence at a time. A token's score is its entropy times the maximum attention that a
+    later token pays to it; tokens of function words do not count. The text is cut before the first token with
+    a score above `threshold`, even inside a word. The query consists of the `query_top` tokens that this
+    token attends to most, in question and answer or, depending on `query_context`, in the whole prompt. The
+    model continues with the passages found, until the next search replaces them. The first token after a
+    search can't trigger another search.
     """
 
     profile: Literal["paper"] = parameter("paper", "variant of the method")
@@ -66,11 +67,15 @@ class DraginPaper(DraginParameters):
     def _score_words(
         self, written: Generation, attention: AttentionMap | None, *, is_over: bool, may_start: bool
     ) -> ScoredSentence:
-        """Score every token outside function words; the first above the threshold triggers a search.
+        """Return the sentence with a score for each word, which is the maximum score of the word's tokens.
+
+        The first token above the threshold triggers a search. With the trigger rind, tokens of function words
+        have a score of 0.
 
         Args:
-            is_over: Whether nothing follows this sentence, so that no search is scheduled after it.
-            may_start: Whether the first token may trigger; right after a search, it would do so forever.
+            is_over: Whether the answer ends with this sentence, so that no search is scheduled after it.
+            may_start: Whether the first token may trigger a search. Right after a search it may not, since
+                searches could otherwise repeat forever.
         """
         tokens, words = written.tokens, token_words(written.tokens)
         if not self.signal:
@@ -96,7 +101,10 @@ class DraginPaper(DraginParameters):
     def _qfs_query(
         self, scored: ScoredSentence, attention: AttentionMap | None, num_prompt_tokens: int
     ) -> str:
-        """Return the words that the triggering token, or the last one with a row, attends to most."""
+        """Return the words that the triggering token attends to most.
+
+        If the attention row of that token is unknown, the last earlier token with a known row is used.
+        """
         if attention is None:
             return ""
         token, is_whole = num_prompt_tokens + scored.num_kept_tokens, self.query_context == "whole_prompt"

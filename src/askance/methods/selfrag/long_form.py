@@ -1,12 +1,14 @@
 """Self-RAG's long form: segment-level beam search (Asai et al. 2024, algorithm 1).
 
-The paper defines the score of a segment and says "return the best sequence"; the rest is ours:
-- Paths are compared by the sum of their segments' scores divided by a power of their number (`path_power`). 1
-  gives the mean and 0 the sum. A lower power favours longer answers, even those with unsupported segments.
-- A segment that repeats an earlier one of its path is rejected, as by a hard constraint.
-- Utility counts once, at the end, because it is a judgement of whole answers.
-- A prompted scorer is not asked what can't change the answer. It skips the support of a segment that can't
-  enter the beam even with full support, and the retrieve decision after a segment that is not continued.
+The paper defines the score of a segment and says "return the best sequence". We define the rest:
+- The score of a path is the sum of its segment scores, divided by their number to the power `path_power`. A
+  power of 1 gives the mean, and 0 gives the sum. A lower power favours longer answers, even if some of their
+  segments are unsupported.
+- A segment that repeats an earlier segment of its path is rejected, as if by a hard constraint.
+- Utility counts once, at the end, because it judges whole answers.
+- A prompted scorer makes no judgement that can't change the answer. It does not judge the support of a
+  segment that can't enter the beam even with full support. Nor does it judge, for a path that is not
+  extended, whether a search is needed.
 - Each path searches with its own latest segment and never sees the text of other paths.
 """
 
@@ -27,19 +29,19 @@ class LongForm(Form):
     _static_hits: asyncio.Task[tuple[Hit, ...]] | None = None
 
     async def answer(self) -> tuple[Path, str]:
-        """Return the best path of the beam, finished or not. The long form never names an option."""
+        """Return the best path, finished or not, and an empty string, because this form chooses no option."""
         finished, beam = await self.beam(await self.start_path())
         return await self._best([*finished, *beam]), ""
 
     async def beam(self, start: Path) -> tuple[list[Path], list[Path]]:
         """Extend all paths of the beam concurrently, and keep the best unfinished ones after each step.
 
-        The search ends early if nothing is left to extend. It also ends if as many paths are finished as the
-        beam is wide, and no open path is better than the best of them. Ties go to the earlier path, so
-        results never depend on timing.
+        The search ends early if no unfinished path is left. It also ends once at least `beam_width` paths are
+        finished and no unfinished path scores higher than the best finished one. Ties go to the earlier path,
+        so results never depend on timing.
 
         Returns:
-            The finished paths and the open ones, each in the order in which they were found.
+            The finished paths and the unfinished paths, both in the order in which they were found.
         """
         finished, beam = ([start], []) if start.is_finished else ([], [start])
         for _ in range(self.parameters.max_segments):
@@ -54,11 +56,12 @@ class LongForm(Form):
         return finished, beam
 
     async def _prune(self, paths: list[Path]) -> tuple[list[Path], list[Path]]:
-        """Return the finished paths and the best open ones, once the support that matters is judged.
+        """Return the finished paths and the best unfinished ones, after judging their support.
 
-        Without a support judgement a score is an upper bound. Support is judged only for paths that may be
-        among the best (branch and bound, Land and Doig 1960); the result is the same. Of paths with the same
-        `identity` the better one is kept, or the earlier one if they are equal.
+        Until the support of a path is judged, its score is an upper bound. Support is therefore judged only
+        for finished paths and for paths that may enter the beam (branch and bound, Land and Doig 1960). This
+        does not change the result. Of several paths with the same `identity`, only the best is kept. Ties go
+        to the earlier path.
         """
         while True:
             best: dict[object, Path] = {}
@@ -82,17 +85,20 @@ class LongForm(Form):
         return finished, [path for path in left if path in beam]
 
     def identity(self, path: Path) -> object:
-        """Return the texts and passages of a path; paths that share them are the same."""
+        """Return the text and the passage id of each segment of a path.
+
+        Paths for which all of these are equal are duplicates.
+        """
         return tuple((piece.text, piece.hit.passage.id if piece.hit else "") for piece in path.segments)
 
     def score(self, path: Path) -> float:
         return path.score(self.parameters.path_power)
 
     async def _best(self, paths: Sequence[Path]) -> Path:
-        """Return the best path, after judging the utility of answers that wrote no utility token.
+        """Return the best path, after judging the utility of each path whose utility is still unknown.
 
-        If the constraint on utility rejects all paths, it rejects none. Ties go to more segments, then to the
-        earlier path.
+        If the utility constraint rejects every path, the constraint is ignored. Ties go to the path with more
+        segments, then to the earlier path.
         """
         needs_utility = "utility" in self.parameters.needed_groups
 
@@ -113,7 +119,10 @@ class LongForm(Form):
         return best
 
     async def grow(self, path: Path) -> Sequence[Path]:
-        """Return the path extended by each segment that may follow, or the path itself, finished."""
+        """Return one extended path for each accepted next segment.
+
+        If no segment is accepted, return the same path, marked as finished.
+        """
         if path.name != START:
             path = replace(path, retrieve_probs=await self.writer.retrieve_probs(path, key=_key(path.name)))
         action = self.parameters.next_action(path.retrieve_probs, path)
@@ -133,12 +142,16 @@ class LongForm(Form):
         return replace(path, segments=(*before, segment), scores=(*path.scores[:-1], score))
 
     def record_pruned(self, path: Path) -> None:
-        """Record that a path leaves the beam even if the support of its last segment were full."""
+        """Record a path that could not enter the beam even if its last segment were fully supported."""
         why = f"with full support its answer would have {self.score(path):.3f}, and others are better"
         record_candidate(self.run, path.name, path.segments[-1], path.scores[-1], why)
 
     async def _search_hits(self, path: Path, action: Action) -> tuple[Hit, ...]:
-        """Return the passages for the question and, in a dynamic search, for the latest segment."""
+        """Return the passages for the next segment.
+
+        In dynamic retrieval, the query is the question followed by the latest segment. In static retrieval,
+        the query is the question alone, and only one search is made.
+        """
         query = self.question.text
         if self.parameters.retrieval == "static" and action == "retrieve":
             if self._static_hits is None:
@@ -150,7 +163,11 @@ class LongForm(Form):
         return await self.search(path, action, f"{query} {last}".strip())
 
     async def _expand(self, path: Path, action: Action, hits: Sequence[Hit | None], first: int) -> list[Path]:
-        """Return the path extended by each segment that passes the constraints, numbered from `first`."""
+        """Return an extended path for each hit whose new segment passes the constraints.
+
+        Args:
+            first: The number of the first new segment among its siblings.
+        """
         segments = await self.parameters.together(
             self._write(path, action, hit, _key(f"{path.name}.{number}"))
             for number, hit in enumerate(hits, start=first)
@@ -160,7 +177,7 @@ class LongForm(Form):
 
     async def _write(self, path: Path, action: Action, hit: Hit | None, key: Key) -> Segment:
         segment = await self.writer.write(path, action, hit, key=key, whole=False)
-        if self.parameters.reject_unsupported:  # scores don't show what this constraint rejects
+        if self.parameters.reject_unsupported:  # judge now: an upper bound can't show a rejection
             return await self.writer.with_support(path, segment, key=key)
         return segment
 
@@ -186,12 +203,12 @@ class LongForm(Form):
 
 
 def _is_repeated(path: Path, segment: Segment) -> bool:
-    """Return whether the visible text of a segment occurs in its path already."""
+    """Return whether a segment of `path` already has the same visible text."""
     text = without_tokens(segment.text)
     return bool(text) and any(text == without_tokens(segment.text) for segment in path.segments)
 
 
 def _key(name: str) -> Key:
-    """Return the request key of the last segment of the path with that name."""
+    """Return the request key for the last segment of the path called `name`."""
     *before, number = name.split(".")
     return ("segment", *before, int(number))

@@ -26,7 +26,7 @@ from askance.text.answers import short_answer
 
 @dataclass(frozen=True, slots=True)
 class Selfrag(OwnParameters):
-    """Self-RAG (Asai et al. 2024): reflection tokens decide on retrieval and score what is written.
+    """Self-RAG (Asai et al. 2024): reflection tokens decide when to search and which text to keep.
 
     Form "short" searches at most once and writes an answer for each passage. It takes the best answer by
     equation 4 or, for questions with options, the option with the most votes (section 3.3). Form "long" is a
@@ -34,9 +34,9 @@ class Selfrag(OwnParameters):
     (algorithm 1).
 
     A model that was trained on reflection tokens scores relevance, support and utility while it writes
-    (`scorer=native`). Any other model is asked about each segment in words, and the probabilities of label
-    words replace those of the tokens (`scorer=prompted`); its segments are sentences. A model in the role
-    critic scores in place of the answering one.
+    (`scorer=native`). Any other model writes sentences as segments and is asked about each of them in words.
+    The probabilities of label words then replace those of the tokens (`scorer=prompted`). A model in the role
+    critic scores in place of the answering model.
 
     The page docs/methods/selfrag.md lists each difference from the paper.
     """
@@ -73,7 +73,7 @@ class Selfrag(OwnParameters):
         return await self.answer_with(self._default_writer(question, run), question, run)
 
     async def answer_with(self, writer: SegmentWriter, question: Question, run: Run) -> Answer:
-        """Return the answer that `writer` writes in the chosen form, with citations and short answer."""
+        """Return the answer that `writer` writes in the chosen form, with citations and a short answer."""
         form = ShortForm if self.form == "short" else LongForm
         path, option = await form(self, question, run, writer).answer()
         is_native = isinstance(writer, NativeWriter)
@@ -95,9 +95,9 @@ class Selfrag(OwnParameters):
         return Answer(text, option or _short_answer(text, question), citations)
 
     def _default_writer(self, question: Question, run: Run) -> SegmentWriter:
-        """Return the writer for the model; a model with reflection tokens scores its own text.
+        """Return the writer for the model.
 
-        If another model is the critic, that one scores.
+        A model with reflection tokens scores its own text, unless another model is the critic.
         """
         is_native, critic = has_reflection_tokens(run.model), run.models.get("critic", run.model)
         scores_natively = self.scorer != "prompted" and has_reflection_tokens(critic)
@@ -121,7 +121,7 @@ class Selfrag(OwnParameters):
         """Return a segment writer.
 
         Args:
-            scorer: Scores the segments; None if the model scores its own.
+            scorer: The scorer of the segments; None if the model scores them while it writes.
             head: The prompt up to the answer for a model with reflection tokens; None for any other model.
         """
         if head is None:

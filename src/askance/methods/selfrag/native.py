@@ -40,11 +40,11 @@ _WHOLE = re.compile(r"[.!?。！？]['\"”’)\]]*\s*$")
 
 @dataclass(eq=False)
 class NativeWriter(SegmentWriter):
-    """Writes segments as token ids: the ids that the model wrote go into the next prompt unchanged.
+    """A writer that puts the token ids of earlier segments into the next prompt, exactly as generated.
 
-    A passage stays in the prompt where it was found until another one is used (with `evidence=keep_all`,
-    until the context window is full). The text and tokens written with it stay. If there is a scorer, its
-    judgements replace the model's own probabilities.
+    A passage keeps its position in the prompt until the next passage replaces it or, with
+    `evidence=keep_all`, until the context window is full. The tokens that were written with a replaced
+    passage stay. If there is a scorer, its judgements replace the model's own probabilities.
 
     Attributes:
         head: The prompt up to where the answer begins.
@@ -57,10 +57,11 @@ class NativeWriter(SegmentWriter):
         self._vocabulary = ReflectionVocabulary.of(self.run.model)
 
     async def start_path(self) -> Path:
-        """Return the path before the first retrieve decision.
+        """Return the initial path, with the probabilities for the first retrieve decision.
 
-        The text before the first retrieve token is kept, if one follows within `scan_tokens`. Otherwise the
-        probabilities at the first token decide, if there is a threshold.
+        If the model writes a retrieve token within the first `scan_tokens` tokens, the path keeps the text
+        before that token. Otherwise the path gets the probabilities at the first token if a threshold is set,
+        and no probabilities if none is set.
         """
         if self.scorer is not None:
             return await super().start_path()
@@ -106,7 +107,7 @@ class NativeWriter(SegmentWriter):
         return self._prompt(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
 
     async def _probe(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
-        """Return the next tokens, to read the probabilities of all reflection tokens there."""
+        """Return the next tokens, each with the probabilities of all reflection tokens at its position."""
         prompt = self._prompt(segments, None, Path(tuple(segments)).current_hit, num_tokens)
         (generation,) = await self.run.model.generate(
             GenerateRequest(prompt, Sampling(num_tokens), WANTED, self._vocabulary.segment_end, key=key)
@@ -133,7 +134,7 @@ class NativeWriter(SegmentWriter):
         )
 
     async def _with_end_probs(self, path: Path, segment: Segment, key: Key) -> Segment:
-        """Return a segment that the length limit cut, with the probabilities of what would follow it."""
+        """Return a segment cut by the length limit, with the probabilities of the next reflection tokens."""
         end = await self._probe((*path.segments, segment), (*key, "onward"))
         is_judged = end.finish == "utility"
         return replace(
@@ -152,12 +153,15 @@ class NativeWriter(SegmentWriter):
         max_tokens: int,
         *more: Part,
     ) -> Raw:
-        """Return the prompt. To fit the context window, drop earlier passages first, then the end of `hit`.
+        """Return the prompt for the next segment.
+
+        If the prompt does not fit the context window, earlier passages are dropped first. Then `hit` is
+        truncated.
 
         Args:
             action: How the next segment begins; None if the model decides what comes next.
-            hit: The passage in use. If the next segment does not retrieve, the passage stays where it was
-                found.
+            hit: The passage in use. If the next segment does not retrieve, the passage keeps its earlier
+                position.
         """
         model = self.run.model
         retrieved = [index for index, segment in enumerate(segments) if segment.action == "retrieve"]
@@ -183,7 +187,11 @@ class NativeWriter(SegmentWriter):
     def _answer_parts(
         self, segments: Sequence[Segment], action: Action | None, passages: Mapping[int, Hit | None]
     ) -> Iterator[Part]:
-        """Yield all segments and the start of the next one; `passages` maps segment indices to passages."""
+        """Yield the parts of the prompt that hold all segments and the start of the next one.
+
+        Args:
+            passages: The passages to show, by the index of the segment that each precedes.
+        """
         written = [(segment.action, segment.ids) for segment in segments]
         for index, (start, ids) in enumerate([*written, (action, ())]):
             if start is not None and start != "lead":
@@ -198,8 +206,8 @@ class NativeWriter(SegmentWriter):
 def as_written(model: Model, option: str) -> str:
     """Return `option` as the model writes it after [Relevant].
 
-    Some tokenizers, Llama 2's among them, put a space before text that follows a control token. A model
-    trained that way writes "▁A", not "A".
+    Some tokenizers, such as Llama 2's, put a space before text that follows a control token. A model trained
+    that way writes "▁A", not "A".
     """
     ids = model.tokenize([Span(RELEVANT + option)])[1:]
     text = model.decode(ids)
@@ -211,9 +219,10 @@ def _ids(tokens: Sequence[Token]) -> TokenIds:
 
 
 def _drop_unfinished_sentence(written: Generation, control: Collection[int]) -> Generation:
-    """Return the generation without its unfinished last sentence, unless that is all of it.
+    """Return the generation without its unfinished last sentence.
 
-    The reflection tokens of the last whole sentence stay.
+    Reflection tokens after the last whole sentence stay. A generation that has no whole sentence is not
+    changed.
     """
     tokens = written.tokens
     text = "".join(" " * len(token.text) if token.id in control else token.text for token in tokens)

@@ -88,17 +88,17 @@ class OwnParameters(SelfragParameters):
 
     @property
     def support_weight(self) -> float:
-        """Return the weight of support; 0 if it is switched off."""
+        """Return the weight of support, or 0 if `use_groundness` is off."""
         return self.w_sup * self.use_groundness
 
     @property
     def utility_weight(self) -> float:
-        """Return the weight of utility; 0 if it is switched off."""
+        """Return the weight of utility, or 0 if `use_utility` is off."""
         return self.w_use * self.use_utility
 
     @property
     def needed_groups(self) -> frozenset[Group]:
-        """Return the token groups that a score, a hard constraint or a search depends on."""
+        """Return the token groups that the scores, hard constraints or retrieve decisions depend on."""
         is_read: dict[Group, bool] = {
             "retrieve": self.mode == "adaptive",
             "relevance": self.w_rel > 0 or self.reject_irrelevant,
@@ -109,9 +109,10 @@ class OwnParameters(SelfragParameters):
 
     @property
     def together(self) -> Together:
-        """Return how independent calls are made: concurrently, or in turn if there is an L_max.
+        """Return the function that runs independent calls.
 
-        In turn, timing never decides which call the budget leaves out.
+        Calls run concurrently unless `l_max` is set. With `l_max`, calls run one after another, so that
+        timing never decides which call no longer fits the budget.
         """
         return gather_or_cancel if self.l_max is None else in_turn
 
@@ -126,7 +127,7 @@ class OwnParameters(SelfragParameters):
     def segment_score(self, segment: Segment) -> float:
         """Return the score of a segment: equation 4 without utility, which only whole answers have.
 
-        If support is not judged yet, it counts as full support, so the score is an upper bound.
+        A segment whose support is not judged yet counts as fully supported, so its score is an upper bound.
         """
         backing = segment.support if segment.is_judged else {tokens.FULLY_SUPPORTED: 1.0}
         relevance = self.w_rel * tokens.relevance_score(segment.relevance)
@@ -138,11 +139,11 @@ class OwnParameters(SelfragParameters):
         return self.segment_score(segment) + self.utility_score(segment.utility)
 
     def utility_score(self, utility: Distribution) -> float:
-        """Return the contribution of a whole answer's utility to its score."""
+        """Return how much the utility of a whole answer adds to the score of the answer."""
         return self.utility_weight * tokens.utility_score(utility)
 
     def rejection(self, segment: Segment) -> str:
-        """Return why a hard constraint rejects a segment, or an empty text."""
+        """Return why a hard constraint rejects a segment, or an empty string if none does."""
         if self.reject_unsupported and tokens.NO_SUPPORT in segment.labels:
             return "its passage does not support it"
         if self.reject_irrelevant and tokens.IRRELEVANT in segment.labels:
@@ -150,7 +151,10 @@ class OwnParameters(SelfragParameters):
         return self.utility_rejection(segment.labels)
 
     def utility_rejection(self, labels: Collection[str]) -> str:
-        """Return why an answer with these labels is rejected for its utility, or an empty text."""
+        """Return why the utility constraint rejects an answer with these labels.
+
+        The result is an empty string if the answer passes.
+        """
         grades = [grade for grade, label in enumerate(tokens.UTILITIES, start=1) if label in labels]
         if grades and grades[0] < self.least_utility:
             return f"its utility is {grades[0]}, less than {self.least_utility}"

@@ -1,8 +1,8 @@
 """The instructions of Self-RAG for each kind of task, and the options of a question.
 
-The checkpoints were trained on instruction, separator and question as one text (Asai et al. 2024, appendix);
-they also answer after other separators. The instructions are in our own words; the parameter `instructions`
-replaces them. The options follow section 3.3 of the paper.
+The checkpoints were trained on an instruction, a separator and a question as one string (Asai et al. 2024,
+appendix), but they also answer after other separators. The default instructions are in our own words. The
+parameter `instructions` replaces them. Options are handled as in section 3.3 of the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,9 +30,9 @@ _CLAIM_OPTIONS = {"true", "false"}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Instructions:
-    """The instruction before the question for each task; empty for a question without one.
+    """The instruction that precedes the question, for each task. An empty string means no instruction.
 
-    Its repr, which traces and cache keys show, changes with the content.
+    The repr, which is part of traces and cache keys, changes with the content.
     """
 
     question: str = ""
@@ -59,7 +59,7 @@ OWN_INSTRUCTIONS = Instructions()
 
 
 def task_of(task: Task, question: Question) -> Task:
-    """Return the task of a question, inferred from the question if the parameter is "auto"."""
+    """Return `task` or, if it is "auto", the task inferred from the question."""
     if task != "auto":
         return task
     if question.task == "choice":
@@ -70,7 +70,7 @@ def task_of(task: Task, question: Question) -> Task:
 
 
 def input_text(question: Question, options: Sequence[str] = ()) -> str:
-    """Return a question as checkpoints read it: after its conversation, and with one option per line."""
+    """Return the input that checkpoints expect: the conversation, the question, and one option per line."""
     turns = [f"User: {turn.question}\nAssistant: {turn.answer}" for turn in question.history]
     current = f"User: {question.text}" if turns else question.text
     return "\n".join([*turns, current, *options])
@@ -96,16 +96,16 @@ def prompt_head(
 
 
 def record_escaped(trace: Trace, where: str, num_strings: int) -> None:
-    """Record in the trace how many strings of reflection tokens were escaped, if any."""
+    """Record in the trace how many reflection tokens were escaped, if any."""
     if num_strings:
         why = f"{num_strings} strings of reflection tokens are escaped"
         trace.decide(where, "disarm", why, numbers={"strings": num_strings})
 
 
 def lettered_options(question: Question) -> tuple[str, ...]:
-    """Return the options of a choice, each with a letter while letters last.
+    """Return the options of a question, each with a letter if the question is a choice among at most 26.
 
-    The options "true" and "false" of a claim have no letters.
+    Options that already have letters, and the options "true" and "false" of a claim, do not get letters.
     """
     options = question.options
     if lettered(options) or task_of("auto", question) != "choice" or len(options) > len(ascii_uppercase):
@@ -114,18 +114,22 @@ def lettered_options(question: Question) -> tuple[str, ...]:
 
 
 def answer_options(question: Question) -> tuple[str, ...]:
-    """Return the possible answers; empty for an open question."""
+    """Return the possible answers, or an empty tuple for an open question."""
     return ("yes", "no") if question.task == "yes_no" else question.options
 
 
 def options_as_answered(task: Task, question: Question) -> tuple[str, ...]:
-    """Return each option as the instruction asks for it: by its letter if it has one."""
+    """Return each option in the form that the instruction asks for.
+
+    That form is the letter if the task is a choice whose options have letters, and the option itself
+    otherwise.
+    """
     letters = tuple(letter for letter, _ in lettered(lettered_options(question)).values())
     return letters if letters and task_of(task, question) == "choice" else answer_options(question)
 
 
 def named_option(text: str, question: Question) -> str:
-    """Return the option that a text names by its words or its letter, or an empty text."""
+    """Return the option that `text` names by words or letter, or an empty string if `text` names none."""
     if question.task != "choice":
         return short_answer(text, question)
     shown = lettered_options(question)

@@ -1,12 +1,12 @@
-"""Score the segments of Self-RAG with a model that does not score while it writes.
+"""Score the segments of Self-RAG in separate calls, for models that do not score while they write.
 
-A scorer returns distributions over the groups of reflection tokens. `prompted_scorer` asks any model in
-words; `reflection_token_scorer` asks a Self-RAG checkpoint about text that another model wrote.
+A scorer returns distributions over the groups of reflection tokens. `prompted_scorer` prompts any model in
+plain words; `reflection_token_scorer` has a Self-RAG checkpoint judge text that another model wrote.
 
-A model that was not trained on reflection tokens (Asai et al. 2024) is asked in words, and the label words
-are scored. The paper defines what each question must ask; the short prompts are ours. Question and passage
-come first, so that several judgements of one passage share a prompt prefix. The packaged adapter was trained
-on the same text with the instruction first (docs/reader.md).
+For a model that was not trained on reflection tokens (Asai et al. 2024), a label word stands for each token.
+The paper defines what each prompt must ask. The text of the short prompts is our own. The question and the
+passage come first, so that several judgements of one passage share a prompt prefix. The packaged adapter was
+trained on the same prompts, except that the instruction came first (docs/reader.md).
 """
 
 import tomllib
@@ -49,24 +49,25 @@ LABELS: Mapping[Group, Mapping[str, str]] = {
 """The label word for each reflection token."""
 
 Scorer = Callable[..., Awaitable[Distribution]]
-"""A function of `(group, hit, so_far, text, *, key)` that returns a distribution, or all zeros.
+"""A function of `(group, hit, so_far, text, *, key)` that returns a distribution, which may be all zeros.
 
-The groups ask:
+Each group asks one question:
 
-- retrieve: whether to search before the answer continues after `so_far`, written with `hit`, if any.
+- retrieve: whether to search before continuing the answer `so_far`. `hit` is the passage in use, if any.
 - relevance: whether `hit` is relevant to the question.
 - support: how far `hit` supports `text`, which follows `so_far`.
 - utility: how useful `text`, the whole answer, is.
 """
 _LABEL_TOKENS = 8
-"""The tokens reserved for a label, scored, or written after a few polite words."""
+"""The number of tokens reserved for a label, which a model may write after a few polite words."""
 
 
 def prompted_scorer(model: Model, question: Question, run: Run) -> Scorer:
-    """Return a scorer that asks any model in words: each judgement is one `score` of the label words.
+    """Return a scorer that prompts any model.
 
-    A model that can't score options writes its label. The first label word in its reply gets probability 1;
-    without one, all probabilities are 0.
+    Each judgement is one `score` call on the label words. A model that can't score options writes a reply
+    instead. The first label word in the reply gets probability 1. If the reply has no label word, all
+    probabilities are 0.
     """
 
     async def judge(group: Group, hit: Hit | None, so_far: str, text: str, *, key: Key) -> Distribution:
@@ -88,10 +89,10 @@ def prompted_scorer(model: Model, question: Question, run: Run) -> Scorer:
 
 
 def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> Scorer:
-    """Return a scorer that reads the probabilities of a Self-RAG checkpoint about another model's text.
+    """Return a scorer that has a Self-RAG checkpoint judge text that another model wrote.
 
-    For each judgement the text is laid out as the checkpoint would have written it, up to the token to
-    predict.
+    For each judgement, the text is laid out as the checkpoint would have written it, up to the position of
+    the reflection token whose probabilities are needed.
     """
 
     async def judge(group: Group, hit: Hit | None, so_far: str, text: str, *, key: Key) -> Distribution:
@@ -114,7 +115,10 @@ def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> S
 
 
 def passage_spans(hit: Hit) -> tuple[Span, ...]:
-    """Return a passage between its two tokens; `search_passages` has already escaped its text."""
+    """Return a passage wrapped in its start and end tokens.
+
+    The passage must come from `search_passages`, which escapes the reflection tokens in its text.
+    """
     title, text = untrusted(hit.passage.title), untrusted(hit.passage.text)
     return (Span(tokens.PARAGRAPH_START), title, Span("\n"), text, Span(tokens.PARAGRAPH_END))
 
@@ -128,7 +132,10 @@ P = TypeVar("P", bound=Prompt)
 
 
 def fit_passage(run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit | None, max_tokens: int) -> P:
-    """Return the prompt with a passage, if any, cut at its end to fit the context window."""
+    """Return the prompt with the passage `hit`, if there is one.
+
+    The passage is truncated if the context window has no room for the prompt and `max_tokens` new tokens.
+    """
     prompt, room = prompt_with(*([hit] if hit else [])), model.context_tokens - max_tokens
     if hit is None or model.count(prompt) <= room:
         return prompt
@@ -152,7 +159,7 @@ def judgement_prompt(
     so_far: str = "",
     text: str = "",
 ) -> Prompt:
-    """Return the prompt that asks a model for a judgement; see `Scorer`."""
+    """Return the prompt that asks a model for a judgement (see `Scorer`)."""
     question_part = (Span("Question: "), *question_spans(question), Span("\n"))
     judged = list[Span]()
     if group == "retrieve":

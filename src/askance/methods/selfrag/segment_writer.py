@@ -1,4 +1,4 @@
-"""Write the segments of Self-RAG and have them scored; `PromptedWriter` does so with any model."""
+"""The base class of Self-RAG's segment writers, and a `PromptedWriter` that works with any model."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -29,11 +29,13 @@ from askance.text.answers import AnswerEnd, SentenceEnd, has_answer
 
 @dataclass(eq=False)
 class SegmentWriter(ABC):
-    """Writes the segments of one answer. A segment or a judgement that exceeds the token budget is empty.
+    """A writer of the segments of one answer.
+
+    A segment or judgement is empty if its call does not fit the token budget.
 
     Attributes:
-        scorer: Scores the segments; None if the model does so while it writes.
-        was_short: True if the budget was too small for a segment at least once.
+        scorer: The scorer of the segments; None if the model scores them while it writes.
+        was_short: True if the token budget was too small for a segment at least once.
     """
 
     parameters: OwnParameters
@@ -45,13 +47,13 @@ class SegmentWriter(ABC):
     _locks: dict[Passage, asyncio.Lock] = field(default_factory=dict, init=False)
 
     async def start_path(self) -> Path:
-        """Return the path before the first retrieve decision, with the probabilities that decide it."""
+        """Return the initial path, with the probabilities for the first retrieve decision."""
         return Path(retrieve_probs=await self._judge("retrieve", key=("decide",)))
 
     async def write(self, path: Path, action: Action, hit: Hit | None, *, key: Key, whole: bool) -> Segment:
-        """Write one more segment of `path`; its support may not be judged yet.
+        """Write the next segment of `path`. Its support may be judged later (see `with_support`).
 
-        With `whole`, write all the rest of the answer, fully judged.
+        If `whole` is true, the segment is the whole rest of the answer and is judged fully.
         """
         segment: Segment
         passage = hit if action == "retrieve" else path.current_hit if action == "continue" else None
@@ -75,7 +77,7 @@ class SegmentWriter(ABC):
         return replace(segment, utility=utility, labels=segment.labels | _labels(utility))
 
     def _with_judgements(self, segment: Segment, relevance: Distribution) -> Segment:
-        """Return a segment with the scorer's judgements in place of the writer's own, except support."""
+        """Return a segment with the scorer's relevance, and without any judgement by the writing model."""
         needs_support = bool(segment.text) and segment.hit is not None and segment.action == "retrieve"
         return replace(
             segment,
@@ -88,14 +90,14 @@ class SegmentWriter(ABC):
         )
 
     async def with_support(self, path: Path, segment: Segment, *, key: Key) -> Segment:
-        """Return `segment`, which follows `path`, with its support judged, if it was not before."""
+        """Return `segment`, which follows `path`, with its support judged."""
         if segment.is_judged:
             return segment
         support = await self._judge("support", segment.hit, path.text, segment.text, key=(*key, "support"))
         return replace(segment, support=support, labels=segment.labels | _labels(support), is_judged=True)
 
     async def retrieve_probs(self, path: Path, *, key: Key) -> Distribution:
-        """Return the probabilities of the retrieve tokens at the end of a path with a segment."""
+        """Return the probabilities of the retrieve tokens at the end of a path that has segments."""
         if self.scorer is None:
             return path.segments[-1].retrieve_probs
         *before, last = path.segments
@@ -107,7 +109,10 @@ class SegmentWriter(ABC):
         return await self._judge("utility", None, "", path.text, key=(*path.name.split("."), "utility"))
 
     async def options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[float, ...]:
-        """Return the mean log-probability (nats) of each option's tokens as the answer given `hit`."""
+        """Return the mean token log-probability (nats) of each option as the answer with passage `hit`.
+
+        If the call does not fit the budget, all values are minus infinity.
+        """
         try:
             scores = await self.run.model.score(*self._options(path, hit, options))
         except NoRoom:
@@ -123,7 +128,10 @@ class SegmentWriter(ABC):
     def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]: ...
 
     async def _relevance(self, hit: Hit | None, key: Key) -> Distribution:
-        """Return the relevance of a passage, judged once per question because it depends on no text."""
+        """Return the relevance of a passage.
+
+        It is judged once per question, because it does not depend on the text of the answer.
+        """
         if hit is None:
             return {}
         async with self._locks.setdefault(hit.passage, asyncio.Lock()):
@@ -147,7 +155,7 @@ def _labels(distribution: Distribution) -> frozenset[str]:
 
 
 class PromptedWriter(SegmentWriter):
-    """Writes with the prompt template that the methods share, with the current passage in it."""
+    """A writer that prompts any model with the shared prompt template and the current passage."""
 
     async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool

@@ -12,7 +12,7 @@ from askance.methods.selfrag.tokens import Distribution
 from askance.text.answers import sentence_spans
 
 Action = Literal["retrieve", "continue", "none", "lead"]
-"""How a segment begins: with a new passage, with the current one, without one, or before any decision."""
+"""The start of a segment: a new passage, the current passage, no passage, or text before any decision."""
 Citing = Literal["each_sentence", "last_sentence"]
 
 
@@ -23,14 +23,15 @@ class Segment:
     Attributes:
         written: The text as it goes into the next prompt, without control tokens.
         action: How the segment begins.
-        hit: The passage it was written with, new or still in use; None without one.
-        ids: The token ids that the model wrote, including control tokens; empty with a prompt of words.
-        relevance, support, utility: The distributions of its reflection tokens; empty if not judged.
-        labels: The chosen reflection tokens: written by the model, or the most likely of a judgement.
-        retrieve_probs: The probabilities of the retrieve tokens at its end.
-        sequence_score: The geometric mean of its tokens' probabilities.
+        hit: The passage that the segment was written with, new or reused; None if there was none.
+        ids: The token ids that the model wrote, including control tokens; empty without native tokens.
+        relevance, support, utility: The distributions over these token groups; empty if not judged.
+        labels: The reflection tokens that the model wrote, or the most likely token of each judgement by a
+            scorer.
+        retrieve_probs: The probabilities of the retrieve tokens at the end of the segment.
+        sequence_score: The geometric mean of the token probabilities.
         is_last: True if the answer ends here.
-        is_judged: False if the support that its score depends on is not judged yet.
+        is_judged: False if the score depends on support that is not judged yet.
     """
 
     written: str
@@ -48,7 +49,7 @@ class Segment:
 
     @property
     def text(self) -> str:
-        """Return its words on one line."""
+        """Return the text on one line."""
         return " ".join(self.written.split())
 
 
@@ -61,10 +62,11 @@ class Path:
     """An answer in progress: a sequence of segments.
 
     Attributes:
-        name: The position in the search tree: the number of each segment among its siblings, from 1.
+        name: The position in the search tree: "0", then the number of each segment among its siblings, as in
+            "0.2.1".
         scores: The scores of the segments that were written with a newly retrieved passage.
         utility: The utility distribution of the whole answer; empty if not judged yet.
-        retrieve_probs: The probabilities of the retrieve tokens at its end.
+        retrieve_probs: The probabilities of the retrieve tokens at the end of the path.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -76,12 +78,12 @@ class Path:
 
     @property
     def written(self) -> str:
-        """Return all text as it was written."""
+        """Return the text of all segments exactly as it was written."""
         return "".join(segment.written for segment in self.segments)
 
     @property
     def text(self) -> str:
-        """Return its words on one line."""
+        """Return the text on one line."""
         return " ".join(self.written.split())
 
     @property
@@ -92,13 +94,13 @@ class Path:
 
     @property
     def is_judged(self) -> bool:
-        """Return whether all support that its score depends on is judged."""
+        """Return whether the support of every segment that needs a judgement is judged."""
         return all(segment.is_judged for segment in self.segments)
 
     def score(self, power: float) -> float:
-        """Return the sum of the scores of n segments, divided by n to the `power`; 0 without any.
+        """Return the sum of the n segment scores, divided by n to the power `power`, or 0 if n is 0.
 
-        If the support of a segment is not judged yet, the score is an upper bound.
+        If the support of a segment is not judged yet, the result is an upper bound.
         """
         num_scored = len(self.scores)
         return sum(self.scores) / float(num_scored**power) if num_scored else 0.0
@@ -111,9 +113,9 @@ class Path:
 def cite_passages(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]:
     """Return the answer on one line, and its citations in order.
 
-    A segment cites the passage that it was written with, unless that was judged irrelevant or without
-    support. This includes segments that continue to use an earlier passage. Passages are numbered from 1 in
-    the order of their first citation.
+    A segment cites the passage that it was written with, even if an earlier segment retrieved that passage.
+    It cites nothing if the passage was judged irrelevant or the segment unsupported. Passages are numbered
+    from 1 in the order of their first citation.
     """
     text, citations = "", list[Citation]()
     numbers: dict[str, int] = {}
@@ -132,7 +134,7 @@ def cite_passages(path: Path, which: Citing) -> tuple[str, tuple[Citation, ...]]
 
 
 async def search_passages(run: Run, decision: Decided, k: int) -> tuple[Hit, ...]:
-    """Search with a decision's query; escape reflection tokens in the passages found."""
+    """Return the hits for the query of `decision`, with the reflection tokens in passages escaped."""
     with run.trace.because(decision):
         hits = await run.retriever.search(decision.query, k)
     cleaned = [tokens.escape_hit(hit) for hit in hits]

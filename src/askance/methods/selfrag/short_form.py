@@ -1,4 +1,4 @@
-"""Self-RAG's short form (Asai et al. 2024, section 3.3): write an answer for each passage and take one."""
+"""Self-RAG's short form (Asai et al. 2024, section 3.3): write an answer for each passage and choose one."""
 
 import math
 from collections.abc import Sequence
@@ -34,7 +34,10 @@ class Form:
         return await self.writer.start_path() if self.parameters.mode == "adaptive" else Path()
 
     async def search(self, path: Path, action: Action, query: str) -> tuple[Hit, ...]:
-        """Record a path's retrieve decision, and return the passages found if it is to search."""
+        """Record the retrieve decision, and return the passages found.
+
+        If `action` is not "retrieve", no search is made and no passages are returned.
+        """
         decision = self.record_decision(path.retrieve_probs, action, query)
         if action != "retrieve":
             return ()
@@ -44,7 +47,8 @@ class Form:
         """Record a retrieve decision in the trace, with its probabilities.
 
         Args:
-            query: The query, or an empty text if the passages are there already.
+            query: The search query, or an empty string if no search is made because earlier passages are
+                reused.
         """
         share, threshold = tokens.retrieval_share(retrieve_probs), self.parameters.threshold
         has_signal = self.parameters.mode == "adaptive" and threshold is not None and retrieve_probs
@@ -75,9 +79,9 @@ class ShortForm(Form):
     """The short-form answer to one question, chosen among the answers for all passages."""
 
     async def answer(self) -> tuple[Path, str]:
-        """Return the path of the chosen answer, and the option that it names, if any.
+        """Return the path of the chosen answer, and the option that this answer names, or an empty string.
 
-        Without passages, or if hard constraints reject every answer, the answer is written without retrieval.
+        If there are no passages, or every answer is rejected, the answer is written without retrieval.
         """
         question, start = self.question, await self.start_path()
         action = self.parameters.next_action(start.retrieve_probs, start)
@@ -113,10 +117,10 @@ class ShortForm(Form):
         return kept
 
     def _best(self, candidates: Sequence[Scored]) -> Segment:
-        """Return the answer with the greatest score; ties go to the better passage.
+        """Return the answer with the greatest score. Ties go to the answer with the better passage.
 
-        With `open_dedupe` it is the first among equal answers. Scores are not added up, however many passages
-        give the same answer.
+        With `open_dedupe`, the result is the first answer that has the same normalised text as the best one.
+        The scores of equal answers are not added up.
         """
         best, _ = max(candidates, key=lambda entry: entry[1])
         if not self.parameters.open_dedupe:
@@ -125,12 +129,13 @@ class ShortForm(Form):
         return next(segment for segment, _ in candidates if normalise_answer(segment.text) == same)
 
     async def _vote(self, start: Path, candidates: Sequence[Scored]) -> tuple[Segment, str]:
-        """Return the answer and the option with the greatest sum of votes.
+        """Return the best answer for the option with the greatest sum of votes, and that option.
 
-        Ties go to the option that more passages favour, then to the first. With `score_sum` each passage
-        votes with its answer's score for the option that its answer names. Other texts can win only if no
-        answer names an option. With `option_likelihood` each passage votes for all options in proportion to
-        their likelihood, weighted by the score if that is above 0.
+        Ties go to the option that more passages favour, then to the first option. With `score_sum`, the
+        answer from each passage votes for the option that it names, with its score as the weight. Answers
+        that name no option can win only if none of the answers names one. With `option_likelihood`, each
+        passage splits its vote among all options in proportion to their likelihood. The weight of the passage
+        is the score of its answer, or 0 if that score is negative.
         """
         options = allowed = answer_options(self.question)
         if self.parameters.closed_aggregation == "score_sum":
@@ -155,7 +160,10 @@ class ShortForm(Form):
         return best, won if won in options else ""
 
     async def _likelihoods(self, start: Path, candidates: Sequence[Scored]) -> list[dict[str, float]]:
-        """Return the share of each option given the passage of each candidate; equal shares if all are 0."""
+        """Return the normalised likelihoods of the options for each candidate's passage.
+
+        If all likelihoods for a passage are 0, the options get equal values.
+        """
         options = answer_options(self.question)
         scores = await self.parameters.together(
             self.writer.options(start, segment.hit, options)

@@ -1,7 +1,8 @@
 """The reflection tokens of Self-RAG (Asai et al. 2024): strings, scores, and ids in a model.
 
 The strings are exactly those of the released checkpoints, without surrounding spaces. The scores follow
-equations 3 and 4 and the appendix. All scores read probabilities; a group whose total is 0 scores 0.
+equations 3 and 4 and the appendix. They are computed from probabilities. If the probabilities of a group sum
+to 0, the score of the group is 0.
 """
 
 import math
@@ -16,7 +17,7 @@ from askance.core.types import Cut, Generation, Hit, Span, Token, TokenIds, Want
 
 Group = Literal["retrieve", "relevance", "support", "utility"]
 Distribution = Mapping[str, float]
-"""The probabilities of the tokens of a group. They need not sum to 1, because only their ratios count."""
+"""The probabilities of the tokens in a group. They need not sum to 1, because only their ratios matter."""
 
 RETRIEVAL, NO_RETRIEVAL, CONTINUE = "[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]"
 RELEVANT, IRRELEVANT = "[Relevant]", "[Irrelevant]"
@@ -33,9 +34,9 @@ GROUPS: Mapping[Group, tuple[str, ...]] = {
     "utility": UTILITIES,
 }
 RETRIEVE_TOKENS: Mapping[str, str] = {"retrieve": RETRIEVAL, "continue": CONTINUE, "none": NO_RETRIEVAL}
-"""The retrieve token with which a segment begins, by action."""
+"""The retrieve token that begins a segment, for each action."""
 SCORED_TOKENS = tuple(token for tokens in GROUPS.values() for token in tokens)
-"""The thirteen tokens whose probabilities are read."""
+"""The thirteen tokens whose probabilities are requested from the model."""
 ALL_TOKENS = (*SCORED_TOKENS, PARAGRAPH_START, PARAGRAPH_END)
 
 _TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
@@ -43,30 +44,30 @@ _BREAK = "\u200b"
 
 
 def without_tokens(text: str) -> str:
-    """Return `text` on one line, without control tokens, passages and one leading "#" or ":"."""
+    """Return `text` on one line, without control tokens, passages or a leading "#" or ":"."""
     passage = f"{re.escape(PARAGRAPH_START)}.*?({re.escape(PARAGRAPH_END)}|$)"
     bare = re.sub(passage, " ", text, flags=re.DOTALL)
     line = " ".join(bare.split())
-    # Removing a token or a line break may join its surroundings into another token.
+    # Removing a token or a line break may join the text around it into another token.
     while _TOKEN.search(line):
         line = " ".join(_TOKEN.sub(" ", line).split())
     return re.sub(r"^[#:]\s*", "", line)
 
 
 def escape_tokens(text: str) -> tuple[str, int]:
-    """Return `text` with an invisible character inside each reflection token, and their number."""
+    """Return `text` with an invisible character in each reflection token, and the number of such tokens."""
     return _TOKEN.subn(lambda match: f"{match.group()[0]}{_BREAK}{match.group()[1:]}", text)
 
 
 def escape_hit(hit: Hit) -> tuple[Hit, int]:
-    """Escape the reflection tokens in the title and text of a passage; return it with their number."""
+    """Return `hit` with all reflection tokens in its passage escaped, and the number of these tokens."""
     (title, in_title), (text, in_text) = escape_tokens(hit.passage.title), escape_tokens(hit.passage.text)
     passage = replace(hit.passage, title=title, text=text)
     return replace(hit, passage=passage), in_title + in_text
 
 
 def most_likely(distribution: Distribution) -> str:
-    """Return the most probable token, or an empty text if all probabilities are 0."""
+    """Return the most probable token, or an empty string if all probabilities are 0."""
     best = max(distribution, key=lambda token: distribution[token], default="")
     return best if best and distribution[best] > 0 else ""
 
@@ -75,40 +76,44 @@ _UTILITY_VALUES = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
 
 def relevance_score(probs: Distribution) -> float:
-    """Return the share of "relevant", from 0 to 1."""
+    """Return P(relevant) / (P(relevant) + P(irrelevant)), or 0 if both are 0."""
     return _weighted_mean(probs, {RELEVANT: 1.0, IRRELEVANT: 0.0})
 
 
 def support_score(probs: Distribution) -> float:
-    """Return the share of "fully supported" plus half that of "partially supported", from 0 to 1.
+    """Return P(fully supported) + P(partially supported) / 2, normalised over the group, or 0 if all are 0.
 
-    This follows the appendix of the paper; its body uses only the share of the best token.
+    This follows the appendix of the paper. The main text uses only the normalised probability of the most
+    desirable token.
     """
     return _weighted_mean(probs, {FULLY_SUPPORTED: 1.0, PARTIALLY_SUPPORTED: 0.5, NO_SUPPORT: 0.0})
 
 
 def utility_score(probs: Distribution) -> float:
-    """Return the mean of grades 1 to 5, scaled to -1 to 1."""
+    """Return the expected grade, from 1 to 5, rescaled to the range from -1 to 1."""
     return _weighted_mean(probs, dict(zip(UTILITIES, _UTILITY_VALUES, strict=True)))
 
 
 def retrieval_share(probs: Distribution) -> float:
-    """Return the share of "retrieval" against "no retrieval", from 0 to 1; 0 if both are 0.
+    """Return P(retrieval) / (P(retrieval) + P(no retrieval)), or 0 if both are 0.
 
-    This follows the appendix of the paper; its body also divides by the probability of "continue".
+    This follows the appendix of the paper. The main text also has P(continue) in the denominator.
     """
     return _weighted_mean(probs, {RETRIEVAL: 1.0, NO_RETRIEVAL: 0.0})
 
 
 def should_retrieve(probs: Distribution, threshold: float | None) -> bool:
-    """Return whether the share is above `threshold` or, if None, whether "retrieval" is the most likely."""
+    """Return whether `retrieval_share` exceeds `threshold`.
+
+    If `threshold` is None, return whether "retrieval" is the most likely retrieve token.
+    """
     if threshold is None:
         return most_likely(probs) == RETRIEVAL
     return retrieval_share(probs) > threshold
 
 
 def should_continue(probs: Distribution) -> bool:
-    """Return whether "continue to use evidence" is the most likely of the three."""
+    """Return whether "continue to use evidence" is the most likely retrieve token."""
     return most_likely(probs) == CONTINUE
 
 
@@ -120,7 +125,7 @@ def _weighted_mean(probs: Distribution, values: dict[str, float]) -> float:
 
 
 WANTED = Want(logprob=True, token_probs=SCORED_TOKENS)
-"""The signals that `distribution` reads."""
+"""The signals that a generation must report for `distribution` and `sequence_score`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +139,8 @@ class ReflectionVocabulary:
         """Look up the reflection tokens of `model`.
 
         Raises:
-            MissingAbility: A string is not exactly one token of the model, or the model can't continue raw
-                text or report the probabilities of tokens. The message names what is missing.
+            MissingAbility: A reflection token is not a single token of the model, or the model can't continue
+                raw text or report token probabilities. The message names what is missing.
         """
         ids_of = {token: model.tokenize([Span(token)]) for token in ALL_TOKENS}
         missing = [token for token, ids in ids_of.items() if not _is_one(model, token, ids)]
@@ -156,11 +161,14 @@ class ReflectionVocabulary:
         return cls({token: ids[0] for token, ids in ids_of.items()})
 
     def group_ids(self, group: Group) -> tuple[int, ...]:
-        """Return the ids of one group."""
+        """Return the ids of the tokens in `group`."""
         return tuple(self.ids[token] for token in GROUPS[group])
 
     def group_probs(self, tokens: Sequence[Token], group: Group) -> Distribution:
-        """Return the probabilities of a group at its first token; empty if there is none."""
+        """Return the distribution over `group` at the position of its first token in `tokens`.
+
+        If `tokens` has no token of the group, the distribution is empty.
+        """
         ids = self.group_ids(group)
         return distribution(next((token for token in tokens if token.id in ids), None), group)
 
@@ -168,23 +176,23 @@ class ReflectionVocabulary:
     def segment_end(self) -> "SegmentEnd":
         """Return the stop condition of a segment.
 
-        It ends before a retrieve token, which begins the next segment, or after a utility token, which ends
-        the answer.
+        A segment ends before a retrieve token, which begins the next segment, or after a utility token, which
+        ends the answer.
         """
         return SegmentEnd(self.group_ids("retrieve"), self.group_ids("utility"))
 
     @property
     def control_ids(self) -> frozenset[int]:
-        """Return the ids of all fifteen tokens."""
+        """Return the ids of all fifteen control tokens."""
         return frozenset(self.ids.values())
 
     def token_names(self, tokens: Sequence[Token]) -> frozenset[str]:
-        """Return the reflection tokens among those that a model wrote."""
+        """Return the names of the reflection tokens that occur in `tokens`."""
         written = {token.id for token in tokens}
         return frozenset(name for name, id in self.ids.items() if id in written)
 
     def text_of(self, tokens: Sequence[Token]) -> str:
-        """Return the text between control tokens, without passages that the model made up."""
+        """Return the text of `tokens`, without control tokens and without passages that the model made up."""
         control, start, end = self.control_ids, self.ids[PARAGRAPH_START], self.ids[PARAGRAPH_END]
         pieces, in_passage = list[str](), False
         for token in tokens:
@@ -197,7 +205,7 @@ class ReflectionVocabulary:
 
 
 def _is_one(model: Model, token: str, ids: TokenIds) -> bool:
-    # An unknown token is also one id, but decodes to another text.
+    # An unknown token may also have a single id, but that id decodes to another string.
     return len(ids) == 1 and ids[0] not in model.tokenize(token) and model.decode(ids).strip() == token
 
 
@@ -212,7 +220,7 @@ def has_reflection_tokens(model: Model) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """Stops a generation at the first token of `ids`, which it drops, or of `kept_ids`, which it keeps."""
+    """A stop condition that cuts before the first token in `ids` or after the first token in `kept_ids`."""
 
     ids: tuple[int, ...]
     kept_ids: tuple[int, ...] = ()
@@ -224,7 +232,7 @@ class SegmentEnd:
 
 
 def distribution(token: Token | None, group: Group) -> Distribution:
-    """Return the probabilities of the tokens of `group` where the model wrote `token`; empty if None."""
+    """Return the distribution over `group` at the position of `token`, or an empty one if that is None."""
     if token is None:
         return {}
     probs = dict(zip(SCORED_TOKENS, token.probs, strict=True))
@@ -232,11 +240,11 @@ def distribution(token: Token | None, group: Group) -> Distribution:
 
 
 def first_distribution(written: Generation, group: Group) -> Distribution:
-    """Return the distribution of `group` at the first token of a generation."""
+    """Return the distribution over `group` at the first token of a generation."""
     return distribution(next(iter((*written.tokens, *written.dropped)), None), group)
 
 
 def sequence_score(tokens: Sequence[Token]) -> float:
-    """Return the geometric mean of the tokens' probabilities; 0 without tokens."""
+    """Return the geometric mean of the probabilities of `tokens`, or 0 if there are no tokens."""
     logprobs = [token.logprob or 0.0 for token in tokens]
     return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 0.0

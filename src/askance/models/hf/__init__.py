@@ -1,6 +1,6 @@
 """Models of PyTorch and transformers, with every signal, on CPU and GPU.
 
-Importing this package imports both; a missing one is reported with the pip line that installs it.
+Importing this package imports both libraries. If one is missing, the error names the pip line to install it.
 """
 
 from importlib.util import find_spec

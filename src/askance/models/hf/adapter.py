@@ -1,8 +1,9 @@
-"""Adapters of peft, such as LoRA: load one, check it, and merge it into the weights of its base model.
+"""Load peft adapters such as LoRA, check them, and merge them into the weights of their base model.
 
-The result is an ordinary module, as fast as its base. An adapter on a wrong base of the same shapes would
-silently answer worse. So an adapter with a note (`reader_note`) is checked against the base's weights and
-chat template; for one without a note, only names and shapes are checked.
+A merged model is an ordinary module, as fast as its base. If an adapter were merged into another base with
+the same shapes, the result would silently answer worse. So an adapter with a note (see `reader_note`) is
+checked against the weights and the chat template of the base. For an adapter without a note, only the names
+and shapes of weights are checked.
 """
 
 import json
@@ -32,8 +33,8 @@ class Adapter:
 
     Attributes:
         folder: The folder with the adapter.
-        base: The specification of the model that the adapter was trained on; None where it does not say.
-        note: The note that askance's trainer wrote; None if another trainer made the adapter.
+        base: The specification of the model that the adapter was trained on, or None if it is not stated.
+        note: The note that askance's trainer wrote, or None if another trainer made the adapter.
     """
 
     folder: Path
@@ -42,12 +43,12 @@ class Adapter:
 
 
 def holds_adapter(folder: Path) -> bool:
-    """Return whether peft wrote an adapter into a folder."""
+    """Return whether a folder holds an adapter that peft wrote."""
     return (folder / CONFIG).is_file()
 
 
 def open_adapter(folder: Path) -> Adapter:
-    """Check the files of an adapter, before its base is loaded.
+    """Return the adapter in a folder after checking its files. The base model is not needed for this.
 
     Raises:
         ModelSpecError: The adapter is missing or damaged, or has weights that are not finite numbers.
@@ -63,13 +64,15 @@ def open_adapter(folder: Path) -> Adapter:
 
 
 def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
-    """Return the module with the adapter's weights added to its own; `module` must not be used afterwards.
+    """Add the weights of an adapter to a module, and return the merged module.
+
+    The original `module` must not be used afterwards.
 
     Args:
         base: The name of the module in messages.
 
     Raises:
-        ModelSpecError: The adapter is made for another base or chat template, or does not fit.
+        ModelSpecError: The adapter was made for another base or chat template, or does not fit the module.
     """
     check_belongs(adapter, module, tokenizer, base)
     try:
@@ -77,7 +80,7 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
             return _merged(adapter.folder, module)
     except ModelSpecError:
         raise
-    except Exception as error:  # an adapter for any other model may fail in any way
+    except Exception as error:  # an adapter that does not fit may raise anything
         made_for = repr(adapter.base) if adapter.base else "a base it does not name"
         what = f"was made for {made_for} and does not fit {base!r}: {first_line(error)}"
         remedy = f"Name the base that it was made for: hf:NAME?adapter={adapter.folder}"
@@ -85,9 +88,9 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
 
 
 def check_belongs(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> None:
-    """Check that an adapter with a note was trained on this base and its chat template.
+    """Check that an adapter was trained on this base and its chat template, according to its note.
 
-    The arguments are those of `merge`.
+    An adapter without a note passes. The arguments are those of `merge`.
 
     Raises:
         ModelSpecError: The adapter was trained on another base or chat template.
@@ -126,7 +129,7 @@ def _merged(folder: Path, module: Any) -> Any:
         why = "whose weights its base uses for input and output alike, so it can't be added to them"
         raise _flaw(folder, f"changes {min(changed)}, {why}: name one that leaves the embeddings alone.")
     report = wrapped.load_adapter(str(folder), "default", torch_device=str(module.device))
-    # Peft ignores both.
+    # Peft only reports unexpected and missing weights, and raises no error.
     for keys, problem in (
         (report.unexpected_keys, "no place for"),
         (report.missing_keys, "more places than"),
@@ -163,21 +166,21 @@ def _flaw(folder: Path, message: str) -> ModelSpecError:
 
 _ALL_LINEAR = "all-linear"
 _MODULES = ("target_modules", "exclude_modules")
-"""The settings that name modules, in a list or by a pattern."""
+"""The settings of peft that name modules, with a list or a pattern."""
 _LISTS = ("modules_to_save", "target_parameters")
-"""The settings whose entries are patterns, besides the keys of those that end in ``_pattern``."""
+"""The settings whose entries are patterns. The keys of any setting named ``…_pattern`` are patterns, too."""
 _REPEATS = "*+?{"
 
 
 def resolve_patterns(config: Any, module: Any, folder: Path) -> None:
-    """Replace the patterns in peft's settings by the names of the modules that they match.
+    """Replace the patterns in peft's settings with the names of the modules that they match.
 
-    Peft matches patterns with a backtracking engine, which never ends for some patterns. Here the patterns
-    that name modules are matched in linear time.
+    Peft matches patterns with a backtracking engine, which never ends for some patterns. Here, patterns that
+    name modules are matched in linear time instead. Patterns in other settings stay, but must be simple.
 
     Raises:
-        ModelSpecError: A pattern can't be matched in linear time, or a pattern that can't be replaced has a
-            group or more than one repetition.
+        ModelSpecError: A pattern that names modules can't be matched in linear time, or a pattern in another
+            setting has a group or more than one repetition.
     """
     names = [name for name, _ in module.named_modules()]
     for field, value in list(vars(config).items()):

@@ -1,8 +1,8 @@
 """The attention function that transformers calls for every layer, for one sequence and for batched passes.
 
-The output is that of the stock implementation. For the layer whose attention weights are wanted, they are
-computed once more, in float32, by the eager attention of the module itself: the option `output_attentions` of
-transformers would make every layer slow and keep every layer's matrix.
+The output comes from the stock implementation. If a layer's attention weights are wanted, the module's own
+eager attention computes them separately, in float32. The option `output_attentions` of transformers would
+slow down every layer and keep every layer's matrix.
 """
 
 import sys
@@ -25,19 +25,20 @@ from askance.models.hf.kv_cache import KVPool, TorchSlot
 
 ATTENTION_NAME = "askance"
 States = tuple[Tensor, Tensor, Tensor]
-"""Query, key and value, each of shape [rows, heads, tokens, head size]."""
+"""Query, key and value, each of shape [batch, heads, tokens, head size]."""
 
 
 class AttentionGroup:
-    """The sequences of a pass that have equally many new tokens: their attention is computed together.
+    """The sequences of a pass with equally many new tokens, whose attention is computed together.
 
     Args:
-        inputs: The sequences.
-        first: The index of their first new token among all tokens of the pass; the others follow it.
+        inputs: The inputs of the sequences.
+        first: The index of the group's first new token among all tokens of the pass. The other new tokens of
+            the group follow directly.
 
     Attributes:
-        weights: The attention weights after the pass, if they are wanted: shape [sequences, heads, new
-            tokens, keys].
+        weights: The attention weights, shape [sequences, heads, new tokens, keys], once the pass is done, or
+            None if they are not wanted.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class AttentionGroup:
         self.weights: Tensor | None = None
         starts = torch.tensor([step_input.start for step_input in inputs], device=device)
         self._positions = starts[:, None] + torch.arange(self._num_new, device=device)
-        # A sequence that is shorter than the longest is padded with its own last token, which the mask hides.
+        # Shorter sequences are padded with copies of their last token. The mask hides these copies.
         keys = torch.arange(max(step_input.start for step_input in inputs) + self._num_new, device=device)
         last = [step_input.start + self._num_new - 1 for step_input in inputs]
         cells = [step_input.slot.cells.tensor for step_input in inputs if step_input.slot.cells is not None]
@@ -60,8 +61,8 @@ class AttentionGroup:
         """Compute the attention of one layer for the new tokens of these sequences.
 
         Args:
-            states: The states of all tokens of the pass.
-            needs_weights: Whether the attention weights of this layer may be wanted.
+            states: The query, key and value of all tokens of the pass.
+            needs_weights: Whether this is the layer whose attention weights may be wanted.
 
         Returns:
             The output, shape [tokens, heads, head size].
@@ -77,7 +78,7 @@ class AttentionGroup:
         return output.flatten(0, 1)
 
     def _mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """Return the attention mask, shape [sequences, 1, new tokens, keys]; all layers share it."""
+        """Return the mask for all layers with this sliding window: shape [sequences, 1, new tokens, keys]."""
         if window not in self._masks:
             keys, last = torch.arange(self._cells.shape[1], device=self._cells.device), self._positions
             is_hidden = keys > last[..., None]
@@ -88,7 +89,7 @@ class AttentionGroup:
         return self._masks[window]
 
     def attention(self) -> Iterator[Sequence[NDArray[Any]]]:
-        """Yield the attention weights for each sequence: those of the tokens whose logits are wanted."""
+        """Yield, for each sequence, the attention weights of the tokens whose logits are wanted."""
         for row, step_input in enumerate(self._inputs):
             if self.weights is None or not step_input.wants_attention:
                 yield ()
@@ -104,9 +105,9 @@ class ForwardContext:
 
     Attributes:
         attention_layer: The layer whose attention weights are wanted, or None.
-        groups: The sequences of a batched pass; empty where the module computes one sequence with its own
-            cache.
-        windows: The sliding window of each layer in tokens, or None, by the index of the layer.
+        groups: The groups of sequences in a batched pass. Empty if the pass computes a single sequence with
+            the KV cache of transformers.
+        windows: The sliding window of each layer, by layer index: a number of tokens, or None for no window.
         weights: The attention weights of a single sequence, shape [heads, queries, keys].
     """
 
@@ -121,7 +122,7 @@ _active_context: ContextVar[ForwardContext] = ContextVar("active_forward_context
 
 @contextmanager
 def forward_context(context: ForwardContext) -> Iterator[ForwardContext]:
-    """Use `context` in the forward passes of this thread inside the block."""
+    """Use `context` for the forward passes that this thread computes inside the block."""
     token = _active_context.set(context)
     try:
         yield context
@@ -132,7 +133,7 @@ def forward_context(context: ForwardContext) -> Iterator[ForwardContext]:
 def attention_forward(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **options: Any
 ) -> tuple[Tensor, None]:
-    """Compute the attention of one layer; transformers calls this for every layer.
+    """Compute the attention of one layer. Transformers calls this function for every layer.
 
     Returns:
         The output, shape [1, queries, heads, head size].
@@ -163,15 +164,15 @@ def compute_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute the output of attention and, if needed, its weights.
 
-    The weights are computed in float32 even where the model is in a coarser precision: its rounded scores
-    would change them by a half.
+    The weights are computed in float32 even if the model's precision is coarser, since rounded scores would
+    change the weights by a half.
 
     Returns:
-        The output, shape [rows, queries, heads, head size], and the weights, shape [rows, heads, queries,
-        keys], or None.
+        The output, shape [batch, queries, heads, head size], and the weights, shape [batch, heads, queries,
+        keys], or None if they are not needed.
     """
     eager = sys.modules[type(module).__module__].eager_attention_forward
-    # Stock attention knows no soft cap on the scores.
+    # Stock attention does not support a soft cap on the scores.
     implementation = sdpa_attention_forward if options.get("softcap") is None else eager
     output, _ = implementation(module, *states, mask, **options)
     if not needs_weights:

@@ -19,20 +19,20 @@ from askance.models.hf.kv_cache import KVCells, KVPool, TorchSlot
 from askance.models.hf.logits import rows_of
 
 _TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
-"""How far the logits of a batched pass may be from the module's own, as a share of the greatest logit. Both
-are more than rounding; the second is for precisions of 16 bits."""
+"""The allowed difference between the logits of a batched pass and those of the module alone, as a fraction of
+the greatest absolute logit. Both values exceed rounding errors. The second is for 16-bit precisions."""
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
-"""The kinds of rotary embeddings that transformers computes anew when a text grows beyond a length."""
+"""The kinds of rotary embeddings that transformers recomputes when a sequence exceeds a certain length."""
 _VERIFICATION_TOKENS = 16
 
 
 class TorchBackend:
     """A causal language model of transformers, in evaluation mode, as the `Backend` of an `LLMEngine`.
 
-    The tokens of several sequences stand in one row, without padding, so that each layer computes them all
-    together. Only attention needs to know which token belongs to which sequence. Where a module gives other
-    numbers in such a row, it computes one sequence at a time with the KV cache of transformers, and there is
-    no prefix cache.
+    A pass concatenates the tokens of all sequences without padding, so that each layer computes them
+    together. Only attention needs to know which token belongs to which sequence. If a module gives different
+    logits for concatenated sequences, the backend computes one sequence at a time with the KV cache of
+    transformers, and has no prefix cache.
 
     Args:
         name: The model's name, for messages.
@@ -41,7 +41,7 @@ class TorchBackend:
     Attributes:
         attention_layer: The index of the last layer whose attention can be read, or None.
         bytes_per_token: The bytes that the keys and values of one token take in all layers.
-        num_reserved: The number of tokens for which open slots have room.
+        num_reserved: The number of tokens that open slots reserve.
 
     Raises:
         ModelSpecError: The model has no KV cache.
@@ -59,7 +59,7 @@ class TorchBackend:
         self.can_batch = batched
         self.can_batch = batched and self._supports_batching(windows)
         self.verification_tokens = _VERIFICATION_TOKENS if self.can_batch else 0
-        # The pool of the trial is dropped: tensors made in inference mode can't be changed outside it.
+        # The pool of the trial is dropped, since its tensors can't be changed outside of inference mode.
         self.num_reserved, self._pool = 0, KVPool(self.device)
 
     def reserved_tokens_with(self, num_tokens: int) -> int:
@@ -110,7 +110,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def attention_map(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """Return the last layer's attention weights over `ids` alone: shape [heads, queries, keys]."""
+        """Return the last layer's attention weights over the sequence `ids`: shape [heads, queries, keys]."""
         with forward_context(ForwardContext(self.attention_layer)) as context:
             self.module(input_ids=self._row(ids), use_cache=False)
         assert context.weights is not None
@@ -118,7 +118,10 @@ class TorchBackend:
         return weights
 
     def _forward_batch(self, inputs: Sequence[StepInput[TorchSlot]]) -> list[StepOutput]:
-        """Compute all sequences in one pass. Attention computes those with equally many tokens together."""
+        """Compute all sequences in one pass.
+
+        Attention is computed together for sequences with the same number of new tokens.
+        """
         ordered = sorted(inputs, key=lambda step_input: len(step_input.ids))
         groups, first = list[AttentionGroup](), 0
         for length, same_length in groupby(ordered, key=lambda step_input: len(step_input.ids)):
@@ -134,7 +137,7 @@ class TorchBackend:
             output = self.module(
                 input_ids=self._row(ids),
                 position_ids=self._row(positions),
-                # With this mask transformers does not make its own; nothing reads it.
+                # This mask keeps transformers from making its own; nothing reads it.
                 attention_mask=torch.ones((1, 1, 1, 1), dtype=torch.bool, device=self.device),
                 use_cache=False,  # the pool is the cache
                 logits_to_keep=self._row(kept)[0],
@@ -172,7 +175,7 @@ class TorchBackend:
         """Compute two tokens to see which layers call the attention function.
 
         Returns:
-            The sliding windows of those layers, and the bytes of one token in the KV cache.
+            The sliding window of each of those layers, and the bytes that one token takes in the KV cache.
         """
         module = self.module
         if module._supports_sdpa or getattr(module.config.get_text_config(), "attn_logit_softcapping", None):
@@ -189,13 +192,14 @@ class TorchBackend:
         return context.windows, max(1, sum(store.nbytes for store in stores if store is not None) // 2)
 
     def _supports_batching(self, windows: Mapping[int | None, int | None]) -> bool:
-        """Return whether batched passes give each sequence the same numbers as passes over it alone.
+        """Return whether batched passes give each sequence the same logits as a pass over the sequence alone.
 
         Args:
-            windows: The sliding windows that layers gave to the attention function. A window that is only in
-                the mask, which batched passes do not have, would show late.
+            windows: The sliding window that each layer passed to the attention function. Batched passes would
+                ignore a window that a layer applies only in the mask, and a trial with short sequences would
+                not reveal this.
         """
-        # Where the longest sequence of a pass changes positions, it would change the others.
+        # If the longest sequence of a pass changes the rotary embeddings, the other sequences change, too.
         rope_types = [str(getattr(part, "rope_type", "")) for part in self.module.modules()]
         if windows != self._configured_windows():
             return False
@@ -209,7 +213,10 @@ class TorchBackend:
             return False
 
     def _configured_windows(self) -> dict[int | None, int | None]:
-        """Return the sliding window of each layer by the configuration: None for none, 0 if it is unclear."""
+        """Return the sliding window that each layer should have according to the configuration.
+
+        None means no window, and 0 means that the type of the layer is unknown.
+        """
         config = self.module.config.get_text_config()
         size = getattr(config, "sliding_window", None) or None
         by_type = {"full_attention": None, "sliding_attention": size}
@@ -220,7 +227,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def _is_batching_exact(self) -> bool:
-        """Return whether two sequences, one of them in pieces, get the logits that each gets alone."""
+        """Return whether two sequences, batched in several chunks, get the same logits as each alone."""
         texts = [[*range(10)], [*range(9, 2, -1)]]
         slots = [self.open(len(text)) for text in texts]
         for starts, stops in pairwise(((0, 0), (6, 5), (9, 6), (10, 7))):

@@ -19,10 +19,10 @@ _BATCH_PAIRS = 32
 
 
 class CrossEncoder:
-    """A `Reranker` of sentence-transformers, in float32; `load_cross_encoder` makes one.
+    """A `Reranker` that runs a model of sentence-transformers in float32 (see `load_cross_encoder`).
 
-    A pair that is longer than the model's context window is cut at its end. Its own thread computes, one
-    query after another.
+    A pair that is longer than the model's context window is truncated at the end. Queries are scored one by
+    one in a separate thread.
     """
 
     def __init__(self, module: Any, name: str) -> None:
@@ -32,7 +32,7 @@ class CrossEncoder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-reranker")
 
     async def score(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """Return the relevance of each passage, title and text, to the query, in the model's own scale.
+        """Return the relevance of each passage (title and text) to the query, on the model's own scale.
 
         Raises:
             ModelFailure: The model failed, for example for lack of memory.
@@ -57,13 +57,13 @@ def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
         device: The device, as for `load_hf`.
 
     Raises:
-        ModelSpecError: The model is not found, not reachable, damaged or no cross-encoder, or there is no
+        ModelSpecError: The model is missing, unreachable, damaged or not a cross-encoder, or there is no
             such device.
         MissingExtra: The package sentence-transformers is not installed.
     """
     module, folder = load_module("CrossEncoder", name, device, f"the reranker {name}")
     declared = ", ".join(module.config.architectures or ())
-    # The loader has given any other model a last layer of random weights.
+    # For any other model, the loader would add a last layer with random weights.
     if "SequenceClassification" not in declared or module.num_labels != 1:
         raise ModelSpecError(
             f"model {name!r} is no cross-encoder, but {declared or 'of no declared kind'} with "

@@ -1,8 +1,8 @@
 """Encoders of sentence-transformers: models that turn texts into embedding vectors.
 
-A `modules.json` in the folder or on the hub states the pooling of token vectors. For a plain model,
-sentence-transformers pools by their mean, or takes the last one of a causal language model. Where a model has
-prompts for queries and for documents, they are put before such texts.
+The file `modules.json` of a model configures how token vectors are pooled. For a model without this file,
+sentence-transformers takes the mean of the token vectors or, for a causal language model, the last vector. If
+a model defines prompts for queries and documents, each query or document is prefixed with its prompt.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ _BATCH_TEXTS = 32
 
 
 class SentenceEncoder:
-    """An `Encoder` of sentence-transformers, in float32; `load_encoder` makes one.
+    """An `Encoder` that runs a model of sentence-transformers in float32 (see `load_encoder`).
 
-    A text longer than `max_tokens` is cut at its end. Calls run one by one in a thread of its own. The other
-    texts of a batch change a vector only by rounding, at most 1e-6.
+    A text longer than `max_tokens` is truncated at the end. Calls run one by one in a separate thread. A
+    vector depends on the other texts of its batch only through rounding, by at most 1e-6.
 
     Attributes:
-        max_tokens: The length of the context window in tokens; None where the model does not state it.
+        max_tokens: The length of the context window in tokens, or None if the model does not state it.
     """
 
     def __init__(self, module: Any, name: str) -> None:
@@ -53,13 +53,13 @@ class SentenceEncoder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-encoder")
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
-        """Return the vectors of texts, shape [texts, dimensions].
+        """Return the embedding vectors of texts, shape [texts, dimensions].
 
         Raises:
             ModelFailure: The model failed, for example for lack of memory.
         """
         loop = asyncio.get_running_loop()
-        # A tokenizer that adds no special tokens would turn an empty text into no token at all.
+        # A tokenizer that adds no special tokens would turn an empty string into no token at all.
         whole = [whole_characters(text) or " " for text in texts]
         return await loop.run_in_executor(self._thread, self._embed, whole, kind)
 
@@ -82,7 +82,7 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
     Args:
         name: A folder, or a name on the hub such as "intfloat/e5-base-v2", which is downloaded if needed.
         device: The device, as for `load_hf`.
-        display_name: The name of the encoder, instead of the specification.
+        display_name: The name of the encoder, instead of its specification.
 
     Raises:
         ModelSpecError: The model is missing, unreachable, damaged or not an encoder, or there is no such
@@ -97,12 +97,12 @@ def load_encoder(name: str, *, device: str = "auto", display_name: str | None = 
 
 
 def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]:
-    """Load a float32 model of a sentence-transformers class.
+    """Load a model of sentence-transformers in float32.
 
-    The arguments and errors are those of `load_encoder`.
+    The other arguments, and the errors, are those of `load_encoder`.
 
     Args:
-        kind: The name of the class.
+        kind: The name of the model's class in sentence-transformers.
         what: The role and name of the model, for messages.
 
     Returns:
@@ -113,7 +113,7 @@ def load_module(kind: str, name: str, device: str, what: str) -> tuple[Any, str]
     if gguf_file:
         raise ModelSpecError(f"model {name!r} can't be {what}: a GGUF file holds a model that writes text.")
     if Path(folder).is_dir():
-        folder = str(Path(folder).resolve())  # an index remembers it
+        folder = str(Path(folder).resolve())  # an index stores the path
     if find_spec("sentence_transformers") is None:
         raise MissingExtra("sentence-transformers", "dense", what)
     with loading(name, folder):

@@ -1,11 +1,12 @@
 """Models of natural language inference (NLI) from Hugging Face, which judge entailment.
 
-There are two families. Classifiers of a pair of texts have entailment among their labels. Text-to-text
-models as TRUE trained them (Honovich et al. 2022, arXiv 2204.04991) read "premise: … hypothesis: …" and write
-"1" for entailment. google/t5_xxl_true_nli_mixture, with which ALCE judges citations, is one of the latter.
+There are two families. Classifiers of text pairs have entailment among their labels. Text-to-text models in
+the style of TRUE (Honovich et al. 2022, arXiv 2204.04991) read "premise: … hypothesis: …" and write "1" for
+entailment. An example is google/t5_xxl_true_nli_mixture, with which ALCE judges citations.
 
-Each pass computes one pair, so that no verdict depends on other pairs. A classifier cuts a premise that is
-too long for it at its end; a text-to-text model, which has relative positions like T5, takes any length.
+Each pass computes one pair, so that no verdict depends on other pairs. A classifier truncates the end of a
+premise that is too long. A text-to-text model has relative positions, as T5 does, and takes a premise of any
+length.
 """
 
 import re
@@ -36,13 +37,13 @@ _REFUSAL = (
 _ENTAILMENT = re.compile(r"(?!not|non|no[ _-]|contra).*entail", re.IGNORECASE)
 _YES = "1"
 _MAX_NEW_TOKENS = 4
-"""A TRUE model writes one digit; more text shows that it is another model."""
+"""A TRUE model writes one digit. If a model writes more, it is of another kind."""
 
 Judge = Callable[[str, str], bool]
 
 
 class HfEntailment:
-    """An `Entailment` judge that is a model; `load_entailment` makes one."""
+    """An `Entailment` judge that asks an NLI model (see `load_entailment`)."""
 
     def __init__(self, judge: Judge, name: str) -> None:
         self.name = name
@@ -61,7 +62,7 @@ def load_entailment(name: str, *, device: str = "auto", dtype: str = "auto") -> 
         device, dtype: The device and the precision, as for `load_hf`.
 
     Raises:
-        ModelSpecError: The model is not found, not reachable, damaged or of neither family, or there is no
+        ModelSpecError: The model is missing, unreachable, damaged or of neither family, or there is no
             such device.
         ParameterError: The `dtype` is unknown.
     """

@@ -1,4 +1,4 @@
-"""Fingerprints of models: models with the same fingerprint give the same answers, which may be cached."""
+"""Fingerprints of models: equal fingerprints mean equal answers, so that answers can be cached."""
 
 import json
 from hashlib import blake2b
@@ -17,10 +17,10 @@ _IGNORED_ENTRIES = ("_name_or_path", "transformers_version")
 
 
 def model_fingerprint(module: Any, encoding: Encoding) -> str:
-    """Return a digest of the weights, the configuration, the encoding, and the software that computes.
+    """Return a digest of the weights, the configuration, the encoding, and the software that runs the model.
 
-    The versions, the precision and the device count because they change the last digits of numbers. Every
-    weight is read once, which takes little time compared with loading it.
+    The digest covers versions, precision and device, since they change the last digits of numbers. Every
+    weight is read once, which takes little time compared with loading the model.
     """
     config = {name: value for name, value in module.config.to_dict().items() if name not in _IGNORED_ENTRIES}
     digest = blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=_DIGEST_BYTES)
@@ -35,9 +35,9 @@ def model_fingerprint(module: Any, encoding: Encoding) -> str:
 def weights_fingerprint(module: Any) -> str:
     """Return a digest of the weights of a model: 32 hexadecimal digits.
 
-    It covers the name and shape of every weight and a few of its numbers in float32. So it is cheap, and does
-    not depend on the format of the file. The weights must be in the precision of that file or a finer one:
-    rounded weights have another digest.
+    The digest covers the name and shape of every weight tensor, and some of its numbers in float32. So the
+    digest is cheap, and does not depend on the file format. The weights must be in the precision of their
+    file or a finer one, since rounding changes the digest.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for name, weights in sorted(module.named_parameters()):
@@ -49,9 +49,13 @@ def weights_fingerprint(module: Any) -> str:
 
 
 def _row_sums(weights: Tensor) -> bytes:
-    """Return the sums of the rows' bits as integers: they are fast, exact, and the same in any order."""
+    """Return the sum of each row of a weight tensor, with the bits of the row taken as integers.
+
+    Unlike a sum of floating-point numbers, this sum is exact and the same in any order. It is also fast.
+    """
     rows = weights.detach().reshape(-1, weights.shape[-1] if weights.dim() else 1).contiguous()
-    # Several numbers are read as one integer; otherwise torch copies them all, and takes many times as long.
+    # If possible, several numbers are taken as one integer of 64 bits. Torch would copy all smaller integers
+    # to convert them, which is far slower.
     fits = rows.shape[-1] * rows.element_size() % 8 == 0
     integers = torch.int64 if fits else getattr(torch, f"int{8 * rows.element_size()}")
     sums = rows.view(integers).sum(dim=-1, dtype=torch.int64)

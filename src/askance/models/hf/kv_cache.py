@@ -1,6 +1,6 @@
-"""The KV cache of torch models: one pool of cells per device, whose cells sequences share and release.
+"""The KV cache of torch models: a pool of cells, which sequences share and release.
 
-A backend keeps the pool within its memory budget; a prefix cache holds further references to its cells.
+A backend keeps its pool within a memory budget. The prefix cache holds further references to the cells.
 """
 
 from collections import Counter
@@ -16,14 +16,13 @@ _MIN_GROWTH_TOKENS = 1024
 
 
 class KVPool:
-    """The KV cache of all sequences on a device: each token has a cell, which holds its keys and values.
+    """The KV cache of all sequences of a model. Each token has a cell, which holds its keys and values.
 
-    The cells of a sequence need not be contiguous. So sequences with a common prefix share its cells, and
-    nothing is copied.
+    The cells of a sequence need not be contiguous, so sequences with a common prefix share its cells without
+    copying.
 
     Attributes:
-        layers: The keys and values by the index of the layer, each of shape [cells, key-value heads, head
-            size].
+        layers: The keys and the values by layer index, each of shape [cells, key-value heads, head size].
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
@@ -32,7 +31,10 @@ class KVPool:
         self._capacity, self._free, self._ref_counts = 0, list[int](), Counter[int]()
 
     def allocate(self, num_tokens: int) -> "KVCells":
-        """Allocate free cells. The pool grows by an eighth at least, since growing copies all of it."""
+        """Allocate free cells, and let the pool grow if it has too few.
+
+        The pool grows by at least an eighth, since growing copies it.
+        """
         num_missing = num_tokens - len(self._free)
         if num_missing > 0:
             self._grow(self._capacity + max(num_missing, _MIN_GROWTH_TOKENS, self._capacity // 8))
@@ -43,7 +45,7 @@ class KVPool:
     def _grow(self, capacity: int) -> None:
         for layer in self.layers.values():
             for index, store in enumerate(layer):
-                num_new = max(0, capacity - len(store))  # one may have grown before the next had no memory
+                num_new = max(0, capacity - len(store))  # a growth that failed may have enlarged some stores
                 layer[index] = torch.cat([store, store.new_empty((num_new, *store.shape[1:]))])
         self._free += range(self._capacity, capacity)
         self._capacity = capacity
@@ -64,7 +66,7 @@ class KVPool:
         self._ref_counts.update(cells)
 
     def release(self, cells: Sequence[int]) -> None:
-        """Subtract one from the reference count of each cell; a cell without references is free."""
+        """Subtract one from the reference count of each cell, and free the cells without references."""
         self._ref_counts.subtract(cells)
         self._free += [cell for cell in cells if not self._ref_counts[cell]]
 
@@ -75,7 +77,9 @@ class KVPool:
 
 
 class KVCells:
-    """References to the cells of a sequence's tokens, in order. They are released with this object.
+    """References to the cells of a sequence's tokens, in order.
+
+    The references are released when this object is deleted.
 
     Attributes:
         indices: The indices of the cells in the pool.
@@ -94,14 +98,14 @@ class KVCells:
         return torch.tensor(self.indices, dtype=torch.long, device=self._pool.device)
 
     def slice(self, start: int, stop: int) -> "KVCells":
-        """Return further references to the cells of the tokens from `start` to `stop`."""
+        """Return new references to the cells of the tokens from `start` to `stop`."""
         return KVCells(self._pool, self.indices[start:stop])
 
     def with_prefix(self, blocks: Sequence[tuple["KVCells", int]]) -> "KVCells":
-        """Return as many cells, of which the first are shared.
+        """Return a copy of these references, in which shared cells replace the first cells.
 
         Args:
-            blocks: The blocks to share, each with the number of its first cells that are taken.
+            blocks: The blocks to share, each with the number of cells to take from its start.
         """
         shared = [cell for block, count in blocks for cell in block.indices[:count]]
         return KVCells(self._pool, [*shared, *self.indices[len(shared) :]])
@@ -113,8 +117,8 @@ class TorchSlot:
 
     Attributes:
         num_tokens: The greatest number of tokens that the sequence can have.
-        num_cached_tokens: The number of its tokens that the prefix cache gave.
-        cells: The cells of its tokens in the pool; None where the module uses `cache` instead.
+        num_cached_tokens: The number of the sequence's tokens that came from the prefix cache.
+        cells: The sequence's cells in the pool, or None if the module uses `cache` instead.
         cache: The KV cache of transformers for this sequence alone.
     """
 

@@ -20,7 +20,8 @@ from askance.models.hf.sentencepiece import check_readers, settle_legacy
 from askance.models.local.model_files import CONFIG as ADAPTER_CONFIG
 
 OWN_CODE_ONLY = {"trust_remote_code": False}
-"""An argument of every loader. Without it transformers asks on standard input whether to run foreign code."""
+"""An argument for every loader. Without this argument, transformers asks on standard input whether to run the
+code that comes with a model."""
 _CAUSAL = {AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
 _REFUSAL = "not a causal language model: name one that generates text"
 
@@ -32,14 +33,14 @@ def load_hf(
 
     Args:
         name: A folder, a path to a .gguf file, or a name on the hub such as "Qwen/Qwen2.5-7B-Instruct".
-        device: "cpu", "cuda", "cuda:1" …; "auto" is the first GPU if there is one.
-        dtype: "float32", "bfloat16" or "float16"; "auto" is bfloat16 on a GPU and float32 on the CPU,
-            "stored" is the precision of the files.
+        device: "cpu", "cuda", "cuda:1" …, or "auto" for the first GPU if there is one, and else the CPU.
+        dtype: "float32", "bfloat16" or "float16". The value "auto" means bfloat16 on a GPU and float32 on the
+            CPU, and "stored" means the precision of the files.
         display_name: The name in traces and messages, instead of `name`.
 
     Raises:
-        ModelSpecError: The model is not found, not reachable, not a causal language model or damaged, or
-            there is no such device.
+        ModelSpecError: The model is missing, unreachable, damaged or not a causal language model, or there is
+            no such device.
         MissingExtra: The tokenizer needs a package that is not installed.
         MachineFailure: There is not enough memory for the model.
         ParameterError: The `dtype` is unknown.
@@ -49,7 +50,7 @@ def load_hf(
 
 
 def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple[Any, Any]:
-    """Load the module and the tokenizer of a model; its weights can be trained.
+    """Load a model as a module with trainable weights, and its tokenizer.
 
     The arguments and errors are those of `load_hf`.
     """
@@ -60,10 +61,12 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
 
 
 def as_model(module: Any, tokenizer: Any, *, name: str, speculative: bool = True) -> HfModel:
-    """Return the model of a module and its tokenizer; the module's weights can't be trained any more.
+    """Return a model that runs a module with its tokenizer.
+
+    The weights of the module can't be trained afterwards.
 
     Args:
-        speculative: Whether to use speculative decoding; see `HfModel`.
+        speculative: Whether to use speculative decoding (see `HfModel`).
 
     Raises:
         MachineFailure: There is not enough memory to run the model.
@@ -87,7 +90,7 @@ def save_parts(module: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None]:
-    """Return the device of a model and its precision, which is None for that of the files.
+    """Return the device and the precision for a model, where None means the precision of the files.
 
     The arguments and errors are those of `load_hf`.
     """
@@ -108,7 +111,7 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype | None
 
 @contextmanager
 def fitting(name: str, device: torch.device) -> Iterator[None]:
-    """Raise ModelSpecError where the device can't run the model, or MachineFailure if memory runs out."""
+    """Raise ModelSpecError if the device can't run the model, or MachineFailure if memory runs out."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -118,13 +121,13 @@ def fitting(name: str, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def loading(name: str, folder: str) -> Iterator[None]:
-    """Silence loaders inside the block, and turn their errors into one that says how to load the model."""
+    """Silence loaders inside the block, and turn any error into one that says how to load the model."""
     try:
         with quiet(), panics_as(ValueError):
             yield
     except ModelSpecError:
         raise
-    except Exception as error:  # loaders of files that may hold anything raise anything
+    except Exception as error:  # loaders of arbitrary files may raise anything
         check_readers(name, error)
         raise _failure(name, error, _why(name, folder, error)) from error
 
@@ -135,9 +138,10 @@ def read(
     """Load a model from its files.
 
     Args:
-        families: The classes that load models, each with the mapping of the architectures that it knows. A
-            class loads other architectures, too, but gives nonsense; so the configuration decides.
-        refusal: The end of the error message for a model of no family.
+        families: The classes that load models, each with a mapping whose values name the architectures that
+            the class supports. A class would also load other architectures, with meaningless results. So the
+            architecture in the model's configuration decides.
+        refusal: The end of the error message for a model that belongs to no family.
 
     Returns:
         The family of the model, its module on the CPU, and its tokenizer.
@@ -152,7 +156,7 @@ def read(
             what = ", ".join(sorted(declared)) or "model of no declared kind"
             raise ModelSpecError(f"model {name!r} is a {'GGUF file' if gguf_file else what}, {refusal}.")
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY, **gguf)
-        tokenizer("a", "a")  # a damaged one may load, and panic at the first text
+        tokenizer("a", "a")  # a damaged tokenizer may load, and panic at the first text
         # Older versions of transformers always dequantize the weights of such a file; newer ones need this.
         if gguf_file and hasattr(transformers, "GgufConfig"):
             gguf["quantization_config"] = transformers.GgufConfig(dequantize=True)
@@ -171,7 +175,10 @@ def read(
 
 
 def _family(declared: set[str], families: Mapping[Any, Mapping[str, Any]]) -> Any:
-    """Return the family that knows a declared architecture; a model without one is taken for causal."""
+    """Return the family that supports a declared architecture, or None.
+
+    A model that declares no architecture counts as a causal language model.
+    """
     for family, known in families.items():
         names = {name for names in known.values() for name in ([names] if isinstance(names, str) else names)}
         if declared & names or (not declared and family is AutoModelForCausalLM):
@@ -183,7 +190,7 @@ def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str
     """Return the folder or hub name of a model, and the name of its GGUF file or None.
 
     Args:
-        marks: The files of which a folder with a model has at least one.
+        marks: Names of files. The folder of a model must contain at least one of these files.
     """
     path = Path(name).expanduser()
     if path.suffix == ".gguf" and path.is_file():
@@ -191,7 +198,7 @@ def source(name: str, marks: Sequence[str] = ("config.json",)) -> tuple[str, str
             raise MissingExtra("accelerate", "local", f"reading {path.name}")
         return str(path.parent), path.name
     if path.is_dir():
-        # An encoder with an adapter is allowed: sentence-transformers loads the base that it names.
+        # An encoder with an adapter is allowed: sentence-transformers loads the base that the adapter names.
         if (path / ADAPTER_CONFIG).is_file() and not (path / "modules.json").is_file():
             raise ModelSpecError(
                 f"folder {name!r} holds an adapter, where a model that stands by itself is needed: name its "

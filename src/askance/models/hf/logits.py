@@ -41,14 +41,14 @@ class TorchLogits:
         scaled = self.logits.double() / sampling.temperature
         kept = torch.arange(len(scaled), device=scaled.device)
         if 0 < sampling.top_k < len(scaled):
-            # Exactly `top_k` tokens are kept, even if more are equal: in a coarse precision many are.
+            # Exactly `top_k` tokens are kept even if more are tied, as they often are in a coarse precision.
             kept = scaled.topk(sampling.top_k).indices.sort().values
         probabilities = torch.zeros_like(scaled)
         probabilities[kept] = torch.softmax(scaled[kept], dim=-1)
         if sampling.top_p < 1:
-            # Mostly these are a few tokens; sorting the whole vocabulary would take most of the time.
+            # Only kept tokens are sorted, since sorting the whole vocabulary would take most of the time.
             ordered, order = probabilities[kept].sort(descending=True, stable=True)
-            # A token is kept while those before it have not reached top_p yet, so the first always is.
+            # A token is kept if the tokens before it have not reached top_p, so the first always is.
             is_beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p
             probabilities[kept[order[is_beyond]]] = 0
         on_cpu: NDArray[np.float64] = probabilities.cpu().numpy()
@@ -56,7 +56,10 @@ class TorchLogits:
 
 
 def rows_of(logits: Tensor) -> list[TorchLogits]:
-    """Return the rows of `logits`, shape [rows, vocabulary]; their sums are fetched for all rows at once."""
+    """Return one `TorchLogits` per token from `logits`, shape [tokens, vocabulary].
+
+    The sums for all tokens are fetched from the device at once.
+    """
     values, ids = logits.max(dim=-1)
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     # The logarithm of a probability of 0 is -inf, and the product of the two has to be 0.

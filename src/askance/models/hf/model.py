@@ -18,21 +18,21 @@ from askance.models.local.model import LocalModel, free_bytes_of_machine
 _SHARE_OF_GPU = 0.8
 _UNBOUNDED_TOKENS = 10**9
 _CONTEXT_TOKENS_UNKNOWN = 2048
-"""The context window in tokens where neither the model nor its tokenizer states it."""
+"""The context window in tokens if neither the model nor its tokenizer states it."""
 _NO_ATTENTION = "its layers do not use transformers' attention interface"
 
 
 class HfModel(LocalModel):
-    """A causal language model of transformers; `load_hf` makes one.
+    """A causal language model of transformers (see `load_hf`).
 
-    It has every signal. Attention, and with it `attend`, is missing only where a model's layers do not use
-    transformers' attention interface.
+    The model has every signal, with one exception: if its layers do not use transformers' attention
+    interface, it has no attention, and `attend` is not possible.
 
     Args:
-        module: The module. Its weights must not change from here on, since keys and values are cached.
+        module: The module, whose weights must not change afterwards, since keys and values are cached.
         name: The model's name, for traces and messages.
-        memory_bytes: The memory of the KV cache in bytes; by default a share of the free memory.
-        speculative: Whether to use speculative decoding, which changes nothing but the time.
+        memory_bytes: The memory of the KV cache in bytes. By default, it is a fraction of the free memory.
+        speculative: Whether to use speculative decoding, which changes only the speed.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class HfModel(LocalModel):
 
     @cached_property
     def fingerprint(self) -> str:
-        """The fingerprint of the model; see `model_fingerprint`."""
+        """The fingerprint of the model (see `model_fingerprint`)."""
         return model_fingerprint(self._backend.module, self._encoding)
 
     @property
     def device(self) -> torch.device:
-        """The device that computes the model."""
+        """The device on which the model runs."""
         return self._backend.device
 
     def _attention_map(self, ids: TokenIds) -> NDArray[np.float32]:
@@ -67,7 +67,7 @@ class HfModel(LocalModel):
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Return the size in bytes that a KV cache may have: a share of the free memory of the GPU or machine."""
+    """Return how many bytes a KV cache may take: a fraction of the free memory of the GPU or machine."""
     if device.type == "cuda":
         torch.cuda.empty_cache()  # memory that torch keeps after tensors are freed does not look free
         return int(_SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0])
@@ -75,7 +75,10 @@ def _free_bytes(device: torch.device) -> int:
 
 
 def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
-    """Return the encoding of a model of transformers, with the end tokens that its configuration names."""
+    """Return the encoding of a transformers model.
+
+    Its end tokens are those that the configuration or the tokenizer of the model names.
+    """
     configs = (getattr(module, "generation_config", None), module.config)
     ids: set[int] = set()
     for entry in (*(getattr(config, "eos_token_id", None) for config in configs), tokenizer.eos_token_id):
@@ -85,7 +88,7 @@ def encoding_of(tokenizer: Any, module: Any, name: str) -> Encoding:
 
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:
-    """Return the length of a model's context window in tokens, by its configuration or its tokenizer."""
+    """Return the length of a model's context window in tokens, from its configuration or its tokenizer."""
     for field in ("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len"):
         length = getattr(config, field, None)
         if isinstance(length, int) and 0 < length < _UNBOUNDED_TOKENS:

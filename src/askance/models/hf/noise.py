@@ -15,7 +15,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the warnings and progress bars of transformers and the hub, except the bars of downloads."""
+    """Silence the warnings and progress bars of transformers and the hub, but keep the bars of downloads."""
     hub = logging.getLogger("huggingface_hub")
     with ExitStack() as restoring, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -34,11 +34,12 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def reading_gguf() -> Iterator[None]:
-    """Read GGUF files without a progress bar, and in less than half the time.
+    """Let transformers read GGUF files without a progress bar, and in less than half the time.
 
-    No setting turns off the progress bar of transformers' reader. It opens a file for the tokenizer, the
-    settings and the weights, and builds a table of tensor names for each module; here each happens only
-    once. Other threads that read a file wait, since the patched packages are shared.
+    No setting turns off the progress bar of transformers' reader. The reader also opens a file three times
+    (for the tokenizer, the settings and the weights), and builds a table of tensor names for each module.
+    Inside the block, a file is opened once and a table is built once. Other threads wait before they enter
+    such a block, since the patches affect the whole process.
     """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reader
@@ -55,7 +56,10 @@ def reading_gguf() -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message as a sentence, and the second if it ends in a colon."""
+    """Return the first line of an error's message as a sentence.
+
+    If the first line ends in a colon, the second line is added.
+    """
     lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
     line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     return line if line.endswith((".", "!", "?")) else line + "."

@@ -1,4 +1,4 @@
-"""Tokenizers with a SentencePiece model and no tokenizer.json: Llama 2's and the Self-RAG checkpoints'."""
+"""Tokenizers with a SentencePiece model but no tokenizer.json, such as those of Llama 2 and Self-RAG."""
 
 import warnings
 from typing import Any
@@ -15,7 +15,7 @@ _PACKAGES = {"sentencepiece": is_sentencepiece_available, "protobuf": is_protobu
 def check_readers(name: str, error: Exception) -> None:
     """Raise MissingExtra if loading a tokenizer failed because a package is not installed.
 
-    Without one of the two packages, transformers takes the file for one of tiktoken, and asks for that.
+    If a package is missing, transformers mistakes the file for a tiktoken file, and asks for tiktoken.
 
     Args:
         error: The error from loading the tokenizer.
@@ -28,14 +28,15 @@ def check_readers(name: str, error: Exception) -> None:
 
 
 def settle_legacy(name: str, folder: str, tokenizer: Any) -> None:
-    """Note or warn that a tokenizer does not say how it reads text after a control token.
+    """Note that a tokenizer's configuration does not say how to tokenize text after a control token.
 
-    Llama's tokenizer reads such text in two ways, which `legacy` in its configuration decides. Older versions
-    of transformers put a space there by default, and the Self-RAG checkpoints were trained in this way; newer
-    versions do not. Where nobody listens to notes, as in a user's own program, this is a warning.
+    Llama's tokenizer can tokenize such text with or without an added space, and the setting `legacy` decides.
+    If the setting is missing, older versions of transformers add the space, and newer versions do not. The
+    Self-RAG checkpoints were trained with the space. If nothing collects notes, as in a user's own program,
+    this function issues a warning instead.
 
-    Where the configuration has `legacy`, the tokenizer gets it again, since transformers would otherwise not
-    save it.
+    If the configuration has `legacy`, the value is set in the tokenizer again, since transformers would
+    otherwise not save the setting.
     """
     if not hasattr(tokenizer, "legacy"):
         return

@@ -1,6 +1,6 @@
 """GGUF models that llama.cpp computes, with every signal, on machines without a GPU.
 
-Importing this package loads the shared library of llama.cpp; if that fails, the error names what is missing.
+Importing this package loads the shared library of llama.cpp. If that fails, the error names what is missing.
 """
 
 from askance.models.llama_cpp.model import LlamaModel, load_gguf

@@ -1,14 +1,15 @@
 """The backend for llama.cpp: continuous batching over the sequences of a context, and the prefix cache.
 
-Each text has a sequence (`seq_id`) with its own part of the KV cache. In a unified cache, every token would
-have to look through the cells of all texts. A free sequence still holds its last text, and the next text with
-the same prefix continues from it. When another text takes the sequence, the prompt of the last one goes into
-the prefix cache.
+Each running text (a prompt and the tokens generated so far) has a llama.cpp sequence (`seq_id`), with a
+separate part of the KV cache. In a unified cache, every token would have to look through the cells of all
+texts. After a text is finished, the sequence still holds it, and a new text with the same prefix can continue
+from that prefix. When a different text takes the sequence, the prompt of the old text goes into the prefix
+cache.
 
-Llama.cpp adds the numbers of one token in another order than those of several, and it computes in 8 bits,
-which amplifies the smallest difference. A text has to get the same numbers in any batch and with any part of
-it cached. So prompts are always computed by at least two tokens at a time, and tokens that were decoded one
-by one are not shared.
+Llama.cpp sums in a different order for one token than for several, and it computes in 8 bits, which amplifies
+even the smallest difference. But a text must get the same logits in any batch, and whether or not parts of
+the text are cached. So prompts are always computed at least two tokens at a time, and tokens that were
+decoded one by one are not shared with other texts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,33 +27,34 @@ from askance.models.llama_cpp.signals import LlamaLogits
 from askance.models.llama_cpp.weights import Weights
 
 MAX_RUNNING = 8
-"""The most texts that run at a time: with more, a few cores hardly compute more tokens a second."""
+"""The greatest number of texts that run at a time. With more, a few cores hardly compute more per second."""
 PREFIX_CACHE_TOKENS = 4096
-"""The size of the prefix cache, as long as the running texts need no more room."""
+"""The size of the prefix cache in tokens, unless the running texts need the room."""
 _GROWTH_TOKENS = 2 * PADDING
-"""Sequences grow by a multiple of this, so that not every slightly longer text needs a new context."""
+"""The capacity of sequences grows to a multiple of this number of tokens, so that a slightly longer text
+rarely needs a new context."""
 _MIN_SAVED_TOKENS = 16
-"""Shorter parts of prompts are neither saved nor restored: computing them takes about the same time."""
+"""The least number of prompt tokens to save or restore. Computing fewer tokens takes about as long."""
 _MAX_BATCHED_TOKENS = 4
-"""The most tokens that each text may have in a pass over several texts."""
+"""The greatest number of tokens that each text may have in a pass over several texts."""
 _PREFILL_TOKENS = 128
-"""The prompt tokens of one pass where attention keeps its weights: those of more tokens do not fit into the
-processor's cache."""
+"""The number of prompt tokens in one pass without flash attention. The attention weights of more tokens would
+not fit into the processor's cache."""
 
 
 @dataclass(slots=True, eq=False)
 class SequenceSlot:
-    """A sequence of a llama.cpp context, as the KV slot of a text.
+    """A sequence in a llama.cpp context, used as the KV slot of a text.
 
     Attributes:
         seq_id: The number of the sequence in llama.cpp.
-        ids: The token ids that it holds.
-        num_prefilled: The number of those tokens that were computed as a prompt.
-        num_prefix_tokens: The number of tokens of its text that are certainly prompt; decoding starts at or
-            after this position.
-        is_open: Whether a running text has it.
-        num_cached_tokens: The number of tokens of that text that it held when it was opened.
-        closed_at: The time when it was closed, as a number that grows with each close.
+        ids: The token ids that the sequence holds.
+        num_prefilled: The number of those tokens that were computed as part of a prompt.
+        num_prefix_tokens: The number of tokens that are certainly part of the prompt. Decoding starts at this
+            position or later.
+        is_open: Whether a running text uses the slot.
+        num_cached_tokens: The number of the text's tokens that the slot held when it was opened.
+        closed_at: A logical time stamp: the number of slots that had been closed when this one last was.
     """
 
     seq_id: int
@@ -70,20 +72,20 @@ SavedPrompt = tuple[TokenIds, SavedState]
 
 
 class LlamaBackend:
-    """The `Backend` over a llama.cpp context, with as many and as long sequences as texts have needed.
+    """The `Backend` over a llama.cpp context that grows with the number and the length of texts.
 
-    The context is made when the first text comes. Where more or longer sequences are needed, a new context
-    takes over the running texts; for that moment both are in memory. Where llama.cpp does not save all keys
-    and values (`Weights.can_be_saved`), they can't be moved: there a new text waits for the running ones, and
-    there is no prefix cache.
+    The context is created for the first text. When more or longer sequences are needed, a new context takes
+    over the running texts. For a moment, both contexts are in memory. If llama.cpp does not save all keys and
+    values (see `Weights.can_be_saved`), running texts can't be moved to a new context. Then a new text waits
+    for the running texts to finish if it needs a new context, and there is no prefix cache.
 
     Args:
-        budget_tokens: The room in all sequences and the prefix cache together, in tokens.
+        budget_tokens: The capacity of all sequences and the prefix cache together, in tokens.
         max_sequence_tokens: The length of the longest text in tokens.
         flash_attention: Whether to use flash attention, which keeps no attention weights.
     """
 
-    # Llama.cpp computes several tokens a little differently from one: draft tokens would change the numbers.
+    # Llama.cpp computes several tokens a little differently from one, so draft tokens would change logits.
     verification_tokens = 0
 
     def __init__(
@@ -91,7 +93,7 @@ class LlamaBackend:
     ) -> None:
         self._weights, self.budget_tokens, self._flash_attention = weights, budget_tokens, flash_attention
         self._max_sequence_tokens, self._reads_attention = _padded(max_sequence_tokens), False
-        # Where no token can be removed, a pass that failed can't be tried again text by text.
+        # If tokens can't be removed, a pass that failed can't be tried again text by text.
         self.can_batch = weights.can_truncate
         self._sequence_tokens, self._slots, self._clock = 0, list[SequenceSlot](), count(1)
         self._context: Context | None = None
@@ -110,7 +112,7 @@ class LlamaBackend:
     def open(self, num_tokens: int, ids: Sequence[int] = (), *, attention: bool = False) -> SequenceSlot:
         self._reads_attention |= attention
         size, num_open = self._sequence_tokens_for(num_tokens), sum(slot.is_open for slot in self._slots)
-        # Where nothing can be moved, sequences for all texts have to be made while no text runs.
+        # If nothing can be moved, sequences for all texts have to be created while no text runs.
         num_needed = MAX_RUNNING if self._has_delayed_text and not num_open else num_open + 1
         is_larger = size > self._sequence_tokens or num_needed > len(self._slots)
         if is_larger or self._reads_attention > self._current_context.reads_attention:
@@ -120,7 +122,7 @@ class LlamaBackend:
         return slot
 
     def cache_prefix(self, slot: SequenceSlot, ids: Sequence[int]) -> None:
-        """Do nothing: a sequence holds its text until another text takes it."""
+        """Do nothing, since a sequence holds its text until another text takes the sequence."""
 
     def close(self, slot: SequenceSlot) -> None:
         slot.is_open, slot.closed_at = False, next(self._clock)
@@ -141,7 +143,7 @@ class LlamaBackend:
         return [outputs[step_input.slot.seq_id] for step_input in inputs]
 
     def _forward_group(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
-        """Compute inputs of equal length in neighbouring sequences; one long input takes several passes."""
+        """Compute a group of short inputs in one pass, or a single input in as many passes as it needs."""
         if len(inputs) > 1:
             return self._forward_pass(inputs)
         (whole,) = inputs
@@ -155,7 +157,10 @@ class LlamaBackend:
         return [StepOutput(rows, output.attention)]
 
     def _chunk_bounds(self, num_tokens: int) -> Sequence[int]:
-        """Return the bounds of an input's chunks; none has a single token, unless the input has only one."""
+        """Return where to split an input of `num_tokens` tokens into chunks, including its start and end.
+
+        No chunk consists of a single token, unless the whole input does.
+        """
         chunk_tokens = PASS_TOKENS if self._flash_attention else _PREFILL_TOKENS
         bounds = [*range(0, num_tokens, chunk_tokens), num_tokens]
         if len(bounds) > 2 and bounds[-1] - bounds[-2] == 1:
@@ -176,7 +181,7 @@ class LlamaBackend:
             else:
                 logits = context.forward(seq_ids, starts, ids, num_logits)
         except BaseException:
-            for step_input in inputs:  # tokens of this pass would be in the way when it is tried again
+            for step_input in inputs:  # tokens left over from this pass would block a retry
                 context.truncate(step_input.slot.seq_id, step_input.start)
             raise
         for step_input in inputs:
@@ -203,27 +208,28 @@ class LlamaBackend:
         return self._context
 
     def _sequence_tokens_for(self, num_tokens: int) -> int:
-        """Return the room in tokens that each sequence needs if a text of `num_tokens` is to have one."""
+        """Return the capacity in tokens to give every sequence, so that any of them can hold `num_tokens`."""
         if num_tokens <= self._sequence_tokens:
             return self._sequence_tokens
         largest = min(self._max_sequence_tokens, self.budget_tokens // PADDING * PADDING)
         return max(_padded(num_tokens), min(-(-num_tokens // _GROWTH_TOKENS) * _GROWTH_TOKENS, largest))
 
     def _make_context(self, size: int, num_needed: int) -> None:
-        """Replace the context by one with room for more; finished texts go into the prefix cache.
+        """Replace the context with one of another size.
 
-        The old context is freed once the new one is there, so that nothing is lost if memory runs out.
+        The prompts of finished texts go into the prefix cache. The old context is freed only once the new one
+        exists, so that nothing is lost if memory runs out.
 
         Args:
-            size: The room of each sequence in tokens.
+            size: The capacity of each sequence in tokens.
             num_needed: The least number of sequences.
 
         Raises:
-            RuntimeError: There is not enough memory, or the running texts can't be moved.
+            RuntimeError: There is not enough memory, or running texts can't be moved.
         """
         open_slots = [slot for slot in self._slots if slot.is_open]
         if not self._can_move and any(slot.ids for slot in open_slots):
-            self._has_delayed_text = self.can_batch  # other models compute texts one by one in any case
+            self._has_delayed_text = self.can_batch  # without batching, texts run one by one in any case
             raise RuntimeError("texts that run can't be moved: the new one waits for them to end")
         num_sequences = num_needed
         if num_needed > len(self._slots) > 0:
@@ -257,8 +263,9 @@ class LlamaBackend:
     def _take_slot(self, ids: Sequence[int]) -> SequenceSlot:
         """Choose a free sequence for a text, and fill it with the longest cached prefix of `ids`.
 
-        Texts are computed in one pass if their sequences are neighbours. So a neighbour of an open sequence
-        is chosen: the one that holds most of the prefix, then the least recently used one.
+        One pass can compute several texts only if their sequences are neighbours. So only the free sequences
+        nearest to an open one are considered. Among them, the sequence that holds most of the prefix is
+        chosen, and among equals the least recently used one.
         """
         open_ids = [slot.seq_id for slot in self._slots if slot.is_open]
 
@@ -285,13 +292,14 @@ class LlamaBackend:
         return target
 
     def _cached_prefix(self, ids: Sequence[int]) -> tuple[list[int], SavedPrompt | None, int]:
-        """Find a prefix in all sequences and in the prefix cache. Only tokens of prompts are shared.
+        """Look for the prefix `ids` in all sequences and in the prefix cache.
 
-        One token is left out, which will be computed together with the last one.
+        Only prompt tokens are shared. The last token of `ids` is left out, since it will be computed together
+        with the token after it.
 
         Returns:
-            The number of tokens that each sequence holds, the best entry of the prefix cache, and the number
-            of tokens that it has.
+            The number of prefix tokens that each sequence holds, the best entry of the prefix cache, and the
+            number of prefix tokens in that entry.
         """
         if not self.can_batch:
             return [0] * len(self._slots), None, 0
@@ -302,7 +310,7 @@ class LlamaBackend:
     def _cache_prompt(self, slot: SequenceSlot, num_staying: int) -> None:
         """Put the prompt of a finished text into the prefix cache.
 
-        It is not worth it where hardly more would be lost than stays in the sequence or is cached already.
+        A prompt is not saved if all but a few of its tokens stay in the sequence or are already cached.
 
         Args:
             num_staying: The number of tokens that stay in the sequence.
@@ -319,7 +327,7 @@ class LlamaBackend:
                 self._cache.add(saved[0], saved)
 
     def _save(self, slot: SequenceSlot) -> SavedPrompt | None:
-        """Copy what a sequence holds; return None if that fails, so that it has to be computed again."""
+        """Return a copy of a sequence's tokens, keys and values, or None if they can't be saved."""
         if not self._can_save:
             return None
         try:
@@ -328,11 +336,14 @@ class LlamaBackend:
             return None
 
     def _restore(self, ids: TokenIds, state: SavedState, target: SequenceSlot) -> bool:
-        """Copy a saved prompt into a sequence; return False, and leave it empty, if that fails."""
+        """Copy a saved prompt into a sequence, and return whether that succeeded.
+
+        If the copy fails, the sequence is empty afterwards, and the prompt leaves the prefix cache.
+        """
         self._truncate(target, 0)
         try:
             self._current_context.restore(target.seq_id, state)
-        except (RuntimeError, MemoryError):  # it is from another number of sequences, and can't be moved
+        except (RuntimeError, MemoryError):  # not movable to this number of sequences
             self._cache.drop(ids)
             self._current_context.truncate(target.seq_id, 0)
             return False
@@ -341,7 +352,10 @@ class LlamaBackend:
 
 
 def _groups(inputs: Sequence[LlamaInput]) -> Iterator[list[LlamaInput]]:
-    """Yield groups of inputs, one for each pass: few tokens, equally many, in neighbouring sequences."""
+    """Yield groups of inputs to compute together.
+
+    A group is either several neighbouring sequences with the same small number of tokens, or a single input.
+    """
     group = list[LlamaInput]()
     for step_input in sorted(inputs, key=lambda step_input: (len(step_input.ids), step_input.slot.seq_id)):
         if group and not _can_join(group[-1], step_input):
@@ -357,12 +371,16 @@ def _can_join(last: LlamaInput, following: LlamaInput) -> bool:
 
 
 def _is_prefill(step_input: LlamaInput) -> bool:
-    """Return whether an input is part of a prompt; its last part starts no later than the first logits."""
+    """Return whether an input is part of a prompt.
+
+    Every part of a prompt starts at or before the first token whose logits are wanted. Decoding starts after
+    that token.
+    """
     return step_input.start <= step_input.slot.num_prefix_tokens
 
 
 def _of_two_tokens(step_input: LlamaInput) -> LlamaInput:
-    """Prepend the previous token to an input that has only one."""
+    """Return an input, with the previous token prepended if the input has only one token."""
     if len(step_input.ids) > 1 or not step_input.start:
         return step_input
     slot, start = step_input.slot, step_input.start - 1
@@ -370,7 +388,10 @@ def _of_two_tokens(step_input: LlamaInput) -> LlamaInput:
 
 
 def _attention(step_input: LlamaInput, weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
-    """Return the weights of each token, shape [heads, tokens]; the cells of a sequence are in token order."""
+    """Return the attention weights of each token of an input, each of shape [heads, tokens].
+
+    The cells of a sequence are in the order of its tokens.
+    """
     if weights is None or not step_input.wants_attention:
         return []
     return [weights[:, index, : step_input.start + index + 1] for index in range(len(step_input.ids))]

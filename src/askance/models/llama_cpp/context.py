@@ -18,11 +18,11 @@ from askance.models.llama_cpp.library import first_error, llama
 from askance.models.llama_cpp.weights import Weights
 
 PASS_TOKENS = 512
-"""The most tokens of one pass (llama.cpp's `n_batch`)."""
+"""The greatest number of tokens in one pass (llama.cpp's `n_batch`)."""
 PADDING = 256
-"""The room of a sequence is a multiple of this number of tokens."""
+"""The capacity of a sequence is a multiple of this number of tokens."""
 _MAX_THREADS = 512
-"""With more threads llama.cpp ends the process."""
+"""The greatest number of threads. With more, llama.cpp ends the process."""
 
 Ints = Sequence[int]
 Logits = NDArray[np.float32]
@@ -36,7 +36,7 @@ class SavedState:
     Attributes:
         content: The bytes that llama.cpp wrote.
         seq_id: The number of the sequence.
-        num_sequences: The number of sequences in its context.
+        num_sequences: The number of sequences in the context that saved it.
     """
 
     content: NDArray[np.uint8]
@@ -44,12 +44,12 @@ class SavedState:
     num_sequences: int
 
     def among(self, num_sequences: int) -> NDArray[np.uint8]:
-        """Return the bytes that a context with another number of sequences would write.
+        """Return the bytes that a context with `num_sequences` sequences would have written.
 
         Llama.cpp restores a sequence only into a context with as many sequences as the one that saved it.
-        The saved form is two numbers, the number of sequences and, for each sequence, the number of its
-        cells, followed by these cells: all sequences but one have none. A model with another kind of memory
-        saves another form, which is refused here or by llama.cpp.
+        The saved bytes hold two numbers, the number of sequences, and then, for each sequence, the number of
+        its cells and the cells themselves. Only the saved sequence has cells. A model with another kind of
+        memory saves another format, which this method or llama.cpp refuses.
 
         Raises:
             RuntimeError: The model has another kind of memory.
@@ -70,8 +70,8 @@ class Context:
     Args:
         num_sequences: The number of sequences (also an attribute).
         sequence_tokens: The token capacity of each sequence.
-        reads_attention: Whether attention can be read (also an attribute). Otherwise llama.cpp does not
-            call back while it computes.
+        reads_attention: Whether attention can be read (also an attribute). If not, llama.cpp makes no
+            callbacks while it computes.
         flash_attention: Whether flash attention may be used, which keeps no attention weights.
 
     Raises:
@@ -111,10 +111,10 @@ class Context:
         llama.llama_memory_seq_rm(self._memory, seq_id, num_tokens, -1)
 
     def save(self, seq_id: int) -> SavedState:
-        """Copy the keys and values of a sequence, for models with `Weights.can_be_saved`.
+        """Return a copy of the keys and values of a sequence. `Weights.can_be_saved` must be true.
 
         Raises:
-            RuntimeError: Llama.cpp did not write all of them.
+            RuntimeError: Llama.cpp did not write all keys and values.
         """
         size = llama.llama_state_seq_get_size(self._pointer, seq_id)
         content = np.empty(size, np.uint8)
@@ -127,7 +127,7 @@ class Context:
         """Copy a saved state of this model, from this or another context, into an empty sequence.
 
         Raises:
-            RuntimeError: There is no room for it, or the model has another kind of memory.
+            RuntimeError: There is no room for the state, or the model has another kind of memory.
         """
         content = state.content
         if state.num_sequences != self.num_sequences:
@@ -137,19 +137,19 @@ class Context:
             raise RuntimeError(f"keys and values can't be moved: {first_error()}")
 
     def forward(self, seq_ids: Ints, starts: Ints, ids: Sequence[Ints], num_logits: Ints) -> list[Rows]:
-        """Compute one pass over equally many tokens of neighbouring sequences.
+        """Compute one pass over neighbouring sequences with equally many new tokens.
 
         Args:
             seq_ids: The numbers of the sequences.
             starts: The position of the first new token of each sequence.
             ids: The new token ids of each sequence.
-            num_logits: The number of last tokens of each sequence whose logits are wanted.
+            num_logits: The number of tokens at the end of each sequence whose logits are wanted.
 
         Returns:
-            For each sequence, the logits of its last tokens, each of shape [vocabulary].
+            For each sequence, the logits of those tokens, each of shape [vocabulary].
 
         Raises:
-            RuntimeError: Llama.cpp can't compute it.
+            RuntimeError: Llama.cpp can't compute the pass.
         """
         self._fill_batch(seq_ids, starts, ids, num_logits)
         code = llama.llama_decode(self._pointer, self._batch)
@@ -166,10 +166,10 @@ class Context:
         """Compute a pass like `forward`, and read the attention weights of the last layer.
 
         Returns:
-            The logits, and the weights, shape [sequences, heads, new tokens, cells].
+            The logits, and the attention weights, shape [sequences, heads, new tokens, cells].
 
         Raises:
-            RuntimeError: Llama.cpp can't compute it, or does not show the weights.
+            RuntimeError: Llama.cpp can't compute the pass, or does not show the attention weights.
         """
         callback = self._callback
         assert callback is not None
@@ -182,7 +182,7 @@ class Context:
             tensor = callback.tensor
             if tensor is not None:
                 return logits, _by_sequence(tensor, len(seq_ids), len(ids[0]))
-            # Llama.cpp has rebuilt its graph, and the tensor has the address of another one before.
+            # Llama.cpp has rebuilt its graph: the tensor has an address that another tensor had before.
             callback.clear()
             for seq_id, start in zip(seq_ids, starts, strict=True):
                 self.truncate(seq_id, start)
@@ -232,7 +232,7 @@ def _free(pointer: Any, batch: Any, *kept: Any) -> None:
 
 
 def num_threads() -> int:
-    """Return how many threads compute a pass: OMP_NUM_THREADS, or the cores that this process may use."""
+    """Return how many threads compute a pass: OMP_NUM_THREADS, or one per core that this process may use."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdecimal() and int(setting):
         return min(int(setting), _MAX_THREADS)
@@ -246,19 +246,19 @@ _FLOAT32 = 0
 
 
 class TensorCallback(dict[int, bool]):
-    """The evaluation callback, which llama.cpp asks whether it wants each of the thousand tensors of a pass.
+    """The callback with which llama.cpp asks, a thousand times in each pass, whether a tensor is wanted.
 
     The answer must be cheap, so the call is a mere dictionary look-up. The keys are the addresses of unwanted
-    tensors, for which no Python code runs; only at an unknown address is the name of the tensor read. When
-    llama.cpp rebuilds its graph, the wanted tensor may get an address that is known as unwanted: then the
-    pass has to be repeated after `clear`.
+    tensors, for which no Python code runs. A tensor's name is read only if its address is unknown. When
+    llama.cpp rebuilds its graph, the wanted tensor may get an address that is stored as unwanted. Then the
+    dictionary has to be cleared, and the pass repeated.
 
     Args:
         name: The name of the wanted tensor.
-        remembers: Whether addresses are remembered, so that a pass may have to be repeated.
+        remembers: Whether to store unwanted addresses. If they are stored, a pass may have to be repeated.
 
     Attributes:
-        tensor: The tensor of the pass since `start`, or None: shape [sequences, heads, queries, keys].
+        tensor: The tensor read since `start`, or None: shape [sequences, heads, queries, keys].
         address: The address of the function that llama.cpp calls.
     """
 
@@ -268,8 +268,8 @@ class TensorCallback(dict[int, bool]):
         super().__init__()
         self._name, self._remembers = name.encode(), remembers
         self._is_on = self._is_computed = False
-        # Only the first of the three arguments is declared, which is the tensor: the order of the calls shows
-        # whether it is asked about or computed. The other two stay in their registers.
+        # Only the first of the three arguments, the tensor, is declared: the order of the calls shows whether
+        # llama.cpp asks about the tensor or has computed it. The other two stay in their registers.
         self._function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(self.__getitem__)
         self.address = ctypes.cast(self._function, ctypes.c_void_p).value
 
@@ -282,7 +282,11 @@ class TensorCallback(dict[int, bool]):
         self._is_on = False
 
     def __missing__(self, address: int) -> bool:
-        """Return whether the tensor is wanted or, once it is computed, whether to continue."""
+        """Return the answer to llama.cpp for a tensor whose address is not stored.
+
+        The first call asks whether the tensor is wanted. If it is, a second call follows once the tensor is
+        computed, and the answer True means that llama.cpp should continue.
+        """
         if llama.ggml_get_name(address) != self._name:
             if self._remembers:
                 self[address] = False

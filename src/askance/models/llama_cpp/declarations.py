@@ -1,8 +1,8 @@
 """The part of llama.cpp's C API that askance uses: functions, structures, and the defaults of structures.
 
 The declarations are those of `include/llama.h` and `ggml/include/ggml.h` at the versions in `PACKAGES`.
-Before a version is raised, compare the structures with those files: a C library does not describe their
-layout.
+Before a version is raised, compare the structures with those files: a C library does not describe the layout
+of its structures.
 """
 
 import ctypes
@@ -12,20 +12,24 @@ from ctypes import c_uint32 as c_uint
 from typing import Any
 
 PACKAGES = {"xllamacpp": "2026.9.11063", "llama-cpp-python": "0.3.36"}
-"""The versions whose structures are declared here, in the order in which they are tried."""
+"""The packages to try, in order, with the versions whose structures are declared here."""
 FLASH_ATTENTION_OFF = 0
 """The value `LLAMA_FLASH_ATTN_TYPE_DISABLED`."""
 LOGGED_ERROR = 4
 """The value `GGML_LOG_LEVEL_ERROR`."""
 _SPARE = c_int64 * 64
-"""Space after a structure that is passed by value: the library may have a longer one, with defaults there."""
+"""Space after a structure that is passed by value. The library's own structure may be longer, and this space
+then holds the default values of its last fields."""
 
 LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 
 
 def _each(*declared: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """Return names with their types or values; as in C, the type comes first, then all names that have it."""
+    """Return pairs of a name and its type or value.
+
+    Each declaration lists a type, as in C, or a value, and then the names that it belongs to.
+    """
     return [(name, value) for value, *names in declared for name in names]
 
 
@@ -99,7 +103,8 @@ CONTEXT_DEFAULTS: Mapping[str, int] = dict(
         (True, "offload_kqv", "no_perf", "op_offload", "swa_full"),
     )
 )
-"""The defaults of the library that are not 0: a field that has moved shows the default of another one."""
+"""The library's default values other than 0. They reveal a field that has moved, since it shows the default
+value of another field."""
 
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_backend_init": (None, ()),

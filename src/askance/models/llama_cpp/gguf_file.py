@@ -13,7 +13,7 @@ _WRITTEN_BY_GGUF = ("general.architecture", "general.alignment", "general.file_t
 
 
 class GgufFile:
-    """A GGUF file that is mapped into memory, not read as a whole.
+    """A GGUF file, mapped into memory instead of read as a whole.
 
     Attributes:
         path: The path of the file.
@@ -21,7 +21,7 @@ class GgufFile:
         tensors: The tensors by name, in the order of the file.
 
     Raises:
-        ModelSpecError: The file can't be read, is no GGUF file, or is damaged.
+        ModelSpecError: The file can't be read, is not a GGUF file, or is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +38,7 @@ class GgufFile:
         self.tensors = {tensor.name: tensor for tensor in reader.tensors}
 
     def entry(self, key: str, *, default: Any = None) -> Any:
-        """Return an entry about the architecture, such as ``block_count``.
+        """Return a metadata entry of the architecture, such as ``block_count``.
 
         Raises:
             ModelSpecError: The entry is missing, and there is no default.
@@ -54,7 +54,7 @@ class GgufFile:
     def entries(self) -> Iterator[tuple[str, Any, Any, Any]]:
         """Yield the metadata for the writer of `gguf`: name, value, type, and the type of an array's items.
 
-        Entries that the writer adds itself, and empty ones, are left out.
+        Empty entries, and entries that the writer adds itself, are left out.
         """
         for name, field in self._fields.items():
             value = field.contents()
@@ -63,12 +63,12 @@ class GgufFile:
 
 
 def shape_of(tensor: ReaderTensor) -> tuple[int, ...]:
-    """Return the shape of a tensor in numpy's order, in numbers and not in bytes."""
+    """Return the shape of a tensor in numpy's order, in elements rather than bytes."""
     return tuple(int(extent) for extent in reversed(tensor.shape))
 
 
 def write_out(writer: GGUFWriter) -> None:
-    """Write the file with all that the writer has collected."""
+    """Write all that the writer has collected to its file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

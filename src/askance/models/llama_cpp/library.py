@@ -1,9 +1,9 @@
 """Find the shared library of llama.cpp, check it, and load the functions that askance declares.
 
-The library comes compiled in the wheel `xllamacpp`, or in `llama-cpp-python` where it has been compiled.
-Neither package is imported. A C library does not describe the layout of its structures. So versions are
-pinned, and the default values that it fills in are compared with the expected ones; a library that does not
-match is not used.
+The library comes compiled in the wheel `xllamacpp`, or in `llama-cpp-python` if that package has been
+compiled. Neither package is imported. A C library does not describe the layout of its structures. So versions
+are pinned, and the default values that the library fills in are compared with the expected values. A library
+that does not match is not used.
 """
 
 import ctypes
@@ -36,17 +36,17 @@ _LIBRARIES = {
     "xllamacpp": ("xllamacpp", "*.pyd" if sys.platform == "win32" else "*.so"),
     "llama-cpp-python": ("llama_cpp", "lib/*"),
 }
-"""The module of each package, and the pattern of the libraries in it."""
+"""The module of each package, and the file name pattern of its libraries."""
 _SAME = ("ssse3", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
 _FLAGS = {name: name for name in (*_SAME, "sve", "sme")}
 _FLAGS |= {"sse3": "pni", "avx512": "avx512f", "avx512_vbmi": "avx512vbmi"}
 _FLAGS |= {"dotprod": "asimddp", "fp16_va": "asimdhp", "matmul_int8": "i8mm"}
-"""The instruction sets that a library may be compiled for: the names in its functions `ggml_cpu_has_…`, and
-those in /proc/cpuinfo."""
+"""The instruction sets that a library may be compiled for: their names in the functions `ggml_cpu_has_…`, and
+their names in /proc/cpuinfo."""
 
 
 class UnusableLibrary(Exception):
-    """An installed package can't be used; the message says why."""
+    """The error that an installed package can't be used. Its message gives the reason."""
 
 
 def load() -> tuple[str, Any]:
@@ -57,7 +57,7 @@ def load() -> tuple[str, Any]:
 
     Raises:
         MissingExtra: No package is installed.
-        ModelSpecError: The installed packages can't be used; the message says why.
+        ModelSpecError: The installed packages can't be used. The message gives the reasons.
     """
     reasons = list[str]()
     for package, needed in PACKAGES.items():
@@ -93,7 +93,7 @@ def _open(package: str) -> list[ctypes.CDLL]:
 
 
 def _declare(libraries: Sequence[ctypes.CDLL]) -> Any:
-    """Return the functions with their types, after a check of the library and its structures."""
+    """Return the functions with their types declared, after checking the library and its structures."""
     functions = SimpleNamespace()
     for name, (result, arguments) in FUNCTIONS.items():
         function = _symbol(libraries, name)
@@ -114,7 +114,10 @@ def _symbol(libraries: Sequence[ctypes.CDLL], name: str) -> Any:
 
 
 def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
-    """Refuse a library with instructions that the processor lacks: one of them would end the process."""
+    """Raise UnusableLibrary if the library has instructions that the processor lacks.
+
+    Such an instruction would end the process.
+    """
     known = _processor_flags()
     for name, flag in _FLAGS.items():
         if known and flag not in known and _symbol(libraries, f"ggml_cpu_has_{name}")():
@@ -124,7 +127,7 @@ def _check_processor(libraries: Sequence[ctypes.CDLL]) -> None:
 
 
 def _processor_flags() -> frozenset[str]:
-    """Return the instruction sets of this processor as Linux names them; none on other systems."""
+    """Return this processor's instruction sets as Linux names them, or an empty set on other systems."""
     try:
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -154,9 +157,10 @@ def _check_batch(functions: Any) -> None:
 def _short_spinning() -> Iterator[None]:
     """Make OpenMP's threads spin only for a short time before they yield their core.
 
-    A thread that waits for another one, whose core another process uses, would spin for milliseconds, many
-    times a token. libgomp reads the number of rounds when it is loaded; afterwards the environment is
-    restored. A setting of the user takes precedence.
+    When another process occupies the core of a thread, the threads that wait for this thread would spin for
+    milliseconds, many times per token. libgomp reads the number of spins from the environment when the
+    library is loaded inside the block. Afterwards, the environment is restored. The user's own setting takes
+    precedence.
     """
     is_set = "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ
     if not is_set:
@@ -169,7 +173,7 @@ def _short_spinning() -> Iterator[None]:
 
 
 SOURCE, llama = load()
-"""The name of the package with its version, and the functions of its library. Where no package can be used,
+"""The name of the package with its version, and the functions of its library. If no package can be used,
 importing this module fails, and the next import tries again."""
 
 _logged_errors: deque[str] = deque(maxlen=20)
@@ -181,7 +185,7 @@ def _log(level: int, text: bytes, data: Any) -> None:
 
 
 def _abort(text: bytes) -> None:
-    """Print the assertion of llama.cpp that failed in one line, and end the process, as it would."""
+    """Print a failed assertion of llama.cpp in one line, and end the process, as llama.cpp would."""
     message = text.decode("utf-8", "replace").strip()
     sys.stderr.write(
         f"error: llama.cpp can't continue: {message}. Most often a model's file is damaged: fetch it again.\n"

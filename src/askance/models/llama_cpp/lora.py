@@ -22,12 +22,12 @@ _PLAIN = {"bias": "none", "use_dora": False, "fan_in_fan_out": False}
 """The settings of a plain LoRA."""
 _UNSET = ("rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "target_parameters")
 _HEADS = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
-"""The entries with the numbers of heads; several query heads may share one key head."""
+"""The metadata entries that give the number of heads. Several query heads may share one key head."""
 _NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 """The types of an adapter's weights. Numpy has no bfloat16, which is the upper half of a float32."""
 
 Halves = dict[str, NDArray[Any]]
-"""The two matrices for a tensor: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
+"""The two LoRA matrices of a tensor: "a", shape [rank, inputs], and "b", shape [outputs, rank]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class Lora:
     """A LoRA adapter with the tensor names and the row order of llama.cpp.
 
     Attributes:
-        alpha: The scale of the products, times the rank.
-        parts: The two matrices by the names of the tensors that they change.
+        alpha: The scale of the matrix products, multiplied by the rank.
+        parts: The two matrices of each changed tensor, by the tensor's name.
     """
 
     alpha: float
     parts: Mapping[str, Halves]
 
     def product(self, name: str) -> NDArray[np.float32] | None:
-        """Return the matrix to add to the tensor `name`, shape [outputs, inputs], or None."""
+        """Return the matrix to add to a tensor, shape [outputs, inputs], or None if there is none."""
         halves = self.parts.get(name)
         if halves is None:
             return None
@@ -57,7 +57,7 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
     """Read a peft adapter for a llama.cpp base model.
 
     Raises:
-        ModelSpecError: The adapter is not plain LoRA, does not fit, or can't be read.
+        ModelSpecError: The adapter is not a plain LoRA, does not fit, or can't be read.
     """
     parts: dict[str, Halves] = {}
     try:
@@ -119,7 +119,7 @@ def _check_fits(name: str, halves: Halves, base: GgufFile, folder: Path) -> None
 
 
 def _alpha(folder: Path) -> float:
-    """Return the scale of the adapter's products, times its rank."""
+    """Return the `Lora.alpha` of an adapter, which also covers the other scale of rank-stabilized LoRA."""
     settings: dict[str, Any] = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
     special = [name for name, plain in _PLAIN.items() if settings.get(name, plain) != plain]
     special += [name for name in _UNSET if settings.get(name)]
@@ -155,7 +155,8 @@ def _renamed(
 def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
     """Reorder the rows of query and key projections for the llama architecture.
 
-    Rotary embeddings rotate pairs of rows of a head: llama.cpp pairs neighbours, transformers the two halves.
+    Rotary embeddings rotate a head's rows in pairs. Llama.cpp pairs neighbouring rows. Transformers pairs
+    each row of a head's first half with the corresponding row of the second half.
     """
     key = _HEADS.get(part.rpartition(".")[2])
     if base.architecture != "llama" or key is None:

@@ -29,12 +29,12 @@ _NO_ATTENTION = "llama.cpp shows no weights of its last layer that sum to 1"
 
 
 class LlamaModel(LocalModel):
-    """A GGUF model that llama.cpp computes; `load_gguf` makes one.
+    """A GGUF model that llama.cpp runs (see `load_gguf`).
 
     Args:
         name: The model's name, for traces and messages.
-        reads_attention: Whether to try to read attention; otherwise flash attention is used.
-        memory_bytes: The memory of the KV cache in bytes; by default a share of the free memory.
+        reads_attention: Whether to try to read attention. If not, flash attention is used.
+        memory_bytes: The memory of the KV cache in bytes. By default, it is a fraction of the free memory.
     """
 
     precision = "weights as stored, KV cache float16"
@@ -43,7 +43,7 @@ class LlamaModel(LocalModel):
         self, weights: Weights, *, name: str, reads_attention: bool = True, memory_bytes: int | None = None
     ) -> None:
         self._weights, self._reads_attention = weights, reads_attention
-        # The trial runs in a thread that ends with it: OpenMP keeps a team of threads for each thread that
+        # The trial runs in a thread that ends afterwards: OpenMP keeps a team of threads for each thread that
         # has computed, and with two teams each pass takes twice as long.
         with ThreadPoolExecutor(1) as executor:
             has_attention = reads_attention and executor.submit(shows_attention, weights).result()
@@ -62,7 +62,10 @@ class LlamaModel(LocalModel):
 
     @cached_property
     def fingerprint(self) -> str:
-        """The digests of the files, whose every byte is read once, and the software that computes."""
+        """The digests of the model's files, and the software that runs the model.
+
+        Every byte of the files is read once.
+        """
         files = [file for file in (self._weights.path, self._weights.adapter_path) if file is not None]
         computed_by = (SOURCE, "plain" if self._reads_attention else "flash")
         kind = "gpu" if llama.llama_supports_gpu_offload() else "cpu"
@@ -70,7 +73,7 @@ class LlamaModel(LocalModel):
 
     def _attention_map(self, ids: TokenIds) -> NDArray[np.float32]:
         if self._map_context is None or len(ids) > self._map_context_tokens:
-            self._map_context = None  # the old context is freed before there is a new one
+            self._map_context = None  # the old context is freed before a new one is created
             self._map_context_tokens = -(-2 * len(ids) // PADDING) * PADDING
             self._map_context = Context(self._weights, 1, self._map_context_tokens, reads_attention=True)
         return attention_map(self._map_context, ids)
@@ -79,17 +82,18 @@ class LlamaModel(LocalModel):
 def load_gguf(
     name: str, *, attention: str = "1", display_name: str | None = None, adapter: Path | None = None
 ) -> LlamaModel:
-    """Load a GGUF file, which llama.cpp computes.
+    """Load a GGUF file as a model that llama.cpp runs.
 
     Args:
         name: A file, or a folder with one .gguf file.
-        attention: "1", or "0" for no attention, which is a little faster.
+        attention: "1" to read attention, or "0" for none, which is a little faster.
         display_name: The name in traces and messages, instead of `name`.
         adapter: A GGUF file with a LoRA for the model.
 
     Raises:
-        ModelSpecError: The model is not found, no GGUF file, damaged, no causal language model, or too large
-            for the memory; or the adapter is not found, no GGUF file, damaged, or made for another model.
+        ModelSpecError: The model is missing, not a GGUF file, damaged, not a causal language model, or too
+            large for the memory. The same error is raised if the adapter is missing, not a GGUF file,
+            damaged, or made for another model.
         ParameterError: The value of `attention` is unknown.
     """
     if attention not in ("0", "1"):
@@ -107,13 +111,13 @@ def load_gguf(
 
 
 def attention_map(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
-    """Compute a text in the first sequence of a context, and return its last layer's attention weights.
+    """Return the last layer's attention weights for a text, computed in a context's first sequence.
 
     Returns:
         The weights, shape [heads, queries, keys].
 
     Raises:
-        RuntimeError: Llama.cpp can't compute it, or does not show the weights.
+        RuntimeError: Llama.cpp can't compute the text, or does not show the attention weights.
     """
     context.truncate(0, 0)
     rows = []
@@ -125,7 +129,10 @@ def attention_map(context: Context, ids: Sequence[int]) -> NDArray[np.float32]:
 
 
 def shows_attention(weights: Weights) -> bool:
-    """Return whether the last layer's weights for two tokens can be read, sum to 1, and are causal."""
+    """Return whether the last layer's attention weights can be read, sum to 1, and are causal.
+
+    The trial computes two tokens.
+    """
     try:
         attention = attention_map(Context(weights, 1, PADDING, reads_attention=True), (0, 1))
     except RuntimeError:

@@ -1,8 +1,8 @@
-"""Requantize a GGUF model, with an adapter merged into its weights.
+"""Requantize a GGUF model, optionally with an adapter merged into its weights.
 
-llama.cpp has fast matrix products for some types of weights only: with Q4_1 it computes a prompt at seven
-tenths of the speed of Q8_0. A separate adapter costs two more products for each matrix and each token; merged
-into the weights it costs nothing.
+Llama.cpp has fast matrix products only for some types of weights: with Q4_1, it computes a prompt at seven
+tenths of the speed of Q8_0. A separate adapter costs two more products for each matrix and each token. An
+adapter that is merged into the weights costs nothing.
 """
 
 from pathlib import Path
@@ -22,18 +22,18 @@ _EMBEDDINGS = ("token_embd.weight", "output.weight")
 def pack(
     source: Path, target: Path, adapter: Path | None = None, *, matrices: str, embeddings: str = ""
 ) -> None:
-    """Write the model in the file `source` to `target`, with weights of other types.
+    """Write the model in the file `source` to `target` with other types of weights.
 
     Args:
-        adapter: A folder with an adapter of peft, which is merged into the weights.
+        adapter: A folder with a peft adapter to merge into the weights.
         matrices: The type of the matrices in layers: F32, Q8_0 or Q4_0. A matrix whose rows are not a whole
-            number of blocks becomes F32; vectors keep their type.
+            number of blocks becomes F32. Vectors keep their type.
         embeddings: The type of the embeddings, and of the output matrix if it is separate. By default they
             keep their type.
 
     Raises:
-        ModelSpecError: The file `source` is damaged, or the adapter is no plain LoRA or does not fit.
-        OSError: The file `target` can't be written, for example for lack of room.
+        ModelSpecError: The file `source` is damaged, or the adapter is not a plain LoRA or does not fit.
+        OSError: The file `target` can't be written, for example because the disk is full.
     """
     base = GgufFile(source)
     lora = None if adapter is None else read_lora(adapter, base)
@@ -53,7 +53,7 @@ def pack(
 
 
 def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
-    """Return the type that a tensor gets."""
+    """Return the type that a tensor gets in the new file."""
     if not wanted or len(tensor.shape) < 2:
         return tensor.tensor_type
     kind = GGMLQuantizationType[wanted]
@@ -62,7 +62,7 @@ def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
 
 
 def _converted(tensor: ReaderTensor, kind: GGMLQuantizationType, lora: Lora | None) -> NDArray[Any]:
-    """Return the weights of a tensor as a file has them, with the adapter's added if there is one."""
+    """Return a tensor's weights in the format of `kind`, with the product of the adapter, if any, added."""
     product = None if lora is None else lora.product(tensor.name)
     stored: NDArray[Any] = tensor.data
     if product is None and kind == tensor.tensor_type:

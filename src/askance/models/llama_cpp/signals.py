@@ -1,4 +1,4 @@
-"""The logits of llama.cpp: entropy, log-probabilities and sampling probabilities, which numpy computes."""
+"""The logits of llama.cpp: entropy, log-probabilities and sampling probabilities, computed by numpy."""
 
 import math
 from functools import cached_property
@@ -29,8 +29,8 @@ class LlamaLogits:
     def _sums(self) -> tuple[float, float]:
         """The sum of exp(d) and the sum of d * exp(d), where d is a logit minus the greatest one.
 
-        They are computed in chunks: the memory of arrays as long as the vocabulary would be returned to the
-        system and allocated again at each token, which takes longer than the sums.
+        Both are computed in chunks: arrays as long as the vocabulary would be returned to the system and
+        allocated again at each token, which takes longer than the sums.
         """
         best, has_none = np.float32(self.best[0]), math.isinf(self.logits.min())
         total = weighted = 0.0
@@ -40,8 +40,8 @@ class LlamaLogits:
                 np.maximum(below, np.float32(MIN_LOGPROB), out=below)
             weights = np.exp(below)
             total += float(weights.sum())
-            # This is no dot product of numpy: its libraries wake their own threads, for which those of
-            # llama.cpp would have to wait.
+            # Numpy's dot product would wake threads of its own library, for which llama.cpp's threads would
+            # have to wait.
             weights *= below
             weighted += float(weights.sum())
         return total, weighted
@@ -64,7 +64,7 @@ class LlamaLogits:
     def probabilities(self, sampling: Sampling) -> NDArray[np.float64]:
         """Return the probabilities after temperature, top-k and top-p, in this order: shape [vocabulary]."""
         scaled = self.logits.astype(np.float64) / sampling.temperature
-        # With top_k a few tokens are enough; exponentials and sorting of all tokens take most of the time.
+        # With top_k, exponentials and sorting cover few tokens. For all tokens, they take most of the time.
         has_top_k = 0 < sampling.top_k < len(scaled)
         kept = np.sort(_greatest(scaled, sampling.top_k)) if has_top_k else np.arange(len(scaled))
         weights = np.zeros_like(scaled)
@@ -73,14 +73,14 @@ class LlamaLogits:
         if sampling.top_p < 1:
             order = kept[np.argsort(-probabilities[kept], kind="stable")]
             ordered = probabilities[order]
-            # A token is kept while those before it have not reached top_p yet, so the first always is.
+            # A token is kept if the tokens before it have not reached top_p, so the first always is.
             is_beyond = np.cumsum(ordered) - ordered >= sampling.top_p
             probabilities[order[is_beyond]] = 0
         return probabilities
 
 
 def _greatest(numbers: NDArray[np.floating], count: int) -> NDArray[np.intp]:
-    """Return the indices of the greatest numbers, the greatest first."""
+    """Return the indices of the `count` greatest numbers, greatest first."""
     count = min(count, len(numbers))
     unordered = np.argpartition(-numbers, count - 1)[:count]
     indices: NDArray[np.intp] = unordered[np.argsort(-numbers[unordered], kind="stable")]

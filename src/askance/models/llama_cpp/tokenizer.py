@@ -24,10 +24,10 @@ class GgufTokenizer:
     """The tokenizer of a GGUF file, with the part of transformers' interface that `Vocabulary` uses.
 
     Attributes:
-        chat_template: The source of the chat template; None if the file has none.
+        chat_template: The source of the chat template, or None if the file has no chat template.
         added_tokens_decoder: The control tokens and added tokens by id.
         unk_token_id: The id of the unknown token, or None.
-        end_ids: The ids that llama.cpp takes for the end of a text.
+        end_ids: The ids of the tokens that llama.cpp treats as the end of a generation.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -62,26 +62,26 @@ class GgufTokenizer:
 
     @property
     def all_special_tokens(self) -> list[str]:
-        """The texts of all control tokens."""
+        """The strings of all control tokens."""
         return [self.added_tokens_decoder[id].content for id in self.all_special_ids]
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> Any:
-        """Return the ids of a text under the key ``input_ids``."""
+        """Return the token ids of a string under the key ``input_ids``."""
         return {"input_ids": self._ids(text, add_special_tokens=add_special_tokens)}
 
     def decode(self, ids: Sequence[int], **_: bool) -> str:
-        """Return the text of ids, with control tokens as their strings and broken characters as U+FFFD."""
+        """Return the text of `ids`, with control tokens as their strings and broken characters as U+FFFD."""
         text = b"".join(map(self._piece, ids)).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._adds_space else text
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the vocabulary's own strings of ids."""
+        """Return the vocabulary's own strings for `ids`."""
         texts = (llama.llama_vocab_get_text(self._vocabulary, id) for id in ids)
         return [text.decode("utf-8", "replace") for text in texts]
 
     @property
     def special_tokens_map(self) -> dict[str, str]:
-        """The texts of the begin and end tokens, under their names in chat templates."""
+        """The strings of the BOS and EOS tokens, by the variable names that chat templates use for them."""
         ends = {"bos": llama.llama_vocab_bos, "eos": llama.llama_vocab_eos}
         return {
             f"{name}_token": self._piece(id).decode("utf-8", "replace") if id >= 0 else ""
@@ -93,7 +93,7 @@ class GgufTokenizer:
         size = len(content) + 8
         while True:
             buffer = (ctypes.c_int32 * size)()
-            # The last argument: control tokens are matched.
+            # The last argument makes the tokenizer encode the strings of control tokens as control tokens.
             arguments = content, len(content), buffer, size, add_special_tokens, True
             count = llama.llama_tokenize(self._vocabulary, *arguments)
             if count >= 0:
@@ -103,7 +103,7 @@ class GgufTokenizer:
     def _piece(self, id: int) -> bytes:
         """Return the bytes of one token's text."""
         if id not in self._bytes:
-            # The last arguments: the leading space is kept, and control tokens are given as their strings.
+            # The last two arguments keep the leading space, and give control tokens as their strings.
             size = -llama.llama_token_to_piece(self._vocabulary, id, None, 0, 0, True)
             buffer = ctypes.create_string_buffer(max(0, size))
             llama.llama_token_to_piece(self._vocabulary, id, buffer, size, 0, True)

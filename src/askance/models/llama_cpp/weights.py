@@ -11,7 +11,7 @@ from askance.models.llama_cpp.library import first_error, llama
 
 _MAGIC = b"GGUF"
 _BYTES_PER_NUMBER = 2
-"""The KV cache is in float16."""
+"""The number of bytes that a number in the KV cache takes, since the cache is in float16."""
 _HINTS = {
     "model": "folders and names on the hub are models of the kind hf",
     "adapter": "folders of peft go with models of the kind hf (hf:NAME?adapter=DIR)",
@@ -29,10 +29,11 @@ class Weights:
         num_tokens: The size of the vocabulary.
         num_layers: The number of layers.
         context_tokens: The length of the context window, in tokens, that the model was trained with.
-        can_truncate: Whether the last tokens of a sequence can be removed; a recurrent state can't be reset.
+        can_truncate: Whether the last tokens of a sequence can be removed. A recurrent state can't be rolled
+            back, so the answer is no for recurrent models.
 
     Raises:
-        ModelSpecError: A file is missing, no GGUF file, damaged, or not for generating text.
+        ModelSpecError: A file is missing, damaged or not a GGUF file, or the model does not generate text.
     """
 
     def __init__(self, path: Path, adapter: Path | None = None, *, name: str = "") -> None:
@@ -60,14 +61,14 @@ class Weights:
     def can_be_saved(self) -> bool:
         """True if llama.cpp saves all keys and values of a sequence.
 
-        For a layer with a sliding window it saves the last window alone. A sequence that is restored from it
-        and truncated lacks the keys and values that its last tokens would attend to.
+        For a layer with a sliding window, llama.cpp saves only the last window. If a sequence is restored and
+        then truncated, it lacks keys and values that its last tokens have to attend to.
         """
         return self.can_truncate and not llama.llama_model_n_swa(self.pointer)
 
     @property
     def bytes_per_token(self) -> int:
-        """The bytes that the keys and values of one token take in all layers."""
+        """The number of bytes that the keys and values of one token take in all layers."""
         model = self.pointer
         heads = max(1, llama.llama_model_n_head(model))
         size = llama.llama_model_n_embd(model) // heads
@@ -78,7 +79,7 @@ class Weights:
         return int(self.num_layers * key_heads * numbers * _BYTES_PER_NUMBER)
 
     def entry(self, key: str) -> str:
-        """Return an entry of the file's metadata as text, or an empty text if there is none."""
+        """Return an entry of the file's metadata as a string, or an empty string if the entry is missing."""
         size = llama.llama_model_meta_val_str(self.pointer, key.encode(), None, 0)
         if size < 0:
             return ""
@@ -116,7 +117,7 @@ class Weights:
 
 
 def check_is_gguf(path: Path, what: Literal["model", "adapter"] = "model") -> None:
-    """Raise ModelSpecError if a file is no GGUF file."""
+    """Raise ModelSpecError if a file is not a GGUF file."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))

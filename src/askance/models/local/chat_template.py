@@ -1,8 +1,8 @@
-"""Chat templates: programs that come with a model, which run in a sandbox with a limited number of steps.
+"""Chat templates: programs that come with a model and run in a sandbox with a limited number of steps.
 
-A template may call and read what transformers allows. Each iteration of a loop and each call costs one step,
-and every eight characters or entries that it handles cost one more. So the limit does not depend on the speed
-of the machine.
+A template may use the same functions and variables as in transformers. Each loop iteration and each call
+costs one step, plus one for every eight characters or entries that it handles. Since steps are limited
+instead of time, the speed of the machine does not matter.
 """
 
 import json
@@ -21,14 +21,14 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 MAX_STEPS = 300_000
-"""The most steps of one rendering. Real templates take about ten for each turn of a chat, and twice as many
-with tools."""
+"""The greatest number of steps in one rendering. Real templates take about ten steps for each turn of a chat,
+and twice as many with tools."""
 _ITEMS_PER_STEP = 8
 _MAX_NUMBER = 100_000
-"""The greatest argument of a call: a number may be the width of a text, or the number of its repetitions."""
+"""The greatest number that a call may take as an argument, since it may set the length of a string."""
 _MAX_EXPONENT = 64
 _WIDE = re.compile(r"\d{6}|\*")
-"""A width in a format string beyond that, or a width that is an argument."""
+"""A width of six or more digits in a format string, or a width that is an argument."""
 _steps_left: ContextVar[list[int]] = ContextVar("askance_template_steps")
 
 
@@ -36,11 +36,11 @@ class ChatTemplate:
     """A compiled chat template.
 
     Args:
-        source: The source in the language of Jinja.
-        variables: Further variables of the template, such as ``bos_token``.
+        source: The template's Jinja source.
+        variables: Additional variables for the template, such as ``bos_token``.
 
     Raises:
-        TemplateError: The source is no valid template.
+        TemplateError: The source is not a valid template.
     """
 
     def __init__(self, source: str, variables: Mapping[str, Any]) -> None:
@@ -63,14 +63,14 @@ class ChatTemplate:
             )
         except TemplateError:
             raise
-        except Exception as error:  # a template is any program, so it may fail in any way
+        except Exception as error:  # a template is an arbitrary program and may fail in any way
             raise TemplateError(f"{type(error).__name__}: {error}") from error
         finally:
             _steps_left.reset(token)
 
 
 class _StepLimitedSandbox(ImmutableSandboxedEnvironment):
-    """The sandbox of transformers, in which each step is counted."""
+    """A sandbox like that of transformers, which also counts steps."""
 
     intercepted_binops = frozenset(["*", "**", "+", "-", "%"])
 
@@ -82,7 +82,7 @@ class _StepLimitedSandbox(ImmutableSandboxedEnvironment):
         self.globals |= {"raise_exception": _refuse, "strftime_now": _now, "namespace": _PlainNamespace}
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Make a call of a template."""
+        """Call `obj` on behalf of a template."""
         owner = getattr(getattr(obj, "__wrapped__", obj), "__self__", None)  # the sandbox wraps `str.format`
         if isinstance(owner, str) and obj.__name__ in ("format", "format_map"):
             _check_format(owner)
@@ -100,7 +100,7 @@ class _StepLimitedSandbox(ImmutableSandboxedEnvironment):
 
 
 class _Counting(NodeTransformer):
-    """Replaces loops and concatenations in a template by filters, which count their steps."""
+    """A syntax tree transformer that routes loops and concatenations through filters that count steps."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         self.generic_visit(node)
@@ -113,7 +113,7 @@ class _Counting(NodeTransformer):
 
 
 class _Generation(Extension):
-    """The tag ``{% generation %}``, which marks text to train a model on; here it has no effect."""
+    """The tag ``{% generation %}``, which marks text to train a model on. The tag has no effect here."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -124,7 +124,7 @@ class _Generation(Extension):
 
 
 class _PlainNamespace(Namespace):
-    """Variables that a template may set; their names can't reach Python's own attributes."""
+    """A namespace for a template's variables, whose names can't reach Python's own attributes."""
 
     def __init__(*args: Any, **values: Any) -> None:
         self, *entries = args
@@ -150,23 +150,29 @@ def _spend(num_steps: int) -> None:
 
 
 def _size(value: Any) -> int:
-    """Return the number of characters or entries of a value, with the characters of texts in a list."""
+    """Return the number of characters or entries of a value. For a list, add the lengths of its strings."""
     items = value if isinstance(value, list | tuple) else ()
     own = len(value) if isinstance(value, str | list | tuple | dict) else 0
     return own + sum(len(item) for item in items if isinstance(item, str))
 
 
 def _spent(value: Any) -> Any:
-    """Return the value of a step, and spend its cost; the size of a number is that of its bits."""
+    """Spend the cost of a step that gave `value`, and return `value`.
+
+    The cost depends on the size of the value. The size of an integer is its number of bits.
+    """
     _spend(1 + (value.bit_length() if isinstance(value, int) else _size(value)) // _ITEMS_PER_STEP)
     return value
 
 
 def _check(values: Iterable[Any]) -> None:
-    """Spend the cost of a step's arguments, and of the product of the two largest, which it may compute.
+    """Spend the cost of a step's arguments.
+
+    The result of the step may be as large as the product of its two largest arguments, for example if a
+    string is repeated. So this product is added to the cost.
 
     Raises:
-        TemplateError: A number among them is too large, or no steps are left.
+        TemplateError: An argument is a number that is too large, or no steps are left.
     """
     sizes = [1, 1]
     for value in values:
@@ -185,7 +191,7 @@ def _check_format(layout: str) -> None:
 
 
 def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that spends a step at each use."""
+    """Return a filter that calls `function` and spends the cost of each call."""
 
     @wraps(function)
     def counted(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Encode prompts as token ids. Untrusted text never yields a control token."""
+"""The encoding of prompts as token ids, in which untrusted text never yields a control token."""
 
 import json
 import re
@@ -23,13 +23,13 @@ _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
 
 class Encoding:
-    """The encoding of one model's prompts: its tokenizer and its chat template.
+    """The encoding of a model's prompts by its tokenizer and its chat template.
 
-    Inference and training use it, so that both make the same ids.
+    Inference and training share this class, so that both produce the same ids.
 
     Attributes:
         vocabulary: The tokenizer with its control tokens.
-        takes_chat: Whether there is a chat template.
+        takes_chat: Whether the model has a chat template.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -49,10 +49,10 @@ class Encoding:
 
     @property
     def end_id(self) -> int:
-        """The end token that a model is trained to end its texts with.
+        """The id of the end token that a model is trained to write at the end of a text.
 
         Raises:
-            ModelSpecError: The tokenizer has none.
+            ModelSpecError: The tokenizer has no end token.
         """
         if self._tokenizer.eos_token_id is None:
             raise ModelSpecError(
@@ -62,17 +62,18 @@ class Encoding:
         return int(self._tokenizer.eos_token_id)
 
     def encode(self, prompt: Prompt) -> TokenIds:
-        """Return the ids of a prompt as the model sees it.
+        """Return the token ids of a prompt, exactly as the model gets them.
 
-        A raw prompt gets BOS if the tokenizer adds one and the prompt has none. A chat prompt gets the chat
-        template; where that takes no system turn, the system's text begins the first user turn.
+        A raw prompt gets BOS if the tokenizer adds BOS and the prompt lacks it. A chat prompt is rendered by
+        the chat template. If the template takes no system turn, the first user turn begins with the content
+        of the system turn.
 
         Raises:
             InputError: The prompt is empty, has an id outside the vocabulary, or has turns that the chat
                 template refuses.
-            MissingAbility: A chat prompt is given to a model without a chat template.
+            MissingAbility: The prompt is a chat, but the model has no chat template.
         """
-        # Mostly a prompt is counted, then computed, then counted for the trace.
+        # Most prompts are encoded three times: to be counted, to be computed, and to be counted in the trace.
         return self._cached_encode(prompt)
 
     def _encode(self, prompt: Prompt) -> TokenIds:
@@ -88,12 +89,14 @@ class Encoding:
         return ids
 
     def with_bos(self, ids: TokenIds) -> TokenIds:
-        """Return `ids`, with BOS put first if it is missing."""
+        """Return `ids`, with BOS prepended if it is missing."""
         bos = self.vocabulary.bos
         return ids if ids[: len(bos)] == bos else bos + ids
 
     def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds:
-        """Return the ids of parts, without BOS; adjacent spans are one text, and ids stay as they are.
+        """Return the token ids of parts, without BOS.
+
+        Adjacent spans form one string. Parts that are token ids already stay unchanged.
 
         Args:
             at_start: Whether the parts start a prompt.
@@ -102,7 +105,7 @@ class Encoding:
         for is_text, group in groupby(parts, key=lambda part: isinstance(part, Span)):
             if is_text:
                 texts = [part for part in group if isinstance(part, Span) and part.text]
-                # No tokenizer takes an incomplete character.
+                # Tokenizers refuse incomplete characters.
                 spans = [Span(whole_characters(part.text), part.trusted) for part in texts]
                 ids += self._spans(spans, at_start=at_start and not ids)
                 continue
@@ -113,14 +116,15 @@ class Encoding:
         return tuple(ids)
 
     def text_ids(self, text: str) -> TokenIds:
-        """Return the ids of plain text after a prompt: without BOS, leading space or control tokens."""
+        """Return the ids of plain text that follows a prompt: no BOS, no added space, no control tokens."""
         return self.parts((Span(text, trusted=False),), at_start=False)
 
     def _spans(self, spans: Sequence[Span], *, at_start: bool) -> list[int]:
-        """Tokenize adjacent spans as one text, or one by one if untrusted text could yield a control token.
+        """Tokenize adjacent spans as one string, or one by one if untrusted text could yield a control token.
 
-        That is the case if the text has a control string that no trusted span has by itself, or if the
-        tokenizer finds a control token that is not literally there, for example after normalising.
+        That is possible if the joined string contains a control token that is not inside a single trusted
+        span. It is also possible if the tokenizer yields a control token that is not literally in the string,
+        for example after normalization.
         """
         text, trusted = "".join(span.text for span in spans), [span.text for span in spans if span.trusted]
         is_foreign = any(
@@ -139,7 +143,7 @@ class Encoding:
         return [id for id in ids if id in self.vocabulary.unambiguous_ids]
 
     def _span_by_span(self, spans: Sequence[Span], *, at_start: bool) -> Iterator[int]:
-        """Tokenize spans one by one, splitting untrusted ones until they yield no control token."""
+        """Tokenize spans one by one, splitting untrusted spans until they yield no control token."""
         for span in spans:
             ids = self.vocabulary.encode(span.text, at_start=at_start)
             is_literal = any(string in span.text for string in self.vocabulary.control.values())
@@ -157,7 +161,7 @@ class Encoding:
             at_start = False
 
     def _render(self, chat: Chat) -> list[Span]:
-        """Return the spans of a chat in its template, whose own text is trusted."""
+        """Render a chat by the chat template, and return the spans. The template's own text is trusted."""
         if not self.takes_chat:
             raise MissingAbility(
                 f"model {self._name!r} has no chat template: use a raw prompt (--set layout=raw), or an "
@@ -177,7 +181,7 @@ class Encoding:
 
     @cached_property
     def _takes_system(self) -> bool:
-        """True if the template takes a system turn: some templates refuse it, others leave it out."""
+        """True if the template takes a system turn. Some templates refuse it, and others leave it out."""
         messages = [{"role": "system", "content": "\ue0000\ue001"}, {"role": "user", "content": "?"}]
         try:
             return bool(_PLACEHOLDER.search(self._apply_template(messages)))
@@ -207,7 +211,7 @@ class Encoding:
 
 
 def _folded(turns: Sequence[Turn]) -> Sequence[Turn]:
-    """Return the turns, making a leading system turn the first paragraph of the next user turn."""
+    """Return the turns, with a leading system turn merged into the next user turn as its first paragraph."""
     match turns:
         case [Turn("system", instructions), Turn("user", question), *others]:
             return [Turn("user", (*instructions, Span("\n\n"), *question)), *others]
@@ -215,10 +219,10 @@ def _folded(turns: Sequence[Turn]) -> Sequence[Turn]:
 
 
 def _hide(parts: Sequence[Span], spans: list[Span]) -> str:
-    """Return a turn's content with a placeholder for each span, and append these spans to `spans`.
+    """Return a turn's content with a placeholder for each span, and append the spans to `spans`.
 
-    White space around a span stays outside the placeholder, so that a template that strips its turns still
-    strips it.
+    White space around a span stays outside of the placeholder, so that a template that strips its turns still
+    removes this white space.
     """
     content = ""
     for part in parts:
@@ -238,6 +242,9 @@ def _count(text: str, string: str) -> int:
 
 
 def chat_template_digest(tokenizer: Any) -> str:
-    """Return a digest of a tokenizer's chat template, or of its absence: 32 hexadecimal digits."""
+    """Return a digest of a tokenizer's chat template: 32 hexadecimal digits.
+
+    A tokenizer without a chat template has a digest, too.
+    """
     template = json.dumps(getattr(tokenizer, "chat_template", None), sort_keys=True)
     return blake2b(template.encode(), digest_size=16).hexdigest()

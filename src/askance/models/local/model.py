@@ -1,4 +1,4 @@
-"""A `Model` over an `LLMEngine`: what all models that run in this process have in common."""
+"""The common base of all models that run in this process: a `Model` over an `LLMEngine`."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -36,29 +36,29 @@ _BASE_CAPABILITIES: frozenset[Capability] = frozenset({"raw", "continuation", "s
 _LOGITS_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs"})
 
 _SHARE_OF_MACHINE = 0.25
-"""The share of the free memory that a model's KV cache may take."""
+"""The fraction of the free memory that a model's KV cache may take."""
 _DEFAULT_FREE_BYTES = 2 * 10**9
-"""The size of the KV cache where the system does not report its free memory."""
+"""The size of the KV cache in bytes if the system does not report its free memory."""
 _CGROUPS = (
     ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 """The files in which Linux reports the memory of a container, for cgroups 2 and 1: the folder, the limit, the
-usage, and the part of the usage that can be reclaimed."""
+usage, and the entry for memory that can be reclaimed."""
 
 
 class LocalModel(ABC):
-    """A causal language model that runs in this process: it has every signal that logits give.
+    """A causal language model that runs in this process.
 
-    It has attention where that can be read.
+    The model has every signal that logits give. If its attention can be read, it also has attention.
 
     Args:
         context_tokens: The length of the context window in tokens.
-        engine: The engine that computes; nothing else adds requests to it.
-        why_no_attention: The reason why attention can't be read; empty where it can.
+        engine: The engine that runs the model. Nothing else may add requests to the engine.
+        why_no_attention: The reason why attention can't be read, or an empty string if it can be read.
 
     Attributes:
-        precision: The numeric precision of weights and KV cache, in words.
+        precision: A description of the numeric precision of weights and KV cache.
     """
 
     counts_exactly = True
@@ -83,11 +83,11 @@ class LocalModel(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """The digest of all that answers depend on."""
+        """The digest of everything that answers depend on."""
 
     @property
     def computed_tokens(self) -> int:
-        """The number of tokens that forward passes have computed until now."""
+        """The number of tokens that forward passes have computed so far."""
         return self._llm_engine.num_computed_tokens + self._num_attended_tokens
 
     async def clear_cache(self) -> None:
@@ -99,12 +99,13 @@ class LocalModel(ABC):
         """Return the last layer's attention weights over `ids`: shape [heads, queries, keys]."""
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        """Generate texts; see `Model.generate`.
+        """Generate one or more texts (see `Model.generate`).
 
         Raises:
             ParameterError: A sampling parameter is out of range.
-            InputError: A text of `token_probs` is not exactly one token, or the prompt can't be used.
-            MissingAbility: The model can't give attention, or has no chat template for a chat.
+            InputError: A string in `token_probs` is not exactly one token, or the prompt can't be used.
+            MissingAbility: Attention is wanted but can't be read, or the prompt is a chat and the model has
+                no chat template.
             PromptTooLong: The prompt and `max_tokens` do not fit into `context_tokens`.
             ModelFailure: A forward pass failed, or gave logits that are not finite numbers.
         """
@@ -123,7 +124,7 @@ class LocalModel(ABC):
         return generations if len(generations) == n else generations * n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        """Score options as plain text that follows the prompt without a gap; see `Model.score`.
+        """Score options as plain text that directly follows the prompt (see `Model.score`).
 
         Raises:
             InputError: An option is empty.
@@ -141,10 +142,12 @@ class LocalModel(ABC):
         return tuple(scored[index] for index in range(len(options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
-        """Return the attention over a text; see `Model.attend`. Control strings in a text are plain text.
+        """Return the attention over a text (see `Model.attend`).
+
+        If the text contains the string of a control token, the string is treated as plain text.
 
         Args:
-            bos: Whether to put BOS before the text where the tokenizer does so itself.
+            bos: Whether to put BOS before the text if the tokenizer would do so.
 
         Raises:
             InputError: The text is empty.
@@ -189,7 +192,10 @@ class LocalModel(ABC):
         return prompt_ids
 
     def _texts(self, ids: TokenIds) -> tuple[str, ...]:
-        """Return one text per id; they join to the whole text, with an incomplete character at its end."""
+        """Return one string per id. Joined, these strings are the whole text.
+
+        An incomplete character at the end is included as U+FFFD.
+        """
         detokenizer = IncrementalDetokenizer(self._vocabulary)
         texts = [detokenizer.add(id) for id in ids]
         texts[-1] += detokenizer.flush()
@@ -197,7 +203,7 @@ class LocalModel(ABC):
 
     @contextmanager
     def _as_model_failure(self) -> Iterator[None]:
-        """Raise ModelFailure for a RuntimeError inside the block."""
+        """Turn a RuntimeError inside the block into a ModelFailure."""
         try:
             yield
         except RuntimeError as error:
@@ -207,11 +213,14 @@ class LocalModel(ABC):
 
 
 def _group_options(options: Sequence[TokenIds]) -> list[dict[int, TokenIds]]:
-    """Group options that one pass can score, each option by its index.
+    """Group options so that one pass can score all options of a group.
 
-    A pass computes the first option of a group without its last token. The tokens before the last one of
-    every other option are a prefix of that. So " 1" and " 2", which differ in the last token alone, share a
-    pass, and an option of one token shares one with any other option.
+    A pass computes the first option of a group without its last token. Every other option of the group,
+    without its own last token, is a prefix of those tokens. So " 1" and " 2", which differ only in the last
+    token, share a pass, and an option of one token can share the pass of any other option.
+
+    Returns:
+        The groups, each a mapping from the index of an option to the option's token ids.
     """
     groups = list[dict[int, TokenIds]]()
     for index, option in sorted(enumerate(options), key=lambda entry: -len(entry[1])):
@@ -226,9 +235,9 @@ def _group_options(options: Sequence[TokenIds]) -> list[dict[int, TokenIds]]:
 
 @contextmanager
 def _on_event_loop(on_text: OnText | None) -> Iterator[OnText | None]:
-    """Yield a callback for the engine thread that calls `on_text` on this event loop, in order.
+    """Yield a callback with which the engine thread can call `on_text` on this event loop.
 
-    After the block, nothing more is passed on.
+    The calls of `on_text` keep their order. After the block, `on_text` is not called any more.
 
     Raises:
         Exception: The error that `on_text` raised.
@@ -254,10 +263,10 @@ def _on_event_loop(on_text: OnText | None) -> Iterator[OnText | None]:
 
 
 def free_bytes_of_machine(root: Path = Path("/")) -> int:
-    """Return the size in bytes that a KV cache in main memory may have: a share of the free memory.
+    """Return how many bytes of main memory a KV cache may take: a fraction of the free memory.
 
     Args:
-        root: The root of the file system, in which Linux reports memory.
+        root: The root of the file system in which Linux reports memory.
     """
     kilobytes = _number(root / "proc/meminfo", "MemAvailable:")
     reported = [None if kilobytes is None else 1024 * kilobytes]
@@ -271,10 +280,10 @@ def free_bytes_of_machine(root: Path = Path("/")) -> int:
 
 
 def _number(path: Path, name: str = "") -> int | None:
-    """Return the first number in a file, in a line that begins with `name`; None if there is none."""
+    """Return the number after `name` in the first line of a file that starts with `name`, or None."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):  # another system, or no right to read it
+    except (OSError, ValueError):  # another system, or no permission to read the file
         return None
     values = (line.removeprefix(name).split() for line in lines if line.startswith(name))
     return next((int(words[0]) for words in values if words and words[0].isdecimal()), None)

@@ -1,4 +1,4 @@
-"""The files of models on disk: GGUF models, and the adapters of peft."""
+"""The files of models on disk: GGUF models and peft adapters."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -10,7 +10,7 @@ _SHAPE = "write gguf:FILE.gguf, or gguf:DIRECTORY for a folder that holds one"
 
 
 def gguf_file(name: str) -> Path:
-    """Return the GGUF file that a specification names, directly or by its folder.
+    """Return the GGUF file that a model specification names, directly or by its folder.
 
     Raises:
         ModelSpecError: There is no such file, or more than one.

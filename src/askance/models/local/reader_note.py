@@ -3,8 +3,8 @@
     {"format": 1, "base": "bundled:base", "base_fingerprint": "0f…", "chat_template_digest": "d2…",
      "method": "lora", "prompts": "plain"}
 
-A reader is either an adapter ("lora") or a whole model ("full"). An adapter on another base, or with another
-chat template, would silently answer worse. The note makes this detectable.
+A reader is either an adapter ("lora") or a whole model ("full"). On another base model, or with another chat
+template, an adapter would silently answer worse. The note makes such a mismatch detectable.
 """
 
 from pathlib import Path
@@ -22,8 +22,8 @@ _REMEDY = (
     "version wrote it."
 )
 _ORDER = {"literal_error": 0, "extra_forbidden": 1}
-"""The errors to report first: a newer version may have other keys, and a misspelt key is two errors, an
-unknown key and a missing one."""
+"""The types of errors to report first. A newer version may have other keys, and a misspelt key causes two
+errors (an unknown key and a missing key)."""
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
@@ -36,7 +36,7 @@ class ReaderNote(BaseModel):
         base_fingerprint: The `weights_fingerprint` of that model before training.
         chat_template_digest: The `chat_template_digest` of the tokenizer in training.
         method: The kind of fine-tuning: an adapter, or all weights.
-        prompts: The prompt set (see `askance prompts`) of training, which is also the default for answering.
+        prompts: The prompt set of the training (see `askance prompts`), also the default for answering.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -50,7 +50,7 @@ class ReaderNote(BaseModel):
 
 
 def read_note(folder: Path) -> ReaderNote | None:
-    """Return the note in a folder, or None if there is none.
+    """Return the note in a folder, or None if the folder has no note.
 
     Raises:
         ModelSpecError: The note can't be read, is from a newer version, or has a wrong value.

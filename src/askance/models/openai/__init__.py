@@ -1,4 +1,4 @@
 """Models on servers with an OpenAI-compatible API: Ollama, vLLM, SGLang, llama.cpp, hosted services.
 
-Only `connection` imports the package `httpx2`, when a model is loaded.
+Only the module `connection` imports the package `httpx2`, and only when a model is loaded.
 """

@@ -21,12 +21,12 @@ import httpx2
 from askance.models.openai.errors import SPEC_FORMAT, ServerErrors
 
 MAX_RESPONSE_BYTES = 256 << 20
-"""The limit of a whole response. A stream of 64,000 tokens, each with 20 alternatives, has some 160 MB."""
+"""The size limit of a response. A stream of 64,000 tokens, each with 20 alternatives, takes about 160 MB."""
 MAX_EVENT_BYTES = 64 << 20
-"""The limit of an event, or of a response that is not streamed: 16,000 tokens with 20 alternatives take some
-40 MB."""
+"""The size limit of an event, or of a response that is not streamed. 16,000 tokens, each with 20
+alternatives, take about 40 MB."""
 MAX_ERROR_BYTES = 1 << 20
-"""The part of an error response that is read."""
+"""The number of bytes of an error response that are read."""
 _CONNECT_SECONDS = 10.0
 _DRAIN_SECONDS = 0.1
 """The time to wait for the end of a response after its last event. Reading to the end lets the connection be
@@ -37,7 +37,7 @@ _MAX_PORT = 65_535
 Body = Mapping[str, Any]
 T = TypeVar("T")
 _ssl_context = cache(httpx2.create_ssl_context)
-"""Cached, because it takes longer to create than the rest of a client."""
+"""The SSL context, cached because creating it takes longer than creating the rest of a client."""
 
 _Client = tuple[httpx2.AsyncClient, asyncio.Semaphore]
 _CLIENTS: dict[tuple[asyncio.AbstractEventLoop, "Connection"], tuple[_Client, AsyncGenerator[_Client]]] = {}
@@ -81,7 +81,8 @@ class Connection:
             seconds: The time limit of the whole request.
 
         Raises:
-            ModelUnavailable: The server is busy, unreachable or too slow, or broke off. A retry may help.
+            ModelUnavailable: The server is busy, unreachable or too slow, or it cut the connection. A retry
+                may help.
             ModelFailure, ModelSpecError, PromptTooLong: The request failed, and a retry does not help.
         """
         client, semaphore = await self._client()
@@ -110,7 +111,7 @@ class Connection:
             ) from None
 
     async def fetch_json(self, path: str, body: Body | None, seconds: float) -> object:
-        """Return the JSON of a response that is not streamed; see `stream_json`."""
+        """Return the JSON of a response that is not streamed (see `stream_json`)."""
         async with aclosing(self.stream_json(path, body, seconds)) as values:
             return await anext(values, None)
 
@@ -124,7 +125,7 @@ class Connection:
         return value
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Return the response with its body unread; the bodies of redirects are never read.
+        """Return the response with its body unread, after following redirects without reading their bodies.
 
         Raises:
             ModelSpecError: A redirect leads to another server, or would drop the prompt.
@@ -147,7 +148,7 @@ class Connection:
             body = await _read_up_to(response, MAX_ERROR_BYTES)
             raise self.errors.from_status(response.status_code, body, response.headers)
         coding = response.headers.get("content-encoding", "identity")
-        if coding.strip().lower() != "identity":  # It may decompress to any size.
+        if coding.strip().lower() != "identity":  # A small body may decompress to any size.
             raise self.errors.invalid_response(f"a compressed answer ({coding}), which was not asked for")
         response.encoding = "utf-8"
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
@@ -215,7 +216,10 @@ async def _read_up_to(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 async def _drain(events: AsyncIterator[object]) -> None:
-    """Read the end of a response after its last event, for a short time: some servers never close it."""
+    """Read a response to its end after the last event, but only for a short time.
+
+    Some servers never close the response.
+    """
     with suppress(TimeoutError, httpx2.RequestError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in events:
@@ -223,7 +227,7 @@ async def _drain(events: AsyncIterator[object]) -> None:
 
 
 def run_blocking(call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine to synchronous code, even in a thread that runs an event loop."""
+    """Run a coroutine from synchronous code, even in a thread with an event loop, and return its result."""
     result, context = Future[T](), copy_context()
 
     def run() -> None:
@@ -232,6 +236,6 @@ def run_blocking(call: Coroutine[Any, Any, T]) -> T:
         except BaseException as error:  # The waiting thread raises it again.
             result.set_exception(error)
 
-    # It is a daemon, so that an interrupted program need not wait for the server.
+    # The thread is a daemon, so that an interrupted program need not wait for the server.
     Thread(target=run, name="askance-wait", daemon=True).start()
     return result.result()

@@ -30,7 +30,7 @@ _REFUSED = {401, _NO_MONEY, 403, 404}
 
 
 class ServerErrors:
-    """A factory of the errors of one model on one server.
+    """A factory of errors about one model on one server.
 
     Args:
         name: The name of the model.
@@ -47,7 +47,7 @@ class ServerErrors:
         self._name = name
 
     def unavailable(self, problem: str) -> ModelUnavailable:
-        """Return an error for a problem that a later attempt may not meet."""
+        """Return an error for a problem that a retry may solve."""
         return ModelUnavailable(f"{self.subject} {problem}")
 
     def spec_error(self, problem: str) -> ModelSpecError:
@@ -109,7 +109,7 @@ class ServerErrors:
         return line if len(line) <= _MAX_QUOTED_CHARS else f"{line[:_MAX_QUOTED_CHARS]}…"
 
     def _parse(self, body: object) -> tuple[str, str, str]:
-        """Return the message of an error, its code and type, and the parameter that it names."""
+        """Return the message of an error, its code and type, and the parameter that the error names."""
         fields: dict[str, object] = {}
         while isinstance(body, Mapping):
             fields |= body

@@ -12,9 +12,9 @@ from askance.models.openai.tokenization import to_utf8
 
 _REPLACEMENT = "\ufffd"
 _ESCAPED = "bytes:\\x"
-"""The prefix of a token that is not valid text, in OpenAI's completions endpoint."""
+"""The prefix with which OpenAI's completions endpoint writes a token that is not valid text."""
 MAX_TOKENS = 10**8
-"""The largest plausible number of tokens; no prompt is longer."""
+"""The largest plausible number of tokens of a prompt."""
 _MAX_SHOWN_CHARS = 100
 TopLogprobs = tuple[tuple[str, float], ...]
 
@@ -35,7 +35,10 @@ class _ChatToken(_Payload):
 
 
 class _Logprobs(_Payload):
-    """The log-probabilities of an event: chat usually fills `content`, and completions the other fields."""
+    """The log-probabilities of an event.
+
+    The chat endpoint usually fills `content`, and the completions endpoint the other fields.
+    """
 
     content: list[_ChatToken] | None = None
     tokens: list[str] | None = None
@@ -64,7 +67,7 @@ class _Response(_Payload):
 
 
 class InvalidResponse(ValueError):
-    """A response that violates the protocol; the message says what the server sent."""
+    """The error for a response that violates the protocol. The message says what the server sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class TokenLogprob:
         raw: The bytes of the token.
         logprob: The log-probability in nats.
         top: The most probable tokens at this position, best first, as far as the server reports them.
-        is_complete: Whether `raw` is known to be all of the token. An empty token may also be a part of a
+        is_complete: Whether `raw` is known to be the whole token. An empty token may instead be a part of a
             character that the server dropped.
     """
 
@@ -88,13 +91,21 @@ class TokenLogprob:
 
     @property
     def has_unknown_bytes(self) -> bool:
-        """Return whether the bytes are unknown: servers write U+FFFD or nothing for a part of a character."""
+        """Return whether the bytes are unknown.
+
+        For a token that is only a part of a character, some servers write U+FFFD or nothing.
+        """
         return not self.raw or _REPLACEMENT.encode() in self.raw
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedUsage:
-    """The number of prompt tokens, `cached_tokens` of which came from the server's prefix cache."""
+    """The token counts that a server reports.
+
+    Attributes:
+        prompt_tokens: The number of prompt tokens.
+        cached_tokens: The number of prompt tokens that came from the server's prefix cache.
+    """
 
     prompt_tokens: int
     cached_tokens: int = 0
@@ -133,7 +144,7 @@ def read_event(value: object) -> ServerEvent:
         choice = response.choices[0]
         message = choice.delta or choice.message or _Message(content=choice.text)
         text = message.content or ""
-        # Log-probabilities of an event with reasoning alone do not belong to the text.
+        # Log-probabilities of an event that holds only reasoning do not belong to the text.
         is_reasoning = bool(message.reasoning_content or message.reasoning) and not text
         entries = None if is_reasoning or choice.logprobs is None else _entries(choice.logprobs)
         return ServerEvent(text, entries, choice.finish_reason or "", usage, True)
@@ -186,7 +197,7 @@ def token_count(value: object, most: int = MAX_TOKENS) -> int | None:
 
 
 def _usage(content: object) -> ReportedUsage | None:
-    """Return the reported usage, or None if it is missing or implausible; askance then counts itself."""
+    """Return the reported usage, or None if it is missing or implausible. Then askance counts the tokens."""
     prompt_tokens = token_count(get_nested(content, "prompt_tokens"))
     if prompt_tokens is None:
         return None

@@ -26,7 +26,7 @@ _HOSTED = "https://api.openai.com/v1"
 _PROBE_SECONDS = 300.0
 """The time limit of all requests of a probe, retries included."""
 _FORMAT = 1
-"""The version of the cached findings. A new version makes the files of older ones unused."""
+"""The format version of the cached findings. Files of other versions are not used."""
 _CACHED = "kept, and ?server=anew asks again"
 _NOT_CACHED = "not kept: no cache can be written"
 
@@ -36,11 +36,13 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
 
     Args:
         name: ``MODEL@URL``, or ``MODEL`` for the server of OPENAI_BASE_URL, which is OpenAI's own by default.
-        environment: The variables; OPENAI_API_KEY is sent to the server, whichever that is.
-        options: The options of the specification; see `ServerOptions`.
+        environment: The environment variables. OPENAI_API_KEY is sent to the server even if the server is not
+            OpenAI's.
+        options: The options of the specification (see `ServerOptions`).
 
     Raises:
-        ModelSpecError: The model is missing, URL or key can't be used, or no URL follows an ``@``.
+        ModelSpecError: The model's name is missing, the URL or key can't be used, or no URL follows the
+            ``@``.
         UnknownName, ParameterError: An option or its value is invalid.
         ModelUnavailable, RequestRefused, ModelFailure: The server could not be probed.
     """
@@ -72,7 +74,7 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
 async def _probe_or_load(
     model: str, connection: Connection, options: Mapping[str, str], parsed: ServerOptions
 ) -> ServerOptions:
-    """Return the options of a server from a probe or from the cache; explicit options take precedence."""
+    """Return the options of a server from a probe or from the cache. Explicit options take precedence."""
     explicit = {name: value for name, value in options.items() if name != "server"} | {"server": AUTO}
     url, retries = connection.url, RetryPolicy(attempts=parsed.attempts)
     with doing(f"asking the server at {url} what it is"):

@@ -1,4 +1,4 @@
-"""The `Model` port over a server that speaks OpenAI's protocol."""
+"""The adapter of the `Model` port for servers that speak OpenAI's protocol."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _MAX_CACHED_COUNTS = 1024
 class OpenaiModel:
     """A model on a server. Create one with `load_openai`, which also retries while the server is busy.
 
-    Texts are streamed: a request ends as soon as a method cuts its text. A server reports tokens as texts,
+    Texts are streamed, so a request ends as soon as a method cuts the text. Servers report tokens as strings,
     not as ids. The ids are askance's own (`tokenization.token_id`), and `tokenize` splits a text into pieces
     about as long as tokens.
 
@@ -38,9 +38,10 @@ class OpenaiModel:
 
     Attributes:
         options: The abilities of the server, without the parameters that it refused.
-        counts_exactly: Whether the server counts every prompt; llama-cpp-python counts no chats.
+        counts_exactly: Whether the server can count the tokens of every prompt. llama-cpp-python's server
+            can't count those of chats.
         fingerprint: The model and the options that answers depend on. It does not change if the server
-            replaces the model of a name.
+            replaces the model under the same name.
     """
 
     precision = ""
@@ -59,13 +60,13 @@ class OpenaiModel:
         )
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        """Generate texts; see `Model.generate`. Each sample is a separate request with its own seed.
+        """Generate texts (see `Model.generate`). Each sample is a separate request with its own seed.
 
         Raises:
             ParameterError: A sampling parameter is out of range.
             MissingAbility: The options do not declare an ability that the request needs.
-            PromptTooLong: The prompt does not fit, as the server reports or as is certain beforehand.
-            ModelUnavailable: The server is busy, can't be reached, or broke off.
+            PromptTooLong: The prompt certainly does not fit, or the server reports that it does not.
+            ModelUnavailable: The server is busy, can't be reached, or cut the connection.
             ModelSpecError: The server refuses the key or does not know the model.
             ModelFailure: The server sent an invalid response.
         """
@@ -82,12 +83,12 @@ class OpenaiModel:
         return generations if len(generations) == request.n else generations * request.n
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
-        """Score options; see `Model.score`. An option continues the prompt directly, as plain text.
+        """Score options (see `Model.score`). An option continues the prompt directly, as plain text.
 
         Raises:
             InputError: An option is empty.
             MissingAbility: `score` is not declared, or the prompt is a chat.
-            ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: as for `generate`.
+            ModelUnavailable, ModelSpecError, ModelFailure, PromptTooLong: As for `generate`.
         """
         self._require("score")
         if isinstance(prompt, Chat):
@@ -114,15 +115,17 @@ class OpenaiModel:
         return tokenization.pieces(ids)
 
     def count(self, prompt: Prompt) -> int:
-        """Return the tokens of a prompt, or an upper bound if the server does not count them (`tokenize=`).
+        """Return the number of tokens of a prompt, or an upper bound if the server can't count them.
 
-        This blocks while the server counts.
+        The option `tokenize` says how the server counts. This method blocks while the server counts.
         """
         return self._count(prompt)
 
     async def _generate_one(self, request: GenerateRequest, sample: int) -> Generation:
-        """Generate one text. If the server refuses a parameter that requests can do without, note that and
-        omit the parameter from now on.
+        """Generate one text.
+
+        If the server refuses a parameter that requests can do without, the parameter is omitted from then on,
+        and a note reports this.
         """
         omitted = set[str]()
         while True:

@@ -47,14 +47,14 @@ class ServerOptions(Parameters):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """The signals that the server returns. Entropy is a lower bound; see `streaming.entropy_bounds`."""
+        """The signals that the server returns. Entropy is a lower bound (see `streaming.entropy_bounds`)."""
         if self.top_logprobs:
             return frozenset({"logprob", "top_logprobs", "entropy"})
         return frozenset({"logprob"} if self.logprobs else ())
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """The abilities of the server. Raw prompts can always be continued, chats only if so declared."""
+        """The abilities of the server. Chats can be continued only if the option `continuation` says so."""
         declared: dict[Capability, bool] = {
             "chat": self.chat,
             "raw": self.completions,
@@ -109,7 +109,11 @@ OPTION_NAMES = ("server", *(field.name for field in fields(ServerOptions)))
 
 
 def is_probed(settings: Mapping[str, str]) -> bool:
-    """Return whether to probe a server: its kind is not named, and no option declares an ability."""
+    """Return whether to probe a server.
+
+    A server is probed if the option `server` asks for it, or if there is neither this option nor an option
+    that declares an ability.
+    """
     server = settings.get("server", "" if settings.keys() - _RUN_OPTIONS else AUTO)
     return server in (AUTO, ANEW)
 
@@ -120,7 +124,9 @@ def options_for_check(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_options(settings: Mapping[str, str]) -> ServerOptions:
-    """Parse the options of a specification. The abilities of a server that is to be probed are not included.
+    """Parse the options of a specification.
+
+    If the server is to be probed, the result does not include the abilities that the probe will find.
 
     Raises:
         UnknownName: A server or an option is unknown.

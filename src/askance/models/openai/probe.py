@@ -1,6 +1,6 @@
-"""Find out what a server can do by a few short requests, and assume nothing that they do not prove.
+"""Find out what a server can do by a few short requests, and assume nothing that the requests do not prove.
 
-The requests are those of `OpenaiModel` with fewer and fewer options, so what works here works in a run.
+The requests are those of `OpenaiModel`, with fewer and fewer options, so what works here also works in a run.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ _SAMPLING = Sampling(24)
 _COUNTING = "one, two, three, four, five, six, seven, eight, nine, ten, one, two, three, fo"
 _RAW = Raw((Span(_COUNTING),))
 _CONTINUATION = "ur"
-"""The text with which a model continues `_COUNTING`, unless it sees that as a user's message."""
+"""The text with which a model continues `_COUNTING`, unless the server treats it as a user's message."""
 _MAX_COUNTING_TOKENS = 28
-"""The words and commas of `_COUNTING`, and BOS. A chat template would add more tokens to these."""
+"""The number of words and commas of `_COUNTING`, plus one for BOS. A chat template would add more tokens."""
 _MIN_WORDS = 5
-"""The least number of words of a text that the server is asked to continue."""
+"""The minimum number of words of a text that the server is asked to continue."""
 _MAX_NAMED_MODELS = 10
 _BROKEN = 500
 """The status with which some servers refuse log-probabilities, and which is transient on others."""
@@ -67,16 +67,16 @@ def _cut_after_two_words(tokens: Sequence[Token]) -> Cut | None:
 
 
 async def probe(model: str, connection: Connection, info: ServerInfo, timeout: float) -> dict[str, str]:
-    """Return the options of a model on a server that differ from the defaults.
+    """Probe a model on a server, and return those of its options that differ from the defaults.
 
     Raises:
         ModelUnavailable: The server is busy or can't be reached.
         ModelSpecError: The server refuses the key, does not have the model, or has neither endpoint.
         RequestRefused: The server refuses even a request with the fewest options.
-        ModelFailure: The server fails to process such a request.
+        ModelFailure: The server fails to process a request with the fewest options.
     """
     prober = _Prober(model, connection, info, min(timeout, _MAX_SECONDS))
-    # A context of its own discards the notes of the requests, since refusals are expected here.
+    # A separate context discards the notes of the requests, since refusals are expected here.
     options = await asyncio.create_task(prober.find_options(), context=Context())
     return {
         name: str(int(value)) if isinstance(value, bool) else str(value)
@@ -95,13 +95,13 @@ class _Prober:
         self._refusals = list[AskanceError]()
 
     async def find_options(self) -> ServerOptions:
-        """Return the options that work, from the most demanding ones down.
+        """Find the options that work, with requests that try the most demanding options first.
 
-        What no request can prove comes from the preset of the server.
+        Options that no request can prove come from the preset for the kind of server.
         """
         preset = self._preset
         start = ServerOptions(
-            # An unknown server may apply penalties by default; others ignore or refuse the neutral values.
+            # An unknown server may apply penalties by default; if not, it ignores or refuses neutral values.
             neutral=preset.neutral or not self._info.server,
             running_usage=True,
             completion_tokens=preset.completion_tokens,
@@ -129,7 +129,7 @@ class _Prober:
         return replace(options, context=loaded or self._info.context or options.context)
 
     async def _try_endpoint(self, prompt: Prompt, options: ServerOptions) -> ProbeResult | None:
-        """Return a generation with as many signals as the server has, or None if it takes no such prompt."""
+        """Return a generation with as many signals as possible, or None if the endpoint can't be used."""
         error: AskanceError | None = None
         for candidate, kind in _candidates(options):
             if not isinstance(error, kind):
@@ -169,8 +169,9 @@ class _Prober:
         return ProbeResult(generation, level if has_logprobs else 0, model.options)
 
     async def _with_continuation(self, chat: ProbeResult, options: ServerOptions) -> ServerOptions:
-        """Return options with the way in which chat continues an answer, and with `running_usage` if a cut
-        text has its usage.
+        """Return the options with `continuation` and `running_usage` as the server supports them in chats.
+
+        The option `running_usage` is set if the server reports the usage even for a text that was cut.
         """
         beginning, expected = _split_in_half(chat.generation.text)
         running = False
@@ -187,7 +188,7 @@ class _Prober:
         return replace(options, continuation="0", running_usage=running)
 
     async def _is_raw(self, raw: ProbeResult) -> bool:
-        """Return whether the server continued the prompt itself, rather than a chat with it as a message.
+        """Return whether the server continued the raw prompt, rather than a chat that contains the prompt.
 
         Servers that report no usage in a stream may report it in a response that is not streamed.
         """
@@ -209,7 +210,7 @@ class _Prober:
         return hot.generation.text == chat.generation.text
 
     async def _tokenizer(self, chat: ProbeResult, options: ServerOptions) -> Tokenizer:
-        """Return the way of counting tokens that agrees with the usage that the server reports."""
+        """Return the value of `tokenize`, which is "none" if the count differs from the reported usage."""
         model = self._make_model(replace(options, tokenize=self._preset.tokenize))
         if model.counts_exactly:
             num_tokens = await try_call(asyncio.to_thread(model.count, CHAT))
@@ -218,7 +219,7 @@ class _Prober:
         return self._preset.tokenize
 
     def _unusable(self) -> AskanceError:
-        """Return why the model can't be used at all: the server lacks it, or refused the first request."""
+        """Return the error for an unusable model: the server lacks it, or refused the first request."""
         models, errors = self._info.models, self._connection.errors
         if models and self._model not in models and self._info.server not in SINGLE_MODEL_SERVERS:
             shown = ", ".join(map(errors.redact, models[:_MAX_NAMED_MODELS]))
@@ -231,9 +232,9 @@ class _Prober:
 
 
 def _candidates(options: ServerOptions) -> Sequence[tuple[ServerOptions, type]]:
-    """Return options with fewer and fewer demands, each with the kind of error after which it is tried.
+    """Return sets of options with decreasing demands, each with the type of error after which it is tried.
 
-    The kind `object` stands for any error or none.
+    A set with the type `object` is tried in any case.
     """
     plain = replace(options, neutral=False, running_usage=False)
     return (
@@ -249,10 +250,10 @@ def _candidates(options: ServerOptions) -> Sequence[tuple[ServerOptions, type]]:
 
 
 def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult | None) -> ServerOptions:
-    """Return options that declare the endpoints, and the signals that all of them have.
+    """Return options that declare the endpoints to use, and the signals that all of these endpoints have.
 
-    Methods may use either endpoint. One with fewer signals is left out if methods can continue a text
-    without it.
+    Methods may use any declared endpoint. An endpoint with fewer signals is left out if methods can continue
+    a text without it.
     """
     chats, raws = [chat] if chat else [], [raw] if raw else []
     choices = [chats + raws, chats if options.continuation != "0" else [], raws]
@@ -269,7 +270,7 @@ def _combine(options: ServerOptions, chat: ProbeResult | None, raw: ProbeResult 
 
 
 def _split_in_half(text: str) -> tuple[str, str]:
-    """Return the first half of a text and the word that follows, or two empty texts if it is too short."""
+    """Return the first half of a text and the word that follows, or two empty strings for a short text."""
     words = list(re.finditer(r"\S+", text))
     if len(words) < _MIN_WORDS:
         return "", ""

@@ -13,9 +13,9 @@ from askance.models.openai.options import ServerOptions
 from askance.models.openai.tokenization import neutralize_control, to_utf8
 
 _NUM_SEEDS = 1 << 31
-"""llama.cpp takes seeds of 32 bits."""
+"""The number of seeds, which fit into the 32 bits that llama.cpp takes."""
 _TURN_TOKENS = 16
-"""An upper bound of the tokens that a chat template usually adds for each turn and for the whole chat."""
+"""An upper bound of the number of tokens that a chat template adds, usually, for a turn or the whole chat."""
 _COUNTED_HERE = "askance counts the prompt tokens itself"
 _CUT_COUNTED_HERE = "askance counts the prompt tokens of a cut text itself"
 FALLBACKS: dict[str, tuple[dict[str, Any], str]] = {
@@ -95,7 +95,10 @@ def sample_seed(key: Key, sample: int) -> int:
 
 
 def max_prompt_tokens(prompt: Prompt) -> int:
-    """Return an upper bound of a prompt's tokens: one for each byte of its text, and some for each turn."""
+    """Return an upper bound of the number of tokens of a prompt.
+
+    It is the number of bytes of the text, plus a constant for each turn of a chat.
+    """
     if not isinstance(prompt, Chat):
         return 1 + len(to_utf8(_full_text(prompt)))
     texts = list(map(neutralize_control, (*(turn.parts for turn in prompt.turns), prompt.continuation)))
@@ -103,9 +106,10 @@ def max_prompt_tokens(prompt: Prompt) -> int:
 
 
 def count_tokens(model: str, options: ServerOptions, connection: Connection, prompt: Prompt) -> int:
-    """Return the tokens of a prompt with its chat template, or an upper bound if the server can't count them.
+    """Return the number of tokens of a prompt in its chat template, or an upper bound of this number.
 
-    This blocks while the server counts. It raises the errors of `Connection.fetch_json`.
+    The result is an upper bound if the server can't count the tokens. This function blocks while the server
+    counts. It raises the errors of `Connection.fetch_json`.
     """
     fields, is_chat = prompt_fields(prompt, options), isinstance(prompt, Chat)
 
@@ -135,7 +139,7 @@ def count_tokens(model: str, options: ServerOptions, connection: Connection, pro
 
 
 def refused_parameter(body: Mapping[str, Any], message: str) -> str | None:
-    """Return the parameter of a request that a server's refusal names, if the request can do without it.
+    """Return the parameter that a server's refusal names, or None if the request needs that parameter.
 
     Args:
         body: The body of the request.
@@ -149,10 +153,10 @@ def refused_parameter(body: Mapping[str, Any], message: str) -> str | None:
 async def score_option(
     model: str, seconds: float, connection: Connection, prompt: Raw, option: str
 ) -> Scored:
-    """Return the log-probability of an option, from a prompt with the option that the server echoes.
+    """Return the log-probability of an option, for which the server echoes the prompt with the option.
 
-    The request generates one token, since some servers can't generate none. The entry of that token shows
-    whether the log-probabilities are aligned with their tokens.
+    The request generates one token, since some servers can't generate zero tokens. The entry of that token
+    shows whether the log-probabilities are aligned with their tokens.
     """
     flags = {"echo": True, "logprobs": 1, "max_tokens": 1, "min_tokens": 1, "temperature": 0}
     body = {"model": model, "prompt": _full_text(prompt, option), **flags}
@@ -167,8 +171,8 @@ def _read_score(event: ServerEvent, prompt: Raw, option: str) -> Scored:
     """Return the log-probability of the option in the echoed prompt.
 
     Raises:
-        InvalidResponse: The prompt is not echoed with log-probabilities, they belong to other tokens, or one
-            token spans prompt and option.
+        InvalidResponse: The prompt is not echoed with log-probabilities, the log-probabilities belong to
+            other tokens, or one token spans prompt and option.
     """
     if event.entries is None:
         raise InvalidResponse("no log-probabilities of the prompt")

@@ -1,4 +1,4 @@
-"""Identify a server and list its models: hints that no other code relies on."""
+"""Identify a server and list its models, as hints on which no other code relies."""
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from askance.models.openai.events import get_nested, token_count
 T = TypeVar("T")
 
 REFUSALS = (ModelFailure, ModelSpecError, PromptTooLong)
-"""The errors of a request that a server refuses or fails to process."""
+"""The errors for a request that a server refuses or fails to process."""
 _INFO_SECONDS = 15.0
 """The time limit of a request that needs no computation by the model."""
 _OWNERS = {
@@ -37,8 +37,8 @@ _LOADED_MODELS = {
     "ollama": ("/api/ps", "models", "name", "context_length"),
     "lmstudio": ("/api/v0/models", "data", "id", "loaded_context_length"),
 }
-"""Servers that load models on request and choose the context window themselves: the path of their list of
-models, and the fields with the list, the name and the window."""
+"""For servers that load models on request and choose the context window themselves: the path of their list of
+models, and the names of the fields with the list, the model's name and the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ async def fetch_server_info(model: str, connection: Connection) -> ServerInfo:
 
 
 async def loaded_context(server: str, model: str, connection: Connection) -> int:
-    """Return the window (tokens) with which a server has loaded a model, or 0 if it does not report that."""
+    """Return the context window (tokens) of a loaded model, or 0 if the server does not report it."""
     if server not in _LOADED_MODELS:
         return 0
     path, models, name, length = _LOADED_MODELS[server]
@@ -95,7 +95,7 @@ async def loaded_context(server: str, model: str, connection: Connection) -> int
 
 
 async def _fetch_or_none(connection: Connection, path: str) -> object:
-    """Return the JSON at a path outside the protocol, or None if there is none."""
+    """Return the JSON at a path outside the protocol, or None if the request fails."""
     try:
         return await connection.fetch_json(connection.root + path, None, _INFO_SECONDS)
     except Exception:  # The path is optional: any failure means that the server does not have it.

@@ -16,13 +16,13 @@ from askance.models.openai.events import InvalidResponse, ReportedUsage, ServerE
 from askance.models.openai.tokenization import to_utf8, token_id
 
 _MAX_PARTIAL_TOKENS = 3
-"""The most tokens of an incomplete last character, which has at most four bytes."""
+"""The maximum number of tokens of an incomplete last character, since a character has up to four bytes."""
 
 
 class TokenAligner:
-    """An aligner of log-probabilities with text, which may arrive in events of any size.
+    """An aligner, which matches log-probabilities to text that arrives in events of any size.
 
-    It yields the entries with the bytes that they have in the text.
+    It yields each entry with the bytes of the text that belong to the entry.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class TokenAligner:
         return list(self._emit(len(self._entries), len(self._pending), may_lose=is_partial)), end
 
     def _match_next(self) -> tuple[int, int] | None:
-        """Return the numbers of entries and bytes that match next, or None if more text is needed."""
+        """Return how many entries and how many bytes match next, or None if more text is needed."""
         first = self._entries[0]
         bare = [first.raw[1:]] if first.raw.startswith(b" ") and not self._has_started else []
         spellings = [first.raw, b" " + first.raw, *bare] if first.raw else []
@@ -79,7 +79,7 @@ class TokenAligner:
         raise self._mismatch(first)
 
     def _match_unknown_run(self) -> tuple[int, int] | None:
-        """Match a run of entries with unknown bytes to the text before the next known entry."""
+        """Match a run of entries with unknown bytes to the text before the next entry with known bytes."""
         num_unknown = next((i for i, entry in enumerate(self._entries) if not entry.has_unknown_bytes), None)
         if num_unknown is None:
             return None
@@ -116,7 +116,7 @@ def _shown(raw: bytes) -> str:
 
 
 VOCABULARY_SIZE = 262_144
-"""The assumed size of an unknown vocabulary: that of the largest ones in common use."""
+"""The assumed size of an unknown vocabulary: the size of the largest vocabularies in common use."""
 
 _SLACK = 0.01
 """The amount by which probabilities may exceed a sum of 1, since servers round."""
@@ -129,15 +129,15 @@ def entropy_bounds(
 
     Let p_1 ≥ … ≥ p_k be known, and let m = 1 - Σ p_i be the mass of all other tokens. The entropy is the
     known -Σ p_i ln p_i plus the contribution of the rest. The contribution is least if the rest is as
-    concentrated as possible: no token of it is more probable than p_k, so it has as many tokens of p_k as fit
-    into m, and one with the remainder. It is greatest, m ln((V - k) / m), if the rest is uniform over the
-    remaining vocabulary.
+    concentrated as possible: none of its tokens is more probable than p_k, so it has as many tokens of
+    probability p_k as fit into m, and one with the remainder. It is greatest, m ln((V - k) / m), if the rest
+    is uniform over the remaining vocabulary.
 
     Args:
         logprobs: The log-probabilities (nats) of the most probable tokens, best first.
-        num_requested: The number of alternatives requested. If fewer came, some may have been lost, and any
-            token may be in the rest: a server that identifies tokens by their texts returns only one of two
-            tokens with the same text.
+        num_requested: The number of alternatives requested. If the server returned fewer, some may be
+            missing, and any token may be in the rest: a server that identifies tokens by their texts returns
+            only one of two tokens with the same text.
         vocabulary_size: The number of tokens in the vocabulary.
 
     Raises:
@@ -154,7 +154,7 @@ def entropy_bounds(
 
 
 def _min_entropy(rest: float, cap: float) -> float:
-    """Return the least entropy (nats) of a mass that consists of tokens of at most `cap` each."""
+    """Return the least entropy (nats) of a mass `rest` that is spread over tokens of at most `cap` each."""
     if cap <= 0:
         return 0.0
     num_full = int(rest / cap)
@@ -193,7 +193,8 @@ class StreamReader:
         """Add the tokens that this event completes.
 
         Returns:
-            Whether to read on; after a text of full length, the usage may still follow.
+            Whether to continue reading. After a text of full length, an event with the usage may still
+            follow.
 
         Raises:
             InvalidResponse: Text and log-probabilities do not match, or log-probabilities are missing.

@@ -1,4 +1,4 @@
-"""Token ids for servers that report tokens as texts, and prompts without control tokens from outside."""
+"""Token ids for servers that report tokens as strings, and neutralisation of untrusted control tokens."""
 
 import re
 from bisect import bisect
@@ -27,12 +27,12 @@ def token_id(token: bytes) -> int:
 
 
 def token_bytes(id: int) -> bytes:
-    """Return the bytes that an id of `token_id` stands for."""
+    """Return the bytes of a token, given its id from `token_id`."""
     return id.to_bytes((id.bit_length() + 7) // 8)[1:]
 
 
 def tokenize(text: str | Sequence[Span]) -> TokenIds:
-    """Return the ids of token-sized pieces: words, numbers and punctuation, each with a leading space."""
+    """Return the ids of token-sized pieces: words, numbers and punctuation, each with the space before it."""
     whole = "".join(span.text for span in as_spans(text))
     return tuple(token_id(to_utf8(piece)) for piece in _PIECE.findall(whole))
 
@@ -48,10 +48,10 @@ def pieces(ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def neutralize_control(parts: Sequence[Part]) -> str:
-    """Return the text of parts, with a zero-width space in each control token that is not askance's own.
+    """Return the text of parts, with a zero-width space in each control token that is not trusted.
 
     The server tokenizes the whole text at once, so a request can't say which control tokens are trusted.
-    Ids are text that a model wrote, which is untrusted, too.
+    A part that consists of ids is text that a model wrote, so it is untrusted, too.
     """
     spans = [part if isinstance(part, Span) else Span(decode(part), trusted=False) for part in parts]
     text = "".join(span.text for span in spans)
@@ -69,5 +69,5 @@ def neutralize_control(parts: Sequence[Part]) -> str:
 
 
 def to_utf8(text: str) -> bytes:
-    """Return the UTF-8 bytes of a text, in which U+FFFD replaces lone surrogates."""
+    """Return the UTF-8 bytes of a string, in which U+FFFD replaces lone surrogates."""
     return whole_characters(text).encode()

@@ -52,9 +52,10 @@ class BuildReport:
     """The result of a build.
 
     Attributes:
-        documents, passages: The numbers that the index holds now.
-        unchanged: The documents that the index had already, including those written by an interrupted build.
-        duplicates: The documents found twice in this run, with the same id and content.
+        documents, passages: Counts of the documents and passages in the index after the build.
+        unchanged: The number of documents that were already in the index or in the checkpoint of an
+            interrupted build.
+        duplicates: The number of documents found again in this run, with the same id and content.
         encoded: The number of passages embedded in this run.
     """
 
@@ -94,26 +95,28 @@ def build_index(
     follow_links: bool = False,
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
-    """Make the index folder `out` from files and folders, or bring it up to date.
+    """Build the index folder `out` from files and folders, or update an existing index there.
 
     Documents are matched with those in the index as follows:
 
-    - A document with the id and content of one in the index is the same document, also if it is found again
-      in a second file. It is left alone. It moves to the second file only if the first file no longer exists.
-    - A document with the id and file of one in the index, but other content, replaces it.
+    - A document with the same id and content as one in the index is the same document, even if it is found in
+      another file. The index keeps it unchanged. Only if the first file no longer exists, the index records
+      the other file as its source.
+    - A document with the same id and file as one in the index, but different content, replaces the old
+      document.
     - Any other document is new. If its id is taken (by another file, or by an earlier row of the same file),
-      it gets the id "ID~2", "ID~3" and so on: nothing is overwritten.
-    - A document that `sources` no longer contain is removed if its file is in `sources` or below one of their
-      folders. Documents of other files stay, and so do those of a file that had to be skipped this time.
+      it gets the id "ID~2", "ID~3" and so on, so that nothing is overwritten.
+    - A document that is no longer found is removed if its file is in `sources` or in a folder of `sources`.
+      Documents of other files stay, as do the documents of a file that is skipped this time.
 
-    The old index stays in use until the new one is complete, and any interruption leaves the old one. Every
-    100,000 passages and every 5,000 vectors the build writes a checkpoint, from which the next build resumes.
+    The old index stays in use until the new one is complete, even if the build is interrupted. Every 100,000
+    passages and every 5,000 vectors the build writes a checkpoint, from which the next build can resume.
 
     Args:
         encoder: Embeds each passage that has no vector yet. An index with vectors can only be updated with
             the encoder that made them.
-        follow_links: Also read files outside the folders of `sources` that links in them lead to. Otherwise
-            these files are skipped, and removed if an earlier build read them.
+        follow_links: Follow links in the folders of `sources` to files outside them. Otherwise these files
+            are skipped. If an earlier build read them, their documents are removed from the index.
         progress: Called after every document, and while passages are embedded.
 
     Raises:
@@ -121,8 +124,8 @@ def build_index(
             index is unchanged.
         BadIndex: `out` is not an index, can't be written, is being written by another process, is damaged or
             newer than this version, or was built with another analysis or encoder.
-        ModelFailure: The encoder failed. The index is unchanged; the next build uses the vectors made up to
-            now.
+        ModelFailure: The encoder failed. The index is unchanged, but the next build uses the vectors made so
+            far.
         MissingExtra: The package that reads HTML files is not installed.
     """
     started = time.perf_counter()
@@ -151,10 +154,10 @@ def build_index(
 
 
 def describe_encoder(encoder: Encoder) -> EncoderRecord:
-    """Return the record of an encoder that an index keeps.
+    """Return the record of `encoder` for the manifest of an index.
 
     Raises:
-        InputError: It is called inside a running event loop.
+        InputError: The function is called inside a running event loop.
         ModelFailure: The encoder failed.
     """
     try:
@@ -169,7 +172,7 @@ def describe_encoder(encoder: Encoder) -> EncoderRecord:
 
 
 class _Build:
-    """One run over the documents, with its counts."""
+    """One run of a build, which processes documents and counts the outcomes."""
 
     def __init__(
         self, transaction: BuildTransaction, progress: Callable[[BuildProgress], None] | None
@@ -186,7 +189,7 @@ class _Build:
         if isinstance(item, SkippedSource):
             self.skipped.append(item)
         else:
-            # Only between two documents, so that index and document table agree.
+            # Checkpoints are written only between documents, so that index and document table agree.
             self._checkpoint_after(CHECKPOINT_PASSAGES)
             self.num_documents += 1
             self.outcomes[self._add_or_update(item)] += 1
@@ -199,21 +202,21 @@ class _Build:
             self.outcomes["removed"] += 1
 
     async def encode(self, encoder: Encoder) -> None:
-        """Embed the passages that have no vector, including those of sources from earlier builds.
+        """Embed all passages in the index that have no vector, including passages from earlier builds.
 
         Raises:
             ModelFailure: The encoder failed, or returned vectors that are not of length 1.
             OSError: The vectors can't be written.
-            DamagedIndex: Passages are missing in the lexical index.
+            DamagedIndex: Passages are missing from the lexical index.
         """
         writer = self._transaction.vectors
-        assert writer is not None  # a transaction with an encoder has one
+        assert writer is not None  # a transaction with an encoder has a vector writer
         to_encode = self._transaction.documents.num_not_encoded()
         if not to_encode:
             return
         self._transaction.checkpoint()
         self._num_unsaved = 0
-        # Give the batches no name: their open query must not outlive the document table if the encoder fails.
+        # Don't assign the batches to a name: if the encoder fails, their query must not outlive the table.
         for batch in _batches(
             self._transaction.documents.not_encoded(), self._transaction.lexical.committed()
         ):
@@ -227,7 +230,7 @@ class _Build:
             self._report("encoding", to_encode)
 
     def finish(self) -> Manifest:
-        """Publish the changes; if there are none, leave the index unchanged."""
+        """Publish the changes, if there are any, and return the manifest of the index."""
         transaction = self._transaction
         has_changed = transaction.is_resumed or self.num_encoded or self.outcomes.keys() & _CHANGES
         base = transaction.base
@@ -276,7 +279,9 @@ class _Build:
 def _batches(
     documents: Iterator[DocumentEntry], lexical: LexicalIndex
 ) -> Iterator[list[tuple[Passage, DocumentEntry | None]]]:
-    """Yield the passages of documents in order, 256 at a time, with the document after its last passage.
+    """Yield batches of at most 256 passages, in order.
+
+    The last passage of each document is paired with the entry of the document, and all others with None.
 
     Raises:
         DamagedIndex: The lexical index lacks passages that the document table lists.

@@ -1,8 +1,8 @@
 """The transaction that writes one generation of an index, under the lock of its folder.
 
 A transaction starts with hard links to the files of the previous generation, which are never modified in
-place. It copies only the document table. Its files become the index when the manifest names them. Until then
-only a later build reads them, to resume from the last checkpoint.
+place. Only the document table is copied. The files of the transaction become the index when the manifest
+names them. Until then, only a later build reads these files, to resume from the last checkpoint.
 """
 
 import os
@@ -27,13 +27,14 @@ _GENERATION = re.compile(r"generation-\d{6,}")
 
 
 class BuildTransaction:
-    """The writing of one generation, with checkpoints.
+    """A transaction that writes one generation, with checkpoints.
 
     Attributes:
-        lexical, documents: The writers of the passages and of the document table.
+        lexical: The writer of the passages.
+        documents: The document table.
         vectors: The writer of the vectors; None without an encoder.
-        base: The manifest of the generation that it builds upon, if there is one.
-        is_resumed: True if it continues from a checkpoint of an interrupted build.
+        base: The manifest of the previous generation, if there is one.
+        is_resumed: True if the transaction continues from a checkpoint of an interrupted build.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class BuildTransaction:
 
     def checkpoint(self) -> None:
         """Make everything written up to now durable, so that a later build can resume from here."""
-        # A kill between these leaves a stamp that does not match the index, so the build is not resumed.
+        # After a kill between these commits, the stamp does not match the index, so no build resumes from it.
         self.lexical.commit()
         if self.vectors is not None:
             self.vectors.commit()
@@ -73,7 +74,10 @@ class BuildTransaction:
         self._has_checkpoint = True
 
     def publish(self) -> Manifest:
-        """Make this generation the index, and remove the previous one; open readers keep it."""
+        """Make this generation the index, and remove the previous generation.
+
+        Readers that have the previous generation open can still read it.
+        """
         if self.vectors is not None:
             self.vectors.compact()
         self.checkpoint()
@@ -88,7 +92,10 @@ class BuildTransaction:
         return manifest
 
     def close(self) -> None:
-        """End; discard what was written since the last checkpoint, or everything if there was none."""
+        """End the transaction.
+
+        Changes since the last checkpoint are discarded. Without a checkpoint, all changes are discarded.
+        """
         self._open_files.close()
         if not self._has_checkpoint:
             _remove_generation(self._path)
@@ -113,7 +120,7 @@ class BuildTransaction:
             with closing(DocumentTable(self._path / index_folder.DOCUMENTS)) as documents:
                 return documents.stamp == self._stamp()
         except (sqlite3.DatabaseError, OSError, ValueError, LookupError, TypeError):
-            # A kill left it unreadable: it is replaced.
+            # A killed build left the table unreadable, so the generation is replaced.
             return False
 
 
@@ -124,7 +131,7 @@ def open_transaction(
     """Open a transaction on the index in `folder`, which need not exist.
 
     Args:
-        encoder: The encoder that makes the vectors; an index without vectors gets them.
+        encoder: The encoder that makes the vectors. An index without vectors accepts any encoder.
 
     Raises:
         BadIndex: The folder is not an index, can't be written, is being written by another process, or holds
@@ -178,7 +185,7 @@ def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderRecord | No
 
 
 def _start_generation(path: Path, base: Path | None) -> None:
-    """Make `path` a generation with the content of `base`, or an empty one."""
+    """Create a generation in `path`, with the content of `base` or, if that is None, without content."""
     _remove_generation(path)
     if base is None:
         (path / index_folder.LEXICAL).mkdir(parents=True)
@@ -187,7 +194,7 @@ def _start_generation(path: Path, base: Path | None) -> None:
 
 
 def _link_or_copy(file: str, copy: str) -> None:
-    """Link a file, or copy it if links are not possible.
+    """Hard-link a file, or copy it if hard links are not possible.
 
     The document table is always copied, because it is modified in place.
     """
@@ -209,7 +216,7 @@ def _remove_generation(path: Path) -> None:
 
 
 def _remove_other_generations(folder: Path, *kept: int) -> None:
-    """Remove all generations but those in `kept`; killed builds leave them."""
+    """Remove all generations except those in `kept`, including any that killed builds left."""
     names = {generation_folder(folder, generation).name for generation in kept}
     for path in folder.iterdir():
         if _GENERATION.fullmatch(path.name) and path.name not in names:

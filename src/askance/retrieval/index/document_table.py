@@ -1,9 +1,9 @@
 """The document table: the documents that an index holds, so that a later build touches only what changed.
 
-It is one SQLite file beside the index it describes. It also records where the vectors of each document are.
-Vectors are kept in segments, append-only files of rows: a document has one row for each of its passages, in
-order. Rows that no document refers to are dead. A temporary table holds the documents seen in the current
-run, so memory use stays bounded for any number of documents.
+The table is one SQLite file beside the index that it describes. It also records where the vectors of each
+document are. Vectors are rows of append-only files, called segments. A document has one row for each of its
+passages, in order. Rows that belong to no document are dead. A temporary table holds the documents seen in
+the current run, so memory use stays bounded for any number of documents.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS state (stamp TEXT NOT NULL);
 INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
 COMMIT;
 """
-"""One transaction that keeps existing tables: a file has all of them or none."""
+"""One transaction that creates missing tables, so that a file has all of them or none."""
 _ENTRIES = (
     "SELECT number, id, place, digest, passages, coalesce(segment, -1), coalesce(first_row, -1)"
     " FROM documents LEFT JOIN vectors ON document = number"
@@ -45,7 +45,7 @@ _NOT_ENCODED = "WHERE passages > 0 AND number NOT IN (SELECT document FROM vecto
 
 
 class DamagedIndex(ValueError):
-    """Files of an index contradict each other or themselves; the message says which."""
+    """The files of an index are inconsistent. The message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class DocumentEntry:
 
     Attributes:
         id: The id, unique in the index.
-        passages: The number of its passages.
-        segment, first_row: The location of its first vector; -1 if it has none.
+        passages: The number of passages of the document.
+        segment, first_row: The segment and the row of the first vector; -1 if the document has no vectors.
     """
 
     number: int
@@ -72,8 +72,8 @@ class VectorSegment:
     """A segment of vectors.
 
     Attributes:
-        live: The number of its rows that are in use.
-        end: The end of the last row in use.
+        live: The number of rows in use.
+        end: The number of rows up to and including the last row in use.
     """
 
     number: int
@@ -85,8 +85,8 @@ class DocumentTable:
     """The documents of one generation. Changes become durable together, at `commit`.
 
     Args:
-        is_finished: True for a finished generation. Its table is only read, by any thread, even after the
-            file is removed.
+        is_finished: True for a finished generation. The table is then read-only. Any thread may read it, even
+            after the file is removed.
 
     Raises:
         sqlite3.Error: The file is not a document table.
@@ -104,20 +104,25 @@ class DocumentTable:
             self._database.execute("CREATE TEMPORARY TABLE seen (number INTEGER PRIMARY KEY)")
 
     def commit(self, stamp: str) -> None:
-        """Make all changes durable; `stamp` names the commit of the lexical index that they belong to."""
+        """Make all changes durable.
+
+        Args:
+            stamp: The name of the lexical commit to which the changes belong.
+        """
         self._database.execute("UPDATE state SET stamp = ?", (stamp,))
         self._database.commit()
 
     @property
     def stamp(self) -> str:
-        """Return the stamp of the last commit; empty if there is none."""
+        """Return the stamp of the last commit, or an empty string if there is none."""
         return str(self._database.execute("SELECT stamp FROM state").fetchone()[0])
 
     def find(self, document: Document, digest: bytes) -> DocumentEntry | None:
         """Return the entry that matches `document`, or None.
 
-        It is the entry with the same id and content, from any file. Otherwise it is the entry with the same
-        id and file that was not seen in this run, whose content has changed.
+        An entry with the same id and content matches, even if the file is different. Otherwise an entry with
+        the same id and file matches, unless it was already seen in this run. Such an entry has outdated
+        content.
         """
         query = (
             f"{_ENTRIES} WHERE given_id = ?1 AND (digest = ?2 OR (place = ?3 AND number NOT IN seen))"
@@ -126,7 +131,7 @@ class DocumentTable:
         return next(self._entries(query, document.id, digest, document.path), None)
 
     def free_id(self, given_id: str) -> str:
-        """Return `given_id`, with "~2", "~3" … appended if other documents have it."""
+        """Return `given_id` or, if that id is taken, `given_id` followed by "~2", "~3" and so on."""
         id, count = given_id, 1
         while self._database.execute("SELECT 1 FROM documents WHERE id = ?", (id,)).fetchone():
             count += 1
@@ -136,7 +141,11 @@ class DocumentTable:
     def add(
         self, document: Document, id: str, digest: bytes, num_passages: int, number: int | None = None
     ) -> None:
-        """Add a document as seen, under a new number unless `number` is that of a removed entry."""
+        """Add a document and mark it as seen.
+
+        Args:
+            number: The number of a removed entry to reuse; None assigns a new number.
+        """
         values = (number, id, document.id, document.path, digest, num_passages)
         columns = "number, id, given_id, place, digest, passages"
         insert = f"INSERT INTO documents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
@@ -152,7 +161,7 @@ class DocumentTable:
         return bool(self._database.execute(query, (entry.number,)).fetchone()[0])
 
     def not_seen(self, roots: Iterable[str], kept_paths: Set[str]) -> Iterator[DocumentEntry]:
-        """Yield the documents of this run's sources that it did not see.
+        """Yield the documents that this run should have seen but did not.
 
         Their files are in or below `roots`, but not in or below `kept_paths`.
         """
@@ -164,12 +173,12 @@ class DocumentTable:
                     yield entry
 
     def remove(self, entry: DocumentEntry) -> None:
-        """Remove a document, whose vectors are then no longer in use."""
+        """Remove a document, which makes the rows of its vectors dead."""
         self._database.execute("DELETE FROM documents WHERE number = ?", (entry.number,))
         self._database.execute("DELETE FROM vectors WHERE document = ?", (entry.number,))
 
     def summary(self) -> tuple[int, int, str]:
-        """Return the numbers of documents and passages, and a hash of all ids and contents.
+        """Return the counts of documents and passages, and a hash of all ids and contents.
 
         The hash does not depend on the order in which documents were added.
         """
@@ -181,7 +190,7 @@ class DocumentTable:
         return documents, passages, hashed.hexdigest()
 
     def enter_vectors(self, entry: DocumentEntry, segment: int, first_row: int) -> None:
-        """Record where the vectors of a document begin; this replaces an earlier record."""
+        """Record where the vectors of a document begin, replacing any earlier record."""
         values = (entry.number, segment, first_row)
         self._database.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
 
@@ -191,7 +200,10 @@ class DocumentTable:
         return int(self._database.execute(query).fetchone()[0])
 
     def not_encoded(self) -> Iterator[DocumentEntry]:
-        """Yield the documents whose passages have no vectors; vectors may be added meanwhile."""
+        """Yield the documents whose passages have no vectors.
+
+        Vectors may be added during the iteration.
+        """
         return self._entries(f"{_ENTRIES} {_NOT_ENCODED} ORDER BY number")
 
     def segments(self) -> list[VectorSegment]:
@@ -203,11 +215,14 @@ class DocumentTable:
         return [VectorSegment(*row) for row in self._database.execute(query)]
 
     def encoded_in(self, segment: int) -> Iterator[DocumentEntry]:
-        """Yield the documents of a segment in row order; they may be moved to another segment meanwhile."""
+        """Yield the documents whose vectors are in a segment, in row order.
+
+        Their vectors may be moved to another segment during the iteration.
+        """
         return self._entries(f"{_ENTRIES} WHERE segment = ? ORDER BY first_row", segment)
 
     def encoded_at(self, segment: int, row: int) -> DocumentEntry:
-        """Return the document that a row belongs to.
+        """Return the document that owns a row of a segment.
 
         Raises:
             DamagedIndex: The row belongs to no document.

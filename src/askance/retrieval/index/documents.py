@@ -22,15 +22,16 @@ from askance.sample import CORPUS, SAMPLE
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text to index.
+    """A document to index.
 
     Attributes:
-        id: The id that the row gives, or "FILE:LINE"; for a whole file its path below the given folder.
-        title: The title of the row, of the page or of the first heading; for a whole file without one, the
-            file name.
-        source: The file as it was given; the sample corpus by its name.
-        path: The absolute path of the file, which is the same however the file was given.
-        is_row: True if it was a row of a file, False if it was a whole file.
+        id: The id that the row gives, or "FILE:LINE" if the row gives none. For a whole file, the path of the
+            file relative to the given folder.
+        title: The title of the row or page, or the first heading. For a whole file without either, the file
+            name without its extension.
+        source: The path of the file as it was given, or the name of the sample corpus.
+        path: The absolute path of the file. It does not depend on how the file was given.
+        is_row: True for a row of a file, False for a whole file.
     """
 
     id: str
@@ -43,7 +44,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class SkippedSource:
-    """A skipped file, or a row without text, with the reason. `path` is empty for a row."""
+    """A skipped file, or a row without text, with the reason.
+
+    Attributes:
+        path: The absolute path of the file; empty for a row, and for a link to a file outside the given
+            folder.
+    """
 
     source: str
     reason: str
@@ -53,18 +59,19 @@ class SkippedSource:
 def read_documents(
     paths: Sequence[Path], *, leave_out: Path | None = None, follow_links: bool = False
 ) -> Iterator[Document | SkippedSource]:
-    """Yield every document in `paths`, in their order, with the content of folders sorted by name.
+    """Yield the documents and skipped sources in `paths`, in the given order, and by name within folders.
 
     Folders are read recursively. Hidden files, links to folders and the folder `leave_out` are skipped. A
     file that is reached twice is read once.
 
     Args:
-        follow_links: Read files outside the folder that a link in it leads to; otherwise such links are
-            skipped. A link that is itself one of `paths` is always read.
+        follow_links: Follow links from a folder to files outside it. Otherwise such links are skipped. A link
+            that is itself one of `paths` is always followed.
 
     Raises:
-        DocumentError: A path does not exist (raised at once), or a row is malformed (raised when reached).
-        MissingExtra: There is an HTML file, and the package that reads it is not installed.
+        DocumentError: A path does not exist (raised on the call), or a row is malformed (raised when the
+            iteration reaches the row).
+        MissingExtra: There is an HTML file, and the package that reads HTML is not installed.
     """
     for path in paths:
         if not path.exists():
@@ -75,7 +82,7 @@ def read_documents(
 
 
 def absolute_path(path: Path) -> str:
-    """Return the one absolute path of a file or folder. A link to a file keeps the link's own path."""
+    """Return the unique absolute path of a file or folder. A link to a file is not resolved."""
     return str(path.resolve() if path.is_dir() else path.parent.resolve() / path.name)
 
 
@@ -86,7 +93,7 @@ def _read_all(
     for given in paths:
         for path, id in _walk(given, "" if given.is_dir() else given.name, leave_out):
             if not follow_links and path != given and _leads_out(path, given):
-                # Without a path, so that what an earlier build read through the link leaves the index.
+                # The path is empty, so that this build removes what an earlier build read through the link.
                 yield SkippedSource(_printable(path), "a link to a file outside; --follow-links reads it")
             elif (real_path := absolute_path(path)) not in paths_seen:
                 paths_seen.add(real_path)
@@ -142,7 +149,9 @@ def _read_file(path: Path, id: str, real_path: str) -> Iterator[Document | Skipp
 
 
 def _problem(path: Path) -> str:
-    """Return why the content of `path` can't match its name, without loading it whole; empty if it may match.
+    """Return why a file can't be indexed, or an empty string if it can.
+
+    The file is never loaded into memory as a whole.
 
     Raises:
         OSError: The file can't be read.
@@ -151,7 +160,7 @@ def _problem(path: Path) -> str:
         return "its name is not UTF-8"
     if path.is_dir():
         if not path.is_symlink():
-            next(path.iterdir(), None)  # raises the error that keeps it from being listed
+            next(path.iterdir(), None)  # raises an error if the folder can't be listed
         return "a link to a folder, which is not followed"
     if path.suffix.lower() not in READERS:
         return f"unknown kind of file (known: {' '.join(READERS)})"
@@ -165,7 +174,7 @@ def _problem(path: Path) -> str:
 def _text_problem(path: Path) -> str:
     at_byte = 0
     with path.open("rb") as file:
-        # In UTF-8 only the line break contains the byte of a line break.
+        # In UTF-8, the byte of a line break is part of no other character.
         for line in file:
             if b"\0" in line:
                 return f"binary, or not UTF-8 (byte {at_byte + line.index(0)} is NUL)"

@@ -1,6 +1,6 @@
 """The file formats of documents: a reader for each, by file extension.
 
-A reader yields rows one by one, so a file may have any number of them. Plain text, Markdown, HTML and PDF
+A reader yields rows one by one, so a file may have any number of rows. Plain text, Markdown, HTML and PDF
 files are one row each. Line endings in the text are kept.
 """
 
@@ -29,10 +29,10 @@ _TSV_SHAPE = "The first line names the columns: id, text, title, of which only t
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """A text with its title, which may be empty.
+    """A row of a file, or the content of a whole file. The title may be empty.
 
     Attributes:
-        line: The line number in the file, from 1 (the last line of a row that spans several); 0 for a whole
+        line: The line number in the file, from 1; the last line if a row spans several. It is 0 for a whole
             file.
     """
 
@@ -43,7 +43,7 @@ class DocumentRow:
 
 
 class UnreadableFile(ValueError):
-    """The content of a file does not match its name; the message is only the reason."""
+    """The content of a file does not match its name. The message gives only the reason."""
 
 
 def read_plain(path: Path) -> Iterator[DocumentRow]:
@@ -52,13 +52,16 @@ def read_plain(path: Path) -> Iterator[DocumentRow]:
 
 
 def read_markdown(path: Path) -> Iterator[DocumentRow]:
-    """Yield the file as one row; its title is the first heading outside code."""
+    """Yield the file as one row. The title is the first heading outside code blocks."""
     text = _decode(path)
     yield DocumentRow(_first_heading(text), text)
 
 
 def read_html(path: Path) -> Iterator[DocumentRow]:
-    """Yield the title and main text of the page; if there is no main text, all of its visible text."""
+    """Yield the page as one row, with its title and main text.
+
+    If no main text is found, the row has all visible text of the page.
+    """
     try:
         from trafilatura import bare_extraction
     except ImportError as error:
@@ -72,7 +75,7 @@ def read_html(path: Path) -> Iterator[DocumentRow]:
 
 
 def read_pdf(path: Path) -> Iterator[DocumentRow]:
-    """Yield the title in the metadata of the file, and the text of its pages.
+    """Yield the file as one row, with the title from its metadata and the text of all pages.
 
     Raises:
         UnreadableFile: The file is encrypted, damaged, or has no text.
@@ -88,7 +91,7 @@ def read_pdf(path: Path) -> Iterator[DocumentRow]:
         if "password" in str(error):
             raise UnreadableFile("an encrypted PDF; remove its password first") from error
         raise UnreadableFile(f"a PDF that can't be read: {error}") from error
-    # PDFium ends lines with CRLF, and leaves a marker where a word was hyphenated at the end of one.
+    # PDFium ends lines with CRLF, and leaves a marker where a word was hyphenated at the end of a line.
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_HYPHENATION, "")
     if not text.strip():
         raise UnreadableFile("a PDF without text (scanned pages need text recognition first)")
@@ -96,19 +99,23 @@ def read_pdf(path: Path) -> Iterator[DocumentRow]:
 
 
 def read_jsonl(path: Path) -> Iterator[DocumentRow]:
-    """Yield the rows of a JSON Lines file; blank lines are skipped.
+    """Yield the rows of a JSON Lines file, without blank lines.
 
     Raises:
-        DocumentError: A row is malformed; the message names file, line, problem and the format of a row.
+        DocumentError: A row is malformed. The message names the file, the line, the problem and the expected
+            format.
     """
     return _rows(path, lines(path, DocumentError), _json_row, _JSON_SHAPE)
 
 
 def read_tsv(path: Path) -> Iterator[DocumentRow]:
-    """Yield the rows of a table in the layout of the DPR Wikipedia dump; columns are found by name.
+    """Yield the rows of a table in the layout of the DPR Wikipedia dump.
+
+    Columns are found by name.
 
     Raises:
-        DocumentError: A row or the header is malformed; the message names file, line, problem and remedy.
+        DocumentError: A row or the header is malformed. The message names the file, the line, the problem and
+            the remedy.
     """
     return _rows(path, table_rows(path, DocumentError, needs="text"), _table_row, _TSV_SHAPE)
 

@@ -7,8 +7,8 @@
         documents.sqlite         the documents, for the next build (see `document_table`)
     writer.lock              held while a build runs
 
-A build writes its own generation (see `build_transaction`). A reader, also after a crash, has the whole old
-generation or the whole new one.
+A build writes its own generation (see `build_transaction`). A reader sees either the whole old generation or
+the whole new one, even after a crash.
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ class EncoderRecord:
     """The encoder that made the vectors of an index.
 
     Attributes:
-        name: The specification it was loaded by, if there was one.
-        fingerprint: A text that distinguishes its vectors from those of other encoders.
+        name: The specification from which the encoder was loaded, if there was one.
+        fingerprint: A string that distinguishes the encoder's vectors from those of other encoders.
         dimensions: The number of dimensions of a vector.
     """
 
@@ -52,15 +52,16 @@ class EncoderRecord:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of `manifest.json`, except format and schema version.
+    """The content of `manifest.json`, except the format and the schema version.
 
     Attributes:
-        generation: The number of builds that changed something; it names the folder of the index.
-        documents, passages: The numbers that the index holds.
+        generation: The number of builds so far that changed the index. The generation folder is named after
+            this number.
+        documents, passages: Counts of the documents and passages in the index.
         content_hash: A hash of all documents with their ids, independent of their files and order.
         engine: The library that wrote the index, with its version.
-        created_at, updated_at: The times in UTC, ISO 8601.
-        encoder: The encoder that made the vectors; None without vectors.
+        created_at, updated_at: The times of the first build and of the latest change, in UTC (ISO 8601).
+        encoder: The encoder that made the vectors; None if the index has no vectors.
     """
 
     generation: int
@@ -76,7 +77,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class IndexReader:
-    """An index opened for reading. It stays valid and unchanged while others build a new generation.
+    """An index opened for reading. It stays valid and unchanged while a build writes a new generation.
 
     Attributes:
         vectors: The vectors; None unless an encoder was given.
@@ -94,8 +95,8 @@ def open_index_reader(
     """Open the index in `folder`.
 
     Args:
-        analysis: The text analysis that the index must have.
-        encoder: Open the vectors, too, which must be those of this encoder.
+        analysis: The text analysis that the index must have been built with; None accepts any.
+        encoder: The encoder that must have made the vectors. With an encoder, the vectors are opened as well.
 
     Raises:
         BadIndex: The index is missing, empty, damaged, newer than this version, built with another analysis,
@@ -173,14 +174,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest in one step: a reader finds the old or the new one, never a part."""
+    """Replace the manifest atomically: a reader finds the whole old one or the whole new one."""
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **dataclasses.asdict(manifest)}
     text = json.dumps(content, indent=2) + "\n"
     write_atomically(folder / MANIFEST, text, temporary=folder / INCOMING_MANIFEST)
 
 
 def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
-    """Return the error that an index was built with another analysis or encoder than the wanted one."""
+    """Return the error for an index that was built with another analysis or encoder than the one wanted."""
     return BadIndex(
         f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
         "index, in another folder, with the latter."
@@ -188,7 +189,11 @@ def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
 
 
 def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
-    """Return the encoder that made the vectors of the index; raise BadIndex if it has none."""
+    """Return the encoder that made the vectors of the index.
+
+    Raises:
+        BadIndex: The index has no vectors.
+    """
     if manifest.encoder is None:
         raise BadIndex(
             f"the index {folder} has no vectors: make them with `askance index DOCS --out {folder} --encoder "
@@ -198,9 +203,12 @@ def encoder_record(folder: Path, manifest: Manifest) -> EncoderRecord:
 
 
 def _remedy(path: Path, problem: Exception) -> str:
-    """Return what the user can do; only a damaged index is worth deleting."""
+    """Return what the user can do about `problem`.
+
+    Deleting the index is the remedy only if the index is damaged.
+    """
     try:
-        # The libraries that read an index report missing permissions like damage.
+        # The libraries that read an index report missing permissions as damage.
         for each in path.rglob("*"):
             if each.is_file():
                 each.open("rb").close()

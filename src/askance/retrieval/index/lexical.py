@@ -2,7 +2,7 @@
 
 Importing this module imports tantivy, so only modules that need an index import it.
 
-Terms come from `retrieval.bm25_analysis`; tantivy only splits them at spaces.
+`retrieval.bm25_analysis` turns text into terms. tantivy only splits the joined terms at spaces.
 """
 
 import json
@@ -35,7 +35,7 @@ SCHEMA = _FIELDS.build()
 
 @contextmanager
 def _write_errors() -> Iterator[None]:
-    """Turn the ValueErrors of tantivy about a full disk and the like into OSErrors."""
+    """Turn the ValueErrors that tantivy raises for failed writes, as on a full disk, into OSErrors."""
     try:
         with panics_as(ValueError):
             yield
@@ -44,9 +44,9 @@ def _write_errors() -> Iterator[None]:
 
 
 class LexicalWriter:
-    """A writer of passages to the index in `folder`, which is created if missing.
+    """A writer that adds passages to the index in `folder`, and creates the index if it is missing.
 
-    It removes what an earlier writer did not commit.
+    Changes that an earlier writer did not commit are discarded.
 
     Raises:
         OSError: The index can't be opened or written.
@@ -61,8 +61,8 @@ class LexicalWriter:
         self._index.config_reader("manual")  # otherwise a thread opens and locks each commit
         # One thread keeps the passages in order, so that the same documents always give the same index.
         self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-        # tantivy names its deletion files by the operations since the last commit. A writer that starts where
-        # a killed one started would fail on the files that one left.
+        # tantivy names its deletion files by the operations since the last commit. A writer that starts from
+        # the same commit as a killed writer would fail on the files which that writer left.
         self._writer.garbage_collect_files()
         self._has_changes = False
 
@@ -85,7 +85,7 @@ class LexicalWriter:
 
     @_write_errors()
     def commit(self) -> None:
-        """Make all changes durable in one step; without changes, keep the last commit."""
+        """Make all changes durable in one step. Without changes, the last commit stays."""
         if self._has_changes:
             self._writer.commit()
             self._has_changes = False
@@ -96,15 +96,16 @@ class LexicalWriter:
 
     @_write_errors()
     def finish(self) -> None:
-        """Wait until index files are merged, and end; uncommitted changes are lost."""
+        """Wait until index files are merged, and close the writer. Uncommitted changes are lost."""
         self._writer.wait_merging_threads()
 
 
 class LexicalIndex:
-    """An index as its last commit left it.
+    """A read-only view of an index as of its last commit.
 
     Raises:
-        ValueError: The index, or a part of it that a method reads, can't be read.
+        ValueError: The index can't be read. A method raises this error for the part of the index that it
+            reads.
     """
 
     @panics_as(ValueError)
@@ -116,7 +117,7 @@ class LexicalIndex:
 
     @panics_as(ValueError)
     def search(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
-        """Return BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
+        """Return the BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
         hits: list[tuple[float, tantivy.DocAddress]] = self._searcher.search(query, limit, count=False).hits
         return hits
 
@@ -127,7 +128,7 @@ class LexicalIndex:
 
     @panics_as(ValueError)
     def passages_of(self, document_id: str) -> dict[str, Passage]:
-        """Return the passages of a document by their ids."""
+        """Return the passages of a document, keyed by passage id."""
         query = tantivy.Query.term_query(SCHEMA, _DOCUMENT, document_id, "basic")
         num_passages = self._searcher.search(query, 1).count or 0
         hits = self._searcher.search(query, max(1, num_passages), count=False).hits
@@ -139,9 +140,9 @@ class LexicalIndex:
 def open_lexical(folder: Path) -> LexicalIndex:
     """Open the index in the folder of a finished generation, which never changes.
 
-    tantivy locks an index while it opens it. If the folder can't be written (on a read-only disk, or owned by
-    another user), tantivy gets a temporary folder of links. tantivy may still lock it during its
-    removal, so an empty folder may stay.
+    tantivy locks an index while opening it. If the folder is not writable (on a read-only disk, or owned by
+    another user), tantivy opens a temporary folder of links instead. tantivy may still hold a lock when the
+    temporary folder is removed, so an empty folder may remain.
 
     Raises:
         ValueError: The index can't be opened.
@@ -159,9 +160,10 @@ def open_lexical(folder: Path) -> LexicalIndex:
 
 
 def any_term_query(terms: Iterable[str]) -> tantivy.Query:
-    """Return a query for passages with any of `terms`, each weighted by its count, as in Lucene.
+    """Return a query for passages that contain any of `terms`.
 
-    The query is built from terms and never parsed, so no term can be read as query syntax.
+    Each term is weighted by its count in `terms`, as in Lucene. The query is built from terms and never
+    parsed, so no term can be mistaken for query syntax.
     """
     query = tantivy.Query
     weighed = [
@@ -172,7 +174,7 @@ def any_term_query(terms: Iterable[str]) -> tantivy.Query:
 
 
 def read_opstamp(folder: Path) -> int:
-    """Return the number of the last committed state of the index in `folder`."""
+    """Return tantivy's operation number (opstamp) of the last commit to the index in `folder`."""
     return int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["opstamp"])
 
 

@@ -14,18 +14,19 @@ _NUMBERED = re.compile(r".*#\d+", re.DOTALL)
 
 
 def cut_passages(document: Document) -> Iterator[Passage]:
-    """Yield the passages of `document`, in order; none if it has no words.
+    """Yield the passages of `document`, in order. A document without words has none.
 
-    A word is a run of characters other than white space. Passages have 100 words and do not overlap; a last
-    passage of fewer than 10 words is joined to the one before. `text` is exactly `document.text[start:end]`,
-    from the first character of its first word to the last character of its last word.
+    A word is a run of characters other than white space. Passages have 100 words and do not overlap. A last
+    passage of fewer than 10 words is joined to the passage before it. The `text` of a passage is exactly
+    `document.text[start:end]`, from the first character of its first word to the last character of its last
+    word.
 
-    A row of a file with at most 150 words (such as the rows of the DPR Wikipedia dump) is already a passage
-    and stays whole, including its white space.
+    A row with at most 150 words, such as a row of the DPR Wikipedia dump, is already a passage. It stays
+    whole, including its white space.
 
-    The only passage of a document has the id of the document; several passages have "ID#1", "ID#2" and so on.
-    A document whose own id ends in "#" and a number always gets the latter, so that no two passages share an
-    id.
+    The only passage of a document has the id of the document. Several passages have the ids "ID#1", "ID#2"
+    and so on. If the id of a document itself ends in "#" and a number, even its only passage gets "ID#1", so
+    that no two passages share an id.
     """
     spans = _spans(document)
     for number, (start, end) in enumerate(spans, start=1):
@@ -34,7 +35,11 @@ def cut_passages(document: Document) -> Iterator[Passage]:
 
 
 def passage_id(document_id: str, number: int, num_passages: int) -> str:
-    """Return the id of a document's passage, numbered from 1; see `cut_passages`."""
+    """Return the id of a passage (see `cut_passages`).
+
+    Args:
+        number: The number of the passage in its document, from 1.
+    """
     is_bare = num_passages == 1 and not _NUMBERED.fullmatch(document_id)
     return document_id if is_bare else f"{document_id}#{number}"
 

@@ -2,10 +2,10 @@
 
     vectors/000002.f32      a segment: rows of little-endian float32, no header
 
-Rows are only ever appended to a segment. A later generation links to the same file and appends to it, too; it
-appends after all existing rows, because an earlier generation may use rows that the later one does not. The
-document table records which rows are in use, so rows after the last commit, which a killed build leaves, are
-dead. A generation has one segment; earlier versions wrote several.
+Rows are only ever appended to a segment. A later generation links to the same file and appends after all
+existing rows, because an earlier generation may use rows that the later one does not. The document table
+records which rows are in use, so rows that a killed build wrote after its last commit are dead. A generation
+has one segment, but earlier versions of askance wrote several.
 """
 
 import os
@@ -25,11 +25,13 @@ _LENGTH_TOLERANCE = 1e-3
 _BLOCK_ROWS = 16_384
 
 RowAddress = tuple[int, int]
-"""The number of a segment and of a row in it."""
+"""The number of a segment and the index of a row in that segment."""
 
 
 class VectorWriter:
-    """A writer of rows to the segment of a build transaction in the folder `vectors`, created if needed.
+    """A writer that appends vectors to a segment in `folder`, the folder `vectors` of a build transaction.
+
+    The folder is created if missing.
 
     Attributes:
         dimensions: The number of dimensions of each row.
@@ -49,7 +51,13 @@ class VectorWriter:
         self._append_to(segments[-1].number if segments else 1)
 
     def add(self, vectors: NDArray[np.float32], document: DocumentEntry | None) -> None:
-        """Append rows; if `document` is given, they complete its rows."""
+        """Append rows.
+
+        Args:
+            vectors: The rows, of shape [rows, dimensions].
+            document: The document that these rows complete, so that its location is recorded. None if more of
+                its rows will follow.
+        """
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self._num_rows += len(vectors)
         if document is not None:
@@ -62,7 +70,7 @@ class VectorWriter:
         sync(self._folder)
 
     def compact(self) -> None:
-        """Rewrite the rows in use if most rows are dead or there are several segments."""
+        """Copy the rows in use to a new segment if most rows are dead or there are several segments."""
         self._file.flush()
         segments = self._documents.segments()
         num_live = sum(segment.live for segment in segments)
@@ -85,7 +93,7 @@ class VectorWriter:
         sync(self._folder)
 
     def close(self) -> None:
-        """Close the file; uncommitted rows are dead."""
+        """Close the file. Uncommitted rows are dead."""
         self._file.close()
 
     def _append_to(self, segment: int) -> None:
@@ -98,8 +106,8 @@ class VectorWriter:
 class FlatIndex:
     """A snapshot of one generation's vectors, which stays usable after its files are removed.
 
-    Search is exact: a query is compared with every vector. The files are memory-mapped; opening reads them
-    once to check them, and keeps nothing in memory.
+    Search is exact: a query is compared with every vector. The files are memory-mapped. Opening the index
+    reads all rows once to check them, but keeps none of them in memory.
 
     Args:
         folder: The folder `vectors` of the generation.
@@ -120,7 +128,7 @@ class FlatIndex:
         self.num_vectors = sum(segment.live for segment in segments)
 
     def search(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, RowAddress]]:
-        """Return the inner products and addresses of the `limit` vectors nearest to the query, best first.
+        """Return the scores (inner products) and addresses of the `limit` best vectors, best first.
 
         Args:
             query: A vector of shape [dimensions].
@@ -136,7 +144,7 @@ class FlatIndex:
         return nlargest(limit, best, key=lambda scored: scored[0])
 
     def ids_at(self, address: RowAddress) -> tuple[str, str]:
-        """Return the ids of the document and of the passage at an address that `search` returned.
+        """Return the document id and the passage id at an address that `search` returned.
 
         Raises:
             DamagedIndex, sqlite3.Error: The document table is damaged.
@@ -166,7 +174,7 @@ def map_rows(path: Path, num_rows: int, dimensions: int) -> NDArray[np.float32]:
     """Map the first rows of a segment into memory, so that only the rows accessed are read.
 
     Raises:
-        DamagedIndex: The file has fewer rows.
+        DamagedIndex: The file has fewer than `num_rows` rows.
         OSError: The file can't be read.
     """
     size = path.stat().st_size if path.exists() else 0

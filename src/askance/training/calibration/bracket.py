@@ -8,14 +8,14 @@ from askance.training.calibration.curve import monotone
 
 _STEPS_OUTWARD = 3
 _MARGIN = 1.25
-"""The factor by which more decisions have to change than searches are missing, to pass the wanted number."""
+"""The number of decisions to change per missing search, above 1 so that the next value overshoots."""
 _MIN_WIDTH = 1e-3
-"""A bracket narrower than this share of the value is a jump, which no further trial will resolve."""
+"""A bracket narrower than this fraction of the value is a jump, which no further trial will resolve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A value of the parameter and the searches it led to.
+    """A value of the parameter, and the number of searches that it led to.
 
     Attributes:
         searches: The mean number of searches per question.
@@ -35,8 +35,8 @@ class CalibrationTarget:
     Attributes:
         wanted: The wanted mean number of searches per question.
         is_rising: Whether a greater value means more searches.
-        low, high: The range of the parameter; may be infinite.
-        tolerance: The number of searches per question by which the wanted number may be missed.
+        low, high: The bounds of the parameter's range, which may be infinite.
+        tolerance: The allowed difference from the wanted number, in searches per question.
     """
 
     wanted: float
@@ -46,17 +46,20 @@ class CalibrationTarget:
     tolerance: float
 
     def is_met_by(self, measurements: Sequence[Measurement]) -> bool:
-        """Return whether some value came within the tolerance."""
+        """Return whether a measurement is within the tolerance of the wanted number."""
         return any(abs(measured.searches - self.wanted) <= self.tolerance for measured in measurements)
 
 
 def by_expected_searches(measurements: Sequence[Measurement], *, is_rising: bool) -> list[Measurement]:
-    """Return the measurements from the value expected to search least to the one expected to search most."""
+    """Return the measurements sorted by the expected number of searches, fewest first."""
     return sorted(measurements, key=lambda measured: measured.value, reverse=not is_rising)
 
 
 def measured_direction(measurements: Sequence[Measurement], *, expected: bool) -> bool:
-    """Return whether a greater value means more searches, judged by the outermost values."""
+    """Return whether a greater value means more searches, judging by the least and the greatest value tried.
+
+    If these two led to equally many searches, `expected` is returned.
+    """
     ordered = sorted(measurements, key=lambda measured: measured.value)
     if not ordered or ordered[0].searches == ordered[-1].searches:
         return expected
@@ -82,7 +85,10 @@ def next_value(target: CalibrationTarget, measurements: Sequence[Measurement]) -
 def widening_value(
     target: CalibrationTarget, measurements: Sequence[Measurement], spread: float
 ) -> float | None:
-    """Return a value further out if no measurement is `spread` searches away from the wanted number."""
+    """Return the next value that widens the range of the means, or None if no further trial helps.
+
+    The means should range from `spread` searches below the wanted number to `spread` searches above it.
+    """
     means = [measured.searches for measured in measurements]
     for wanted in (target.wanted + spread, max(0.0, target.wanted - spread)):
         if not min(means) <= wanted <= max(means):
@@ -95,10 +101,11 @@ def widening_value(
 def _value_inside(
     target: CalibrationTarget, ordered: Sequence[Measurement], means: Sequence[float], index: int
 ) -> float | None:
-    """Return a value between two neighbours.
+    """Return a value between the two neighbours whose means enclose the wanted number of searches.
 
-    It divides the numbers that decisions recorded between the neighbours as the wanted number of searches
-    divides the two means.
+    The value is a quantile of those recorded numbers that lie between the two neighbours. The wanted number's
+    relative position between the two means determines which quantile. The result is None if the neighbours
+    are too close together.
     """
     fewer, more = ordered[index - 1], ordered[index]
     low, high = sorted((fewer.value, more.value))
@@ -115,11 +122,12 @@ def _value_inside(
 def _value_outside(
     target: CalibrationTarget, measurements: Sequence[Measurement], *, needs_more: bool
 ) -> float | None:
-    """Return a value beyond all tried ones.
+    """Return a value beyond all values tried, or None if there is none left to try.
 
-    It is a value that would have changed enough decisions, else one half way to the end of the parameter's
-    range. After some steps it is the end itself. In an unbounded range the value doubles, and the last trial
-    takes the greatest number recorded, since no decision exceeds it.
+    The value is one that would have changed enough decisions, or else the midpoint between the last value and
+    the end of the parameter's range. After some steps it is the end of the range. If the range is unbounded,
+    the value doubles instead, and the last trial uses the outermost recorded number, since no decision has a
+    number beyond it.
     """
     is_upward = needs_more == target.is_rising
     sign, bound = (1, target.high) if is_upward else (-1, target.low)
@@ -143,10 +151,10 @@ def _value_outside(
 
 
 def _value_changing_enough(target: CalibrationTarget, edge: Measurement, sign: int) -> float | None:
-    """Return the number to pass so that enough decisions change for the missing searches, with a margin.
+    """Return the recorded number beyond which enough decisions change to supply the missing searches.
 
-    A decision changes when the value passes its least number, or its greatest if a search needs a number
-    above the value.
+    If the method searches when a number is below the value, a decision changes as soon as the value passes
+    the least of its numbers. If it searches when a number is above the value, the greatest number counts.
     """
     num_needed = math.ceil(_MARGIN * abs(target.wanted - edge.searches) * edge.num_questions)
     turning = min if target.is_rising else max
@@ -156,6 +164,6 @@ def _value_changing_enough(target: CalibrationTarget, edge: Measurement, sign: i
 
 
 def _rounded(value: float, low: float, high: float) -> float:
-    """Return the value rounded to four digits, unless that leaves the bounds."""
+    """Return the value rounded to four digits, or the exact value if rounding would leave the bounds."""
     rounded = float(f"{value:.4g}")
     return rounded if low < rounded < high else value

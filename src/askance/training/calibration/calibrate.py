@@ -1,9 +1,8 @@
-"""Calibration: find the threshold that gives a wanted number of searches per question, for one model and
-method.
+"""Find the threshold that gives a wanted number of searches per question, for one model and method.
 
-The numbers that are compared with a threshold (probabilities, entropies times attention) have another range
-for every model and every variant of a method, so a threshold from a paper does not transfer to another model.
-The number of searches per question means the same everywhere.
+The numbers that are compared with a threshold (probabilities, entropies times attention) have a different
+range for every model and every variant of a method, so a threshold from a paper does not transfer to another
+model. The number of searches per question means the same everywhere.
 """
 
 from collections.abc import Sequence
@@ -52,10 +51,10 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedValue:
-    """The mean searches and mean tokens a question for one value, over the questions that never failed.
+    """The mean numbers of searches and tokens for one value, over the questions that never failed.
 
-    Tokens are prompt tokens and generated tokens, cached ones included: a value that is tried later finds
-    more of its prompts' prefixes in the cache.
+    Tokens are prompt tokens plus generated tokens. Cached tokens count too, because a value that is tried
+    later finds more prompt prefixes in the cache.
     """
 
     value: float
@@ -69,13 +68,15 @@ class Calibration:
     """The value of a parameter that leads to a wanted number of searches per question.
 
     Attributes:
-        method: The repr of the method with all its parameters, and with the calibrated value if there is one.
+        method: The repr of the method with all parameters, including the calibrated value if there is one.
         title: The method's name with its profile, as tables show it.
-        value: The calibrated value; None if no value reaches the number, and `remark` says which are reached.
+        value: The calibrated value. It is None if no value reaches the wanted number; `remark` then says why.
         interval: The 95 % interval of the value, from resampling the questions.
-        is_interval_cut: Whether an end of the interval is the last value tried; the true end may lie beyond.
+        is_interval_cut: Whether an end of the interval is the outermost value tried, so that the true end may
+            lie beyond it.
         table: Every value tried, in ascending order.
-        failures: The failures of questions, by value. A question that failed once counts for no value.
+        failures: The failed questions, each with the value that was tried. A question that failed once is
+            left out of all means.
         num_counted: The number of questions that never failed.
         remark: A remark about the result for the user; may be empty.
     """
@@ -110,22 +111,22 @@ async def calibrate(
     """Find the value of a parameter of the engine's method that leads to a wanted mean number of searches.
 
     The method's own value is tried first. Values further out follow until they bracket the wanted number,
-    then values between, chosen among the numbers that decisions recorded. The last trials are on either side,
-    for the interval. The result is interpolated after the means have been made monotone. Only the engine's
-    seed makes it random.
+    then values in between, chosen among the numbers that decisions recorded. The last trials widen the range
+    on both sides, to determine the interval. The result is interpolated after the means have been made
+    monotone. All randomness comes from the engine's seed.
 
     Args:
-        parameter: The parameter's name; the method's own (see `askance.core.parameters.search_parameter`)
-            unless given.
+        parameter: The parameter's name; by default the method's own search parameter (see
+            `askance.core.parameters.search_parameter`).
         max_trials: The greatest number of values tried; each trial answers all questions.
-        tolerance: The difference, in searches per question, at which a value is close enough.
-        in_flight: The number of questions answered concurrently; it changes the time alone.
+        tolerance: The greatest accepted difference from the wanted number, in searches per question.
+        in_flight: The number of questions answered concurrently; it affects only the time.
         on_progress: Called when a trial starts, while questions finish, and when it ends.
 
     Raises:
-        InputError: there are no questions, the method or parameter can't be calibrated, or a number is out of
+        InputError: There are no questions, the method or parameter can't be calibrated, or a number is out of
             range.
-        AskanceError: every question failed.
+        AskanceError: Every question failed.
     """
     method: Any = engine.method
     method_name = name_of(type(method))
@@ -158,7 +159,7 @@ async def calibrate(
 
 
 def calibrated_methods() -> dict[str, str]:
-    """Return the parameter of each method that can be calibrated, those of plug-ins included."""
+    """Return the parameter to calibrate for each method that has one, including methods of plug-ins."""
     parameters: dict[str, SearchParameter | None] = {}
     for name in known_names("methods", METHODS):
         with suppress(InputError):  # a plug-in that can't be imported
@@ -167,10 +168,12 @@ def calibrated_methods() -> dict[str, str]:
 
 
 def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
-    """Return the parameter to calibrate: the method's own, or another number, whose direction trials show.
+    """Return the parameter to calibrate: the named parameter, or by default the method's search parameter.
+
+    For any other parameter, only trials show whether a greater value means more searches.
 
     Raises:
-        InputError: the method has no such parameter, or the parameter is not a number.
+        InputError: The method has no such parameter, or the parameter is not a number.
     """
     own = search_parameter(cls)
     if name is None and own is None:
@@ -191,7 +194,7 @@ def choose_parameter(cls: type[Any], name: str | None) -> SearchParameter:
 
 
 def _scale_remark(method: object, parameter: SearchParameter) -> str:
-    """Return a remark on the settings that leave a parameter without a value."""
+    """Return a remark on the settings under which nothing is compared with a threshold, if there are any."""
     settings = ", ".join(f"{name}={getattr(method, name)}" for name in parameter.scale)
     return f" ({settings}: compared with no threshold)" if settings else ""
 
@@ -207,7 +210,7 @@ def _calibration_target(
 
 
 def _counted_questions(completed: Sequence[Trial]) -> list[int]:
-    """Return the indices of the questions that never failed, so that all values have the same questions."""
+    """Return the indices of the questions that never failed, so that all means cover the same questions."""
     by_question = zip(*(trial.usages for trial in completed), strict=True)
     return [index for index, usages in enumerate(by_question) if None not in usages]
 
@@ -226,7 +229,7 @@ def _measurements(completed: Sequence[Trial], failures: Sequence[TrialFailure]) 
 
 
 def _counts_per_question(completed: Sequence[Trial], count: Any) -> NDArray[np.float64]:
-    """Return a count of each trial and question: shape [values, counted questions]."""
+    """Return a count for each trial and each question that never failed: shape [trials, questions]."""
     counted = _counted_questions(completed)
     return np.array(
         [[count(trial.usages[index]) for index in counted] for trial in completed], dtype=np.float64
@@ -243,7 +246,7 @@ def _is_reached(target: CalibrationTarget, measurements: Sequence[Measurement]) 
 def _spread(
     target: CalibrationTarget, completed: Sequence[Trial], measurements: Sequence[Measurement]
 ) -> float:
-    """Return two standard errors of the mean number of searches, at the value that came closest."""
+    """Return twice the standard error of the mean number of searches, at the value that came closest."""
     closest = min(
         range(len(measurements)), key=lambda index: abs(measurements[index].searches - target.wanted)
     )
@@ -299,7 +302,7 @@ def _interval(
 
 
 def _jump_remark(parameter: str, target: CalibrationTarget, measurements: Sequence[Measurement]) -> str:
-    """Return a remark if no value tried came within the tolerance, else an empty text."""
+    """Return a remark if no value tried came within the tolerance, or else an empty string."""
     if target.is_met_by(measurements):
         return ""
     ordered = by_expected_searches(measurements, is_rising=target.is_rising)

@@ -28,8 +28,8 @@ def monotone(means: Sequence[float]) -> list[float]:
 def value_at(wanted: float, values: Sequence[float], means: Sequence[float]) -> float:
     """Return the value at which the curve reaches `wanted`.
 
-    The result is the middle value if several give exactly `wanted`, and the nearest end if the curve does not
-    reach it.
+    If several values give exactly `wanted`, the result is their midpoint. If the curve does not reach
+    `wanted`, the result is the nearest end of the curve.
 
     Args:
         values: The parameter's values, from fewest to most expected searches.
@@ -49,7 +49,7 @@ def resampled_means(counts: NDArray[np.float64], seed: int) -> NDArray[np.float6
     """Return bootstrap means over questions, with the same questions drawn for every value of the parameter.
 
     Args:
-        counts: The searches of each question at each value: shape [values, questions].
+        counts: The number of searches for each value and question: shape [values, questions].
 
     Returns:
         The means of each resample: shape [values, resamples].

@@ -1,4 +1,4 @@
-"""Try one value of a parameter: a method answers all questions with it, and its searches are counted."""
+"""Try one value of a parameter: let the method answer all questions with it, and count the searches."""
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -14,8 +14,8 @@ from askance.core.types import Question, Usage
 
 OnProgress = Callable[[int, float, int, float | None], None]
 """A callback for the progress of a trial. It takes the number of the trial, the value, the number of
-questions done, and the mean number of searches, which is None until all questions are done or if all
-failed."""
+questions done, and the mean number of searches. The mean is None until all questions are done, and stays None
+if all of them failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Trial:
     """The result of answering all questions with one value of the parameter.
 
     Attributes:
-        usages: The usage of each question; None if it failed.
+        usages: The usage of each question; None for a question that failed.
         decisions: For each decision, the numbers that were compared with the value.
     """
 
@@ -43,7 +43,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Trials:
-    """Trials of one parameter's values, with the same engine and the same questions."""
+    """Trials of several values of one parameter, with the same engine and the same questions."""
 
     engine: Engine
     parameter: str
@@ -52,7 +52,10 @@ class Trials:
     on_progress: OnProgress = lambda trial, value, done, searches: None
 
     async def run(self, number: int, value: float) -> tuple[Trial, tuple[TrialFailure, ...]]:
-        """Answer every question with the parameter at `value`; a failed question does not stop the others."""
+        """Answer every question with the parameter at `value`, and return the trial and the failures.
+
+        A failed question does not stop the other questions.
+        """
         changed: dict[str, Any] = {self.parameter: value}
         method: Any = self.engine.method
         engine = replace(self.engine, method=replace(method, **changed))

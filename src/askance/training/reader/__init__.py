@@ -1,1 +1,1 @@
-"""Teaching a small model to read: from questions with known supporting facts to an adapter."""
+"""Fine-tune a small model to answer from passages, on questions with known supporting facts."""

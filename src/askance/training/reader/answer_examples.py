@@ -1,9 +1,9 @@
-"""Training examples of answering: from passages, from memory, and continuing an answer already started.
+"""Training examples that answer from passages or from memory, or continue a partly written answer.
 
-They use the prompts of `closed_book`, `single`, FLARE and DRAGIN. These methods show passages that support
-all of the answer, a part of it, or nothing. They ask for the whole answer, or for the continuation of a text
-that they keep; DRAGIN cuts that text in mid-sentence, right before the token in doubt. AirRAG's RA is the one
-prompt that allows a refusal, so questions that their paragraph does not answer use it.
+The examples use the prompts of `closed_book`, `single`, FLARE and DRAGIN. These methods show passages that
+support all of the answer, part of it, or none of it. They ask for the whole answer, or for the continuation
+of text that they have kept. DRAGIN cuts the kept text mid-sentence, right before the uncertain token. Only
+AirRAG's RA prompt allows a refusal, so every question that its paragraph does not answer uses that prompt.
 """
 
 import random
@@ -23,13 +23,13 @@ from askance.training.reader.passages import PassageLimits, as_hits, mix_with_di
 from askance.training.reader.training_example import TrainingExample, reply_example
 
 CONTINUATION_SHARE = 0.5
-"""The share of answers that also make an example of continuing them from a point within."""
+"""The fraction of answers from which a second example is made that continues the partly written answer."""
 MISSING_PASSAGE_SHARE = 0.2
-"""The share of examples with several supporting passages that lack one of them."""
+"""The fraction of examples with several supporting passages in which one of these passages is removed."""
 REFUSAL_PROMPT_SHARE = 0.7
-"""The share of paragraphs whose questions use the prompt that allows a refusal."""
+"""The fraction of paragraphs whose questions use the prompt that allows a refusal."""
 MAX_EVIDENCE_WORDS = 30
-"""Evidence of more words per hop is not written out; the target is then the answer alone."""
+"""The greatest number of evidence words per hop. If there are more, the target states only the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Reasoning:
     """The sentences that lead to an answer, and the short answer.
 
     Attributes:
-        facts: The facts in order; empty if the answer is read off directly.
+        facts: The facts in order; empty if the answer is stated without them.
     """
 
     facts: tuple[str, ...]
@@ -50,7 +50,7 @@ class Reasoning:
 
     @property
     def stated_answer(self) -> str:
-        """The answer as the conclusion ends in it, with a leading space and a full stop."""
+        """The answer at the end of the conclusion, with a leading space and a full stop."""
         return f" {self.answer.removesuffix('.')}."
 
     @property
@@ -60,14 +60,14 @@ class Reasoning:
 
     @property
     def text(self) -> str:
-        """The facts and the conclusion as one text, as a method writes it."""
+        """The facts and the conclusion, joined into the text that a model writes."""
         return " ".join(self.sentences)
 
 
 def gold_reasoning(example: Example) -> Reasoning:
-    """Return the reasoning to the first gold answer.
+    """Return the reasoning that leads to the first gold answer.
 
-    Its facts are those that the dataset states, else the sentences that the dataset marks as evidence.
+    The facts are those that the dataset states. If it states none, the sentences marked as evidence are used.
     """
     facts = tuple(map(_as_closed_sentence, example.supporting_facts.facts)) or _evidence(example)
     return Reasoning(facts, example.golds[0])
@@ -81,7 +81,7 @@ def from_passages(
     rng: random.Random,
     task: str = "reading",
 ) -> Iterator[TrainingExample]:
-    """Yield an example of the whole answer, and sometimes one of continuing it, over the same passages."""
+    """Yield an example that answers from the passages, and sometimes one that continues a partial answer."""
     reasoning = gold_reasoning(example)
     yield reasoned_answer(task, example.question, reasoning, hits, model, layout)
     if reasoning.facts and rng.random() < CONTINUATION_SHARE:
@@ -92,13 +92,13 @@ def from_passages(
 def from_memory(
     example: Example, model: Model, layout: Layout, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield examples of the draft that DRAGIN and FLARE inspect, and of continuing it."""
+    """Yield examples that answer without passages, like the drafts that DRAGIN and FLARE inspect."""
     if gold_reasoning(example).facts:
         yield from from_passages(example, (), model, layout, rng, "memory")
 
 
 def conclusion_example(example: Example, model: Model, layout: Layout) -> Iterator[TrainingExample]:
-    """Yield an example of continuing after all facts but the last one."""
+    """Yield an example in which only the last fact and the conclusion of an answer remain to be written."""
     reasoning = gold_reasoning(example)
     if len(reasoning.facts) > 1:
         split = " ".join(reasoning.facts[:-1]), f"{reasoning.facts[-1]} {reasoning.conclusion}"
@@ -114,16 +114,16 @@ def reasoned_answer(
     layout: Layout,
     split: tuple[str, str] | None = None,
 ) -> TrainingExample:
-    """Return an example whose target is the reasoning to the answer.
+    """Return an example whose target is the reasoning that leads to the answer.
 
     Args:
-        split: The part of the reasoning that is already written, and the rest, which becomes the target; None
-            if nothing is written yet.
+        split: The part of the reasoning that the prompt already contains, and the remaining part, which
+            becomes the target. If None, the whole reasoning becomes the target.
     """
     written, rest = split or ("", reasoning.text)
     start = f" {written}" if written and layout == "raw" else written
     prompt = answer_prompt(model, question, hits, start, layout, PLAIN)
-    # A space separates the target from the text before it; a chat turn starts without one.
+    # A space separates the target from the text before it. A chat turn starts without a space.
     target = rest if layout == "chat" and not written else f" {rest}"
     return TrainingExample(task, question.id, prompt, target, reasoning.stated_answer)
 
@@ -131,7 +131,11 @@ def reasoned_answer(
 def paragraph_answers(
     group: Sequence[Example], max_words: int, model: Model, layout: Layout, rng: random.Random
 ) -> Iterator[TrainingExample]:
-    """Yield examples of all questions on one paragraph, all with the prompt that allows a refusal or none."""
+    """Yield examples for all questions about one paragraph.
+
+    A random draw decides whether all of these prompts allow a refusal, or none of them. If none of them
+    does, the questions that the paragraph does not answer are left out.
+    """
     may_refuse = rng.random() < REFUSAL_PROMPT_SHARE
     for example in group:
         paragraph = shortened(example.supporting_facts.paragraphs[0], max_words)
@@ -149,17 +153,18 @@ def paragraph_answers(
 def retrieval_answer(
     id: str, question: str, answer: str, hits: Sequence[Hit], model: Model
 ) -> TrainingExample:
-    """Return an example of AirRAG's RA action, whose target is a short answer or the refusal."""
+    """Return an example of AirRAG's RA action, with a short answer or the refusal as its target."""
     prompt = PromptBuilder(model, Question("", question), READER).ra(hits, question)
     return reply_example("single_hop", id, prompt, answer)
 
 
 def draw_passages(example: Example, limits: PassageLimits, rng: random.Random) -> tuple[Hit, ...] | None:
-    """Return the supporting passages among distractors, or None if there are none or they do not fit.
+    """Return the supporting passages of a question, mixed with distractors.
 
-    Sometimes one of several supporting passages is missing. The target still states its content as if from
-    memory. The model then learns to be uncertain about facts that its passages lack, instead of taking the
-    most likely word from them.
+    The result is None if there are no supporting passages, or if their evidence does not fit. Sometimes one
+    of several supporting passages is removed, but the target still states its content as if from memory. The
+    model thus learns to be uncertain about facts that the passages lack, instead of copying the likeliest
+    word from the passages.
     """
     supporting_facts = example.supporting_facts
     if supporting_facts.facts and not supporting_facts.paragraphs:
@@ -176,7 +181,7 @@ def draw_passages(example: Example, limits: PassageLimits, rng: random.Random) -
 
 
 def _split(reasoning: Reasoning, rng: random.Random) -> tuple[str, str]:
-    """Split the reasoning in two, after a sentence or at a word within one."""
+    """Split the reasoning into two parts, either between two sentences or within a sentence."""
     index = rng.randrange(len(reasoning.facts))
     before, sentence = reasoning.sentences[:index], reasoning.sentences[index]
     words = sentence.split(" ")

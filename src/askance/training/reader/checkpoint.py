@@ -1,4 +1,4 @@
-"""Checkpoints of a training run on disk, so that the same command resumes it in another process."""
+"""Checkpoints of a training run on disk, from which the same command resumes an interrupted run."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ class TrainingState:
     """The state of a training run between two steps.
 
     Attributes:
-        weights: The trained weights by name; all other weights are the base model's.
+        weights: The trained weights by name. All other weights are those of the base model.
         optimizer: The state of AdamW.
-        curve: The fields of a `TrainingStatus` for each step done.
+        curve: For each completed step, the fields of its `TrainingStatus`.
     """
 
     weights: Mapping[str, Tensor]
@@ -33,7 +33,7 @@ class TrainingState:
 
 
 class Checkpoints:
-    """The checkpoint folder of an unfinished training run; see `open_checkpoints`."""
+    """The checkpoint folder of an unfinished training run (see `open_checkpoints`)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Checkpoints:
         """Return the last checkpoint, or None if there is none.
 
         Raises:
-            InputError: the checkpoint is damaged.
+            InputError: The checkpoint is damaged.
         """
         path = self.folder / _STATE
         if not path.exists():
@@ -60,7 +60,7 @@ class Checkpoints:
         """Replace the last checkpoint atomically.
 
         Raises:
-            InputError: the disk is full or broken; the previous checkpoint is unchanged.
+            InputError: The disk is full or broken. The previous checkpoint is unchanged.
         """
         path, partial = self.folder / _STATE, self.folder / f"{_STATE}.partial"
         content = {
@@ -85,7 +85,7 @@ class Checkpoints:
 
 
 def _num_bytes(state: TrainingState) -> int:
-    """Return the approximate size of the weights and of the optimizer's state."""
+    """Return the approximate size in bytes of the weights and of the optimizer's state."""
     moments = [value for entry in state.optimizer["state"].values() for value in entry.values()]
     tensors = [*state.weights.values(), *(value for value in moments if isinstance(value, Tensor))]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
@@ -93,14 +93,14 @@ def _num_bytes(state: TrainingState) -> int:
 
 @contextmanager
 def open_checkpoints(folder: Path, identity: Mapping[str, Any]) -> Iterator[Checkpoints]:
-    """Lock the folder of a training run, new or to be resumed, and yield its checkpoints.
+    """Lock the folder of a new or interrupted training run, and yield its checkpoints.
 
     Args:
         identity: All settings and inputs that the result depends on.
 
     Raises:
-        InputError: another process uses the folder, it can't be written, or the run was started with another
-            identity.
+        InputError: Another process uses the folder, the folder can't be written, or the run was started with
+            another identity.
     """
     with ExitStack() as stack:
         try:
@@ -134,7 +134,7 @@ def _check_identity(folder: Path, identity: Mapping[str, Any]) -> None:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove the folder of a finished training run; files of others in it stay."""
+    """Remove the checkpoints of a finished training run, and their folder if it holds nothing else."""
     for name in (_STATE, f"{_STATE}.partial", _SETTINGS, f"{_SETTINGS}.partial", _LOCK):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The data mix: which training examples are made from a dataset's questions, and how many of each task."""
+"""The data mix: how many training examples of each task are made from the questions of a dataset."""
 
 import random
 from collections import Counter
@@ -31,9 +31,9 @@ class DataMix:
 
     Attributes:
         training: The examples to train on, in order.
-        held_out: Examples from questions that no example in `training` is made from.
+        held_out: The examples made from held-out questions, none of which `training` uses.
         num_questions: The number of questions of each dataset.
-        left_out: The number of questions that gave no example, by dataset and reason.
+        left_out: The number of questions that yielded no example, by dataset and reason.
     """
 
     training: tuple[TrainingExample, ...]
@@ -43,12 +43,12 @@ class DataMix:
 
     @property
     def num_by_task(self) -> Mapping[tuple[str, str], int]:
-        """The number of examples to train on, by dataset and task."""
+        """The number of training examples, by dataset and task."""
         return Counter((example.id.partition("/")[0], example.task) for example in self.training)
 
     @property
     def counts_by_dataset(self) -> tuple[tuple[str, int, int, str], ...]:
-        """Each dataset's name, number of questions, number of examples, and examples by task in words."""
+        """Each dataset's name, number of questions, number of examples, and examples per task as a string."""
         counts, rows = sorted(self.num_by_task.items()), []
         for name, num_questions in self.num_questions.items():
             tasks = {task: count for (dataset, task), count in counts if dataset == name}
@@ -64,16 +64,19 @@ class DataMix:
 
 @dataclass(frozen=True)
 class ExampleBuilder:
-    """A builder of training examples from one dataset: answers from passages and from memory.
+    """A builder that makes training examples from one dataset: answers from passages and from memory.
 
-    A recipe that teaches more is a subclass. It overrides `from_paragraphs` and `from_chains`, and reads its
-    shares from a subclass of `ReaderSettings`.
+    A recipe that makes more kinds of examples defines a subclass, which overrides `from_paragraphs` and
+    `from_chains`. It also defines a subclass of `ReaderSettings`, which says how many examples of each kind
+    are made per question.
 
     Attributes:
-        settings_class: The class of settings that holds the shares.
-        takes_decompositions: Whether it uses questions with a decomposition and no supporting facts.
-        model: The model to be trained; its capabilities decide between raw prompts and chat.
-        left_out: The number of questions that gave no example, by dataset and reason; the builder adds to it.
+        settings_class: The class of the settings, which say how many examples of each kind are made.
+        takes_decompositions: Whether the builder uses questions that have a decomposition but no supporting
+            facts.
+        model: The model to be trained. Its capabilities determine whether prompts are raw or chat prompts.
+        left_out: The number of questions that yielded no example, by dataset and reason. The builder adds to
+            these counts.
         name: The name of the dataset.
     """
 
@@ -97,23 +100,23 @@ class ExampleBuilder:
             yield replace(training_example, id=f"{self.name}/{training_example.id}")
 
     def from_paragraphs(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
-        """Yield examples from questions on one paragraph each, grouped by paragraph."""
+        """Yield examples from questions that are each about a single paragraph, grouped by paragraph."""
         for group in grouped_by_paragraph(examples):
             for _ in range(self.draw_count(self.settings.paragraph)):
                 yield from self.paragraph_examples(group)
 
     def from_chains(self, examples: Sequence[Example]) -> Iterator[TrainingExample]:
-        """Yield examples from all other questions."""
+        """Yield examples from questions that are not about a single paragraph."""
         for example in examples:
             yield from self.answer_examples(example)
 
     def paragraph_examples(self, group: Sequence[Example]) -> Iterator[TrainingExample]:
-        """Yield examples of all questions on one paragraph."""
+        """Yield examples from all questions about one paragraph."""
         max_words = self.settings.passage_words
         yield from paragraph_answers(group, max_words, self.model, self.draw_layout(), self.rng)
 
     def answer_examples(self, example: Example) -> Iterator[TrainingExample]:
-        """Yield examples of answering one question from passages and from memory."""
+        """Yield examples that answer one question from passages and from memory."""
         for _ in range(self.draw_count(self.settings.reading)):
             layout, hits = self.draw_layout(), draw_passages(example, self.passage_limits, self.rng)
             if hits is None:
@@ -129,7 +132,7 @@ class ExampleBuilder:
     def more_on_passages(
         self, example: Example, hits: Sequence[Hit], layout: Layout
     ) -> Iterator[TrainingExample]:
-        """Yield more examples over the same passages; a recipe may override this."""
+        """Yield further examples with the same passages: none, unless a recipe overrides this method."""
         return iter(())
 
     @property
@@ -138,7 +141,10 @@ class ExampleBuilder:
         return PassageLimits(self.settings.passage_words, self.settings.passages)
 
     def draw_layout(self) -> Layout:
-        """Draw the layout of the next prompt by the share of chat prompts."""
+        """Draw the layout of the next prompt, raw or chat.
+
+        If the model takes both, the setting `chat` is the probability of a chat prompt.
+        """
         capabilities = self.model.capabilities
         is_chat = "chat" in capabilities and (
             "raw" not in capabilities or self.rng.random() < self.settings.chat
@@ -146,7 +152,7 @@ class ExampleBuilder:
         return "chat" if is_chat else "raw"
 
     def draw_count(self, share: float) -> int:
-        """Draw the number of examples to make from one question; its mean is the share."""
+        """Draw the number of examples to make from one question: an integer whose mean is `share`."""
         return floor(share + self.rng.random())
 
 
@@ -156,15 +162,17 @@ def build_data_mix(
     settings: ReaderSettings,
     builder: type[ExampleBuilder] = ExampleBuilder,
 ) -> DataMix:
-    """Build the training examples of all datasets, in an order that depends on the settings' seed alone.
+    """Build the training examples of all datasets, in an order that depends on the seed in the settings.
 
-    A share of each dataset's questions, chosen by their ids, is held out.
+    The setting `held_out` is the fraction of each dataset's questions that is held out. A hash of the
+    question's id decides whether a question is held out. If the question is about a single paragraph, a hash
+    of the paragraph's text decides instead.
 
     Args:
-        model: The model to be trained; its capabilities decide between raw prompts and chat.
+        model: The model to be trained. Its capabilities determine whether prompts are raw or chat prompts.
 
     Raises:
-        InputError: no question has supporting facts to learn from.
+        InputError: No question has supporting facts to learn from.
     """
     seed, share = settings.seed, settings.held_out
     training: list[TrainingExample] = []
@@ -184,14 +192,17 @@ def build_data_mix(
 
 
 def is_on_one_paragraph(example: Example) -> bool:
-    """Return whether a question has one paragraph, which holds its answer or is known not to hold it."""
+    """Return whether an example asks a single-hop question about one paragraph.
+
+    The dataset must also say whether that paragraph contains the answer.
+    """
     paragraphs = example.supporting_facts.paragraphs
     is_labelled = bool(example.supporting_facts.supporting) or example.kind == UNANSWERABLE
     return example.hops == 1 and len(paragraphs) == 1 and is_labelled
 
 
 def grouped_by_paragraph(examples: Sequence[Example]) -> list[list[Example]]:
-    """Return the questions on each paragraph, in the order of the first question of each."""
+    """Return the questions grouped by paragraph, in the order of the first question of each group."""
     groups: dict[tuple[str, str], list[Example]] = {}
     for example in examples:
         paragraph = example.supporting_facts.paragraphs[0]
@@ -209,7 +220,7 @@ def _is_held_out(name: str, example: Example, share: float) -> bool:
 
 
 def _unusable(example: Example, takes_decompositions: bool) -> str:
-    """Return why no training example can be made from a question, or an empty text."""
+    """Return the reason why a question can't yield a training example, or an empty string if it can."""
     supporting_facts = example.supporting_facts
     if not (
         supporting_facts.supporting

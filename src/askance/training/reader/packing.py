@@ -1,10 +1,10 @@
-"""Pack training examples into rows, so that a prefix that several share is computed once.
+"""Pack training examples into rows, so that a prefix shared by several examples is computed once.
 
 Questions on one paragraph repeat the paragraph, and judgements repeat their instruction. A row is therefore a
 tree of tokens: examples with a common prefix share a path from the root and then branch off. Each token
-attends to its ancestors alone and has its depth as its position, so one forward pass computes every example
-exactly as it would be computed alone (up to rounding). Unrelated examples, which share only
-the root, fill the rows up, so that next to no padding is needed.
+attends only to itself and its ancestors, and its position is its depth. One forward pass therefore computes
+every example exactly as it would be computed alone (up to rounding). Unrelated examples, which share only the
+root, fill up the rows, so that almost no padding is needed.
 """
 
 import random
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from askance.training.reader.training_example import EncodedExample
 
 MIN_SHARED_TOKENS = 24
-"""Examples whose common prefix has fewer tokens are not kept together."""
+"""The minimum number of tokens in a common prefix for examples to be kept together."""
 MOSTLY_SHARED = 0.7
-"""The share of its tokens that an example must have in common for its group to fill more than half a row."""
+"""The fraction of an example's tokens that must be shared before its group may fill more than half a row."""
 _MAX_OPEN_ROWS = 16
 
 
@@ -29,7 +29,7 @@ class TargetToken:
     """A token to be predicted.
 
     Attributes:
-        index: The index in the row whose output predicts the token.
+        index: The index of the token in the row whose output predicts the target token.
         token_id: The token's id.
         weight: The token's weight in the loss.
     """
@@ -41,10 +41,10 @@ class TargetToken:
 
 @dataclass(slots=True)
 class PackedRow:
-    """A row of packed examples: a tree of tokens, parents before children.
+    """A row of packed examples: a tree of tokens in which every parent precedes its children.
 
     Attributes:
-        parents: The index of each token's parent; -1 for a first token.
+        parents: The index of each token's parent; -1 for the first token of an example.
         positions: Each token's position in its own example.
         examples: The examples in the row.
     """
@@ -62,10 +62,10 @@ class PackedRow:
     def add(self, example: EncodedExample) -> None:
         """Add an example and its target tokens to the tree.
 
-        A target of n tokens weighs √n in all. Weighted by tokens, a worked answer would count forty times as
-        much as a judgement of one word; weighted by examples, the two would count the same. If a target ends
-        in an answer, the answer gets half of the weight: most of the reasoning is copied, and a "yes" would
-        have no influence beside it.
+        The weights of the n tokens of a target add up to √n. With equal weights for all tokens, a worked
+        answer would count forty times as much as a one-word judgement. With equal weights for all examples,
+        both would count the same. If a target ends in an answer, the answer gets half of the weight. Most of
+        the reasoning is copied text, beside which a "yes" would otherwise have no influence.
         """
         index, weights = -1, _token_weights(example)
         for position, token_id in enumerate(example.ids):
@@ -76,7 +76,7 @@ class PackedRow:
         self.examples.append(example)
 
     def num_new_tokens(self, example: EncodedExample) -> int:
-        """Return by how many tokens an example would lengthen the row."""
+        """Return the number of tokens that an example would add to the row."""
         index = -1
         for position, token_id in enumerate(example.ids):
             index = self._children.get((index, token_id), -2)
@@ -86,7 +86,7 @@ class PackedRow:
 
     @property
     def target_weight(self) -> float:
-        """The weight of all target tokens of the row."""
+        """The total weight of the row's target tokens."""
         return sum(target.weight for target in self.targets)
 
     def targets_of(self, example: EncodedExample) -> slice:
@@ -96,7 +96,7 @@ class PackedRow:
         return slice(start, start + example.num_target_tokens)
 
     def attention_mask(self) -> NDArray[np.bool_]:
-        """Return whether each token attends to each other one: shape [tokens, tokens]."""
+        """Return whether each token (row) attends to each token (column): shape [tokens, tokens]."""
         mask = np.eye(len(self.ids), dtype=np.bool_)
         for index, parent in enumerate(self.parents):
             if parent >= 0:
@@ -104,7 +104,7 @@ class PackedRow:
         return mask
 
     def close(self) -> None:
-        """Free what only `add` needs, which is most of a row's memory."""
+        """Free the data that only `add` needs, which takes up most of a row's memory."""
         self._children.clear()
 
     def _child(self, index: int, token_id: int, position: int) -> int:
@@ -127,11 +127,11 @@ def _token_weights(example: EncodedExample) -> list[float]:
 
 
 def pack_rows(examples: Sequence[EncodedExample], row_tokens: int, rng: random.Random) -> list[PackedRow]:
-    """Pack all examples into rows of at most `row_tokens`, in random order.
+    """Pack all examples into rows of at most `row_tokens` tokens, in random order.
 
-    An example longer than a row gets a row to itself. Examples with a common prefix stay together while they
-    fit into one row if they share most of their tokens, and into half a row if they share fewer. A row, and
-    so an optimizer step, then mixes examples of several kinds.
+    An example longer than a row gets a row to itself. Examples with a common prefix stay together. Such a
+    group may fill a whole row if its examples share most of their tokens, or else half a row. This limit
+    ensures that each row, and so each optimizer step, mixes examples of several kinds.
     """
     groups = list(_prefix_groups(sorted(examples, key=lambda example: example.ids), row_tokens))
     rng.shuffle(groups)
@@ -165,7 +165,7 @@ def single_example_rows(examples: Sequence[EncodedExample]) -> list[PackedRow]:
 def _prefix_groups(
     ordered: Sequence[EncodedExample], row_tokens: int
 ) -> Iterator[tuple[list[EncodedExample], int]]:
-    """Yield groups of examples that stay together, with the number of tokens in a row of that group alone."""
+    """Yield groups of examples that stay together, each with the number of tokens that it adds to a row."""
     group: list[EncodedExample] = []
     row = PackedRow()
     for example in ordered:

@@ -1,4 +1,4 @@
-"""The passages of a training example: supporting ones among distractors, as in search results."""
+"""The passages of a training example: supporting passages among distractors, as in search results."""
 
 import random
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ class PassageLimits:
     """The limits on the passages of a training example.
 
     Attributes:
-        max_words: The greatest number of words of a passage. A longer paragraph is cut between sentences, and
-            never within its evidence.
-        max_passages: The greatest number of passages of an example.
+        max_words: The greatest number of words in a passage. A longer paragraph is cut between two sentences,
+            but never within its evidence.
+        max_passages: The greatest number of passages in an example.
     """
 
     max_words: int = 100
@@ -26,10 +26,10 @@ class PassageLimits:
 
 
 def shortened(paragraph: Paragraph, max_words: int) -> Paragraph | None:
-    """Return the paragraph, or as many of its sentences as fit, with all of its evidence.
+    """Return the paragraph, shortened to as many sentences as fit, including all of its evidence.
 
-    The result is None if the evidence alone is too long: an example must not ask for an answer that its
-    passage no longer supports.
+    The result is None if the evidence alone is too long, because an example must not ask for an answer that
+    its passage no longer supports.
     """
     if len(paragraph.text.split()) <= max_words:
         return paragraph
@@ -45,7 +45,10 @@ def shortened(paragraph: Paragraph, max_words: int) -> Paragraph | None:
 
 
 def _kept_sentences(paragraph: Paragraph, spans: Sequence[Span], max_words: int) -> range:
-    """Return the sentences to keep: those with evidence, then following and preceding ones while they fit."""
+    """Return the range of sentences to keep, which is empty if the sentences with evidence are too long.
+
+    The range covers all sentences with evidence, and as many following and then preceding ones as fit.
+    """
 
     def num_words(kept: range) -> int:
         return len(paragraph.text[spans[kept.start][0] : spans[kept.stop - 1][1]].split()) if kept else 0
@@ -66,12 +69,12 @@ def _kept_sentences(paragraph: Paragraph, spans: Sequence[Span], max_words: int)
 
 
 def _clipped(evidence: Sequence[Span], start: int, end: int) -> list[Span]:
-    """Return the spans without the white space that was cut off around the sentences."""
+    """Return the evidence spans, clipped to the kept text from `start` to `end`."""
     return [(max(first, start), min(last, end)) for first, last in evidence]
 
 
 def as_hits(paragraphs: Sequence[Paragraph]) -> tuple[Hit, ...]:
-    """Return paragraphs as the hits of a search, in this order."""
+    """Return the paragraphs as search hits, in the given order."""
     return tuple(
         Hit(Passage(f"{rank}", paragraph.title, paragraph.text), 0.0, rank)
         for rank, paragraph in enumerate(paragraphs, start=1)
@@ -81,9 +84,10 @@ def as_hits(paragraphs: Sequence[Paragraph]) -> tuple[Hit, ...]:
 def mix_with_distractors(
     needed: Sequence[Paragraph], others: Sequence[Paragraph], limits: PassageLimits, rng: random.Random
 ) -> tuple[Hit, ...] | None:
-    """Return the `needed` paragraphs and a random number of `others`, shuffled, or None if one does not fit.
+    """Return the `needed` paragraphs, mixed in random order with a random number of the `others`.
 
-    They are shuffled because methods put the best passages first or last: the model must use any position.
+    The result is None if the evidence of a needed paragraph does not fit. Methods put the best passages first
+    or last, so the model must learn to use passages in any position.
     """
     kept = [shortened(paragraph, limits.max_words) for paragraph in needed]
     if any(paragraph is None for paragraph in kept):

@@ -28,20 +28,20 @@ _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _LICENCES = {"bundled:base": "Apache-2.0"}
 _PACKAGES = ("torch", "transformers", "peft")
 _MAX_CURVE_ROWS = 12
-"""The approximate number of steps that the card's table of losses shows."""
+"""The approximate number of steps shown in the model card's table of losses."""
 BUNDLED_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
-"""The bundled model's name on the hub; its weights there have a slightly higher precision."""
+"""The bundled model's name on the hub, where its weights have a slightly higher precision."""
 
 
 @dataclass(slots=True)
 class TrainingReport:
-    """A report of a training run, before or after it.
+    """A report on a training run that is either about to start or finished.
 
     Attributes:
         too_long: The number of training examples that do not fit the context window, by task.
         held_out: The final held-out loss by task (nats a token).
         device: The device and precision of the computation, such as "cpu in float32".
-        started_from: The name of the reader whose adapter this one started from; empty if there is none.
+        started_from: The name of the reader whose adapter was trained further; empty for a new adapter.
     """
 
     base: str
@@ -65,11 +65,11 @@ def write_reader(
 ) -> None:
     """Write all files into a temporary folder beside `out`, then rename it.
 
-    An adapter is stored in float16 and in peft's format; a whole model in its own precision, with its
-    tokenizer.
+    An adapter is stored in float16, in peft's format. A whole model is stored in its own precision, together
+    with its tokenizer.
 
     Raises:
-        InputError: the folder can't be written; the checkpoint is still there.
+        InputError: The folder can't be written. The last checkpoint is kept.
     """
     method = report.settings.method
     note = ReaderNote(
@@ -170,6 +170,6 @@ def _licence_of(dataset: str) -> str:
 
 
 def _public_name(base: str) -> str:
-    """Return the name of a base; of a folder or file only the last part, since its location is private."""
+    """Return the name of a base model, without the location of a folder or file, which is private."""
     name = base.removeprefix("hf:")
     return f"hf:{Path(name).name}" if Path(name).is_absolute() else base

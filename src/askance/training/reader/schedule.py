@@ -1,4 +1,4 @@
-"""The schedule of a training run: which rows each step computes, and its learning rate."""
+"""The schedule of a training run: the packed rows and the learning rate of each step."""
 
 import math
 import random
@@ -12,7 +12,9 @@ from askance.training.reader.training_example import EncodedExample
 
 @dataclass(frozen=True, slots=True)
 class TrainingSchedule:
-    """All optimizer steps in order; the same settings and examples give the same schedule.
+    """All optimizer steps of a training run, in order.
+
+    The same settings and examples always give the same schedule.
 
     Attributes:
         held_out: The rows that are never trained on.
@@ -26,12 +28,12 @@ class TrainingSchedule:
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens computed in all; a shared token counts once."""
+        """The total number of tokens to compute. A token shared by several examples counts once."""
         return sum(len(row) for step in self.steps for row in step)
 
     @property
     def num_example_tokens(self) -> int:
-        """The number of tokens of all examples; a shared token counts once for each example."""
+        """The total number of tokens in all examples. A shared token counts once for each example."""
         return sum(len(example.ids) for step in self.steps for row in step for example in row.examples)
 
     def learning_rate(self, step: int) -> float:
@@ -49,10 +51,13 @@ def make_schedule(
     *,
     is_packed: bool = True,
 ) -> TrainingSchedule:
-    """Return the schedule of a training run; each epoch packs the training examples again.
+    """Return the schedule of a training run.
+
+    Each epoch packs the training examples into rows again, in another random order.
 
     Args:
-        is_packed: If false, each example gets a row to itself, and a step takes as many tokens as it would.
+        is_packed: Whether examples share rows. If not, each example gets its own row, while the token limit
+            of a step stays the same.
     """
     steps: list[tuple[PackedRow, ...]] = []
     for epoch in range(settings.epochs):

@@ -8,10 +8,12 @@ from askance.core.parameters import Parameters, parameter
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings(Parameters):
-    """The settings of one training run; an interrupted run resumes with the same settings.
+    """The settings of one training run.
 
-    The shares are training examples for each question of a dataset: 0.3 makes three from ten questions, and 2
-    makes two different ones from each, with other distractors in another order.
+    An interrupted run can be resumed only with the same settings. If a description begins with "share:", the
+    value is the mean number of training examples per question of a dataset. A value of 0.3 makes three
+    examples from ten questions. A value of 2 makes two examples from each question, with different
+    distractors in a different order.
     """
 
     owner: ClassVar[str] = "askance train reader"
@@ -58,14 +60,17 @@ class ReaderSettings(Parameters):
     )
 
     def with_precision_for(self, device_type: str) -> "ReaderSettings":
-        """Return the settings with the precision that `auto` means on a device type, such as "cpu"."""
+        """Return the settings with the precision resolved for a device type, such as "cpu".
+
+        The precision "auto" becomes "bfloat16" on a GPU, and "float32" on all other devices.
+        """
         if self.precision != "auto":
             return self
         return replace(self, precision="bfloat16" if device_type == "cuda" else "float32")
 
     @property
     def result_settings(self) -> dict[str, Any]:
-        """The settings that the result depends on, by name; a resumed run must have the same."""
+        """The settings that affect the trained reader, by name. A resumed run must have the same values."""
         return {name: value for name, value in asdict(self).items() if name != "checkpoint_minutes"}
 
     @property

@@ -33,11 +33,10 @@ class Base:
     """A model to start training from.
 
     Attributes:
-        spec: The specification, ``bundled:base`` or ``hf:NAME``. A folder or file has its absolute path,
-        since
-            the reader loads its base from any working directory.
-        module, tokenizer: The model and its tokenizer, in float32.
-        adapter: A reader on this base to train further; None to start from a new adapter.
+        spec: The specification, ``bundled:base`` or ``hf:NAME``. A folder or file is named by its absolute
+            path, so that the reader can load its base from any working directory.
+        module, tokenizer: The model, in float32, and its tokenizer.
+        adapter: The adapter to train further, from a reader on this base; None to start from a new adapter.
     """
 
     spec: str
@@ -48,7 +47,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class _PromptCapabilities:
-    """The prompts that a model takes, for code that builds prompts; stands in for the model itself."""
+    """A stand-in for a model in code that builds prompts and needs only the model's capabilities."""
 
     capabilities: frozenset[Capability]
 
@@ -64,20 +63,20 @@ def train_reader(
     builder: type[ExampleBuilder] = ExampleBuilder,
     is_dry_run: bool = False,
 ) -> TrainingReport:
-    """Train a reader, or resume an interrupted training, and write it into the folder `out`.
+    """Train a reader, or resume an interrupted training run, and write the reader into the folder `out`.
 
     Until training is finished, its checkpoints are in a folder beside `out` whose name ends in ".training".
 
     Args:
         examples_by_dataset: The questions of each dataset, by the name that reports and the model card show.
         on_step: Called after every step.
-        on_start: Called with the report of the data mix before the first step.
-        builder: The builder of training examples; a recipe's builder takes the recipe's settings.
-        is_dry_run: Whether to return after `on_start`, with nothing written.
+        on_start: Called before the first step, with the report on the data mix.
+        builder: The class that builds training examples. A recipe's builder takes the recipe's settings.
+        is_dry_run: Whether to return after `on_start` without writing anything.
 
     Raises:
-        InputError: The data teach nothing, no example fits, the adapter to start from has other
-            settings, the folder exists or belongs to another training, or the disk is full.
+        InputError: The data yield no examples, no example fits, the adapter to start from has other settings,
+            the folder exists or belongs to another training run, or the disk is full.
         TrainingFailed: A loss or a gradient is not finite.
     """
     check_free(out)
@@ -110,7 +109,7 @@ def _prepared(
     settings: ReaderSettings,
     builder: type[ExampleBuilder],
 ) -> tuple[TrainingReport, tuple[EncodedExample, ...], tuple[EncodedExample, ...]]:
-    """Return a report of the data mix, the examples to train on, and the held-out ones."""
+    """Return a report on the data mix, the training examples, and the held-out examples."""
     encoding = encoding_of(base.tokenizer, base.module, base.spec)
     data_mix = build_data_mix(examples_by_dataset, _capabilities(encoding), settings, builder)
     window = min(settings.max_tokens, _context_window(base))
@@ -131,7 +130,7 @@ def _prepared(
 def _identity(
     base: Base, settings: ReaderSettings, fingerprint: str, examples: Sequence[EncodedExample]
 ) -> Mapping[str, Any]:
-    """Return everything that the result of a training depends on."""
+    """Return all settings and inputs that the trained reader depends on."""
     return {
         "base": base.spec,
         "base weights": fingerprint,
@@ -153,7 +152,7 @@ def check_free(out: Path) -> None:
     """Check that the folder for a reader does not exist.
 
     Raises:
-        InputError: a file or folder of that name exists.
+        InputError: A file or folder of that name exists.
     """
     if out.exists():
         raise InputError(
@@ -187,9 +186,9 @@ def load_base(spec: str, device: str = "auto") -> Base:
     A reader is ``bundled`` or the folder of an adapter.
 
     Raises:
-        InputError: the specification names a model that can't be trained.
-        ModelSpecError: as for `load_parts`, or an adapter does not belong to its base.
-        MissingExtra: the specification names an adapter, and peft is not installed.
+        InputError: The specification names a model that can't be trained.
+        ModelSpecError: As for `load_parts`, or an adapter does not belong to its base.
+        MissingExtra: The specification names an adapter, and peft is not installed.
     """
     if spec == BUNDLED:
         return _load_reader(READER, device)

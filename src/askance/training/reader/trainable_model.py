@@ -1,4 +1,4 @@
-"""The model that is trained: packed rows in, losses out.
+"""The model that is trained: it takes packed rows of examples and returns their losses.
 
 By default a LoRA adapter is trained: low-rank updates added to frozen weights (Hu et al., 2022, "LoRA:
 Low-Rank Adaptation of Large Language Models").
@@ -26,14 +26,14 @@ _TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: 0.05}
 
 
 class TrainableModel:
-    """A causal language model of which an adapter, or every weight, is trained.
+    """A causal language model that is trained either through an adapter or in all of its weights.
 
     The module stays in evaluation mode, since dropout would make an example's loss depend on the examples
     packed with it. Logits are computed only for the tokens to be predicted: in a small model with a
     vocabulary of 50,000 words, the other logits would cost a fifth as much as all layers.
 
     Args:
-        module, settings, start: As for `with_adapter`.
+        module, settings, start: See `with_adapter`.
     """
 
     def __init__(self, module: Any, settings: ReaderSettings, start: Adapter | None = None) -> None:
@@ -71,10 +71,10 @@ class TrainableModel:
         return (self.token_losses(row) * weights).sum()
 
     def packs_exactly(self, rows: Sequence[PackedRow]) -> bool:
-        """Return whether an example has the same loss in a packed row as alone.
+        """Return whether an example has the same loss in a packed row as on its own.
 
-        The row with the longest example is tried. Some models ignore the positions or the attention mask
-        that they are given.
+        Some models ignore the positions or the attention mask that they are given, and so can't use packed
+        rows. The comparison is made for the longest example that shares a row.
         """
         packed = [row for row in rows if len(row.examples) > 1]
         if not packed:
@@ -100,15 +100,15 @@ class TrainableModel:
 
 
 def with_adapter(module: Any, settings: ReaderSettings, start: Adapter | None = None) -> Any:
-    """Return a peft model around `module`, with a LoRA adapter on every linear layer but the last.
+    """Return a peft model around `module`, with a LoRA adapter on every linear layer except the last.
 
     Args:
-        start: The reader whose weights the adapter starts from. Without one, its weights are random, with
-            zeros where they would change the output.
+        start: The reader whose weights the adapter starts from. Without one, half of the adapter's matrices
+            are random and the others zero, so that the adapter does not change the output at first.
 
     Raises:
-        InputError: `start` has another rank or alpha.
-        MissingExtra: peft is not installed.
+        InputError: `start` has another rank or alpha, or does not cover all linear layers.
+        MissingExtra: The package peft is not installed.
     """
     try:
         from peft import LoraConfig, get_peft_model
@@ -151,7 +151,7 @@ def _load_weights(peft_model: Any, start: Adapter, settings: ReaderSettings) -> 
 
 
 def _lora_forward(layer: Any, inputs: Tensor) -> Tensor:
-    """Return the output of peft's layer, with one pass over the wide output instead of three."""
+    """Return the same output as peft's layer, but with one pass over the wide output instead of three."""
     frozen, rows = layer.get_base_layer(), inputs.reshape(-1, inputs.shape[-1])
     wide = linear(rows, frozen.weight, frozen.bias)
     narrow = linear(rows, layer.lora_A[_ADAPTER_NAME].weight)

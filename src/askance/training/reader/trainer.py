@@ -32,8 +32,8 @@ class TrainingStatus:
         loss: The loss of the last step: the weighted mean over its target tokens, in nats.
         num_tokens: The number of tokens computed so far.
         total_tokens: The number of tokens of the whole schedule.
-        seconds: The time spent on steps so far, in earlier processes too.
-        held_out: The held-out loss, if it was measured after this step.
+        seconds: The time spent on steps so far, including the steps of earlier processes.
+        held_out: The held-out loss, or None if it was not measured after this step.
     """
 
     step: int
@@ -46,12 +46,12 @@ class TrainingStatus:
 
     @property
     def tokens_per_second(self) -> float:
-        """The mean speed of the run so far."""
+        """The mean number of tokens per second in the run so far."""
         return self.num_tokens / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float:
-        """The time that the remaining steps take at the mean speed so far."""
+        """The estimated time for the remaining steps in seconds, based on the mean speed so far."""
         speed = self.tokens_per_second
         return (self.total_tokens - self.num_tokens) / speed if speed else 0.0
 
@@ -60,11 +60,11 @@ OnStep = Callable[[TrainingStatus], None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """A Ctrl-C, raised between two changes of the weights."""
+    """An interrupt by Ctrl-C, raised between two updates of the weights."""
 
 
 class DeferredInterrupt:
-    """A Ctrl-C that is raised only after all weights of a step have changed."""
+    """A handler of Ctrl-C that raises the interrupt only between two updates of the weights."""
 
     def __init__(self) -> None:
         self._is_pending = False
@@ -76,9 +76,10 @@ class DeferredInterrupt:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Defer the first Ctrl-C inside the block to the next `check`; a second one is raised at once.
+        """Defer the first Ctrl-C inside the block to the next `check`.
 
-        Signals reach the main thread only; in another thread this does nothing.
+        A second Ctrl-C raises KeyboardInterrupt immediately. Only the main thread receives signals, so this
+        context manager does nothing in other threads.
         """
         self._is_pending = False
         previous = signal.getsignal(signal.SIGINT)
@@ -102,7 +103,7 @@ class Trainer:
     """A trainer that runs a schedule and saves checkpoints.
 
     Attributes:
-        curve: The status after each step done so far.
+        curve: The status after each completed step.
     """
 
     def __init__(self, model: TrainableModel, schedule: TrainingSchedule, checkpoints: Checkpoints) -> None:
@@ -119,12 +120,12 @@ class Trainer:
         self.curve: list[TrainingStatus] = []
 
     def run(self, on_step: OnStep) -> None:
-        """Run all remaining steps; save a checkpoint at intervals, at the end and on an interrupt.
+        """Run all remaining steps, and save a checkpoint at intervals, at the end and on an interrupt.
 
         Raises:
-            TrainingFailed: a loss or a gradient is not finite; the last checkpoint stays.
-            InputError: a checkpoint can't be read or written, or belongs to another schedule; the last one
-                stays.
+            TrainingFailed: A loss or a gradient is not finite. The last checkpoint is kept.
+            InputError: A checkpoint can't be read or written, or belongs to another schedule. The last
+                checkpoint is kept.
         """
         self._resume()
         saved_at = time.monotonic()
@@ -221,7 +222,10 @@ class Trainer:
         self.curve = curve
 
     def _check_schedule(self, curve: list[TrainingStatus]) -> None:
-        """Raise InputError if the checkpoint's schedule differs: each machine tests whether to pack."""
+        """Raise InputError if the checkpoint belongs to another schedule.
+
+        The schedules of two machines can differ, because not every machine can pack rows.
+        """
         steps, tokens = len(self._schedule.steps), self._schedule.num_tokens
         last = curve[-1] if curve else None
         if last is not None and (last.num_steps, last.total_tokens) != (steps, tokens):

@@ -17,9 +17,10 @@ class TrainingExample:
     Attributes:
         task: The task that the example teaches, such as "reading"; losses are reported by task.
         id: The dataset's name and the id of the question that the example was made from.
-        target: The continuation, exactly as it follows the prompt, leading space included; the end token
-            is added to it.
-        answer: The answer that the target ends in, if the rest of the target leads to it; otherwise empty.
+        target: The continuation exactly as it follows the prompt, including any leading space. The end token
+            is added by `encode`.
+        answer: The answer at the end of the target, if other text of the target leads to the answer;
+            otherwise an empty string.
     """
 
     task: str
@@ -32,7 +33,7 @@ class TrainingExample:
 def reply_example(task: str, id: str, prompt: Prompt, text: str) -> TrainingExample:
     """Return an example whose target is a whole reply.
 
-    A space separates the reply from the cue of a raw prompt; a chat turn has no cue.
+    In a raw prompt, a space separates the reply from the preceding cue. A chat turn has no cue.
     """
     return TrainingExample(task, id, prompt, f" {text}" if isinstance(prompt, Raw) else text)
 
@@ -48,13 +49,13 @@ class PromptEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EncodedExample:
-    """A training example in token ids, exactly as the model sees them when it answers.
+    """A training example as token ids, exactly as the model sees them when it answers a question.
 
     Attributes:
         ids: The ids of prompt, target and end token.
-        num_prompt_tokens: The number of tokens before the target; they carry no loss.
-        num_answer_tokens: The number of tokens of the answer that the target ends in, the end token included;
-            0 if there is none.
+        num_prompt_tokens: The number of tokens before the target, which do not count in the loss.
+        num_answer_tokens: The number of tokens in the answer at the end of the target, including the end
+            token; 0 if the training example has no `answer`.
     """
 
     task: str
@@ -65,7 +66,7 @@ class EncodedExample:
 
     @property
     def num_target_tokens(self) -> int:
-        """The number of tokens of the target, the end token included."""
+        """The number of tokens in the target, including the end token."""
         return len(self.ids) - self.num_prompt_tokens
 
 
@@ -78,7 +79,7 @@ def encode(
     answer would teach the model to stop early.
 
     Raises:
-        InputError: the model's chat template refuses an example.
+        InputError: The model's chat template refuses an example.
     """
     encoded, num_too_long = [], Counter[str]()
     for example in examples:
