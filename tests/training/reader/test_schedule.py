@@ -84,3 +84,21 @@ def test_the_digest_tells_examples_and_their_order_apart():
     assert len(digests) == 5
     assert examples_digest([one]) == examples_digest([encoded((5, 6), (7, 2), id="y")])
     assert all(len(each) == 32 for each in digests)
+
+
+def test_with_a_packing_window_equal_examples_share_a_row_only_within_it():
+    examples = [each for each in some_examples(6) for _ in range(5)]
+
+    def most_copies_in_a_row(**settings):
+        made = make_schedule(examples, (), full_settings(**settings))
+        assert sorted(id for step in ids(made) for id in step) == sorted(each.id for each in examples)
+        return max(
+            [example.id for example in row.examples].count(example.id)
+            for step in made.steps
+            for row in step
+            for example in row.examples
+        )
+
+    assert most_copies_in_a_row() == 5
+    assert most_copies_in_a_row(packing_window=1) == 1
+    assert ids(schedule(packing_window=7)) == ids(schedule(packing_window=7))
