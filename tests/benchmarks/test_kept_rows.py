@@ -31,7 +31,7 @@ def test_other_settings_may_be_tried_before_the_first_question(tmp_path):
     with kept_rows(tmp_path, SETTINGS) as kept:
         kept.add({"id": "a"})
     with (
-        pytest.raises(InputError, match="was begun with model 'scripted', now it is 'other'"),
+        pytest.raises(InputError, match="was started with model 'scripted', now it is 'other'"),
         kept_rows(tmp_path, {"model": "other"}),
     ):
         pass
