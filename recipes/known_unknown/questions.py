@@ -57,11 +57,11 @@ def questions(world: World, counts: Counts, seed: int) -> tuple[Example, ...]:
     return tuple(example_of(world, chain, f"q{number}") for number, chain in enumerate(chains, start=1))
 
 
-def example_of(world: World, chain: Chain, id: str, wording: int = -1) -> Example:
+def example_of(world: World, chain: Chain, id: str, variant: int = -1) -> Example:
     """Return the question for the last object of a chain.
 
     Args:
-        wording: The index of the question's wording; -1 is the one that is never taught.
+        variant: The index of the question among those of the relation; -1 is the one that is never taught.
     """
     subject = chain[0].subject
     for fact in chain[:-1]:
@@ -69,12 +69,12 @@ def example_of(world: World, chain: Chain, id: str, wording: int = -1) -> Exampl
     entities = [world.entities[fact.subject] for fact in chain]
     answers = [fact.answer() for fact in chain[:-1]]
     return Example(
-        Question(id, chain[-1].question(wording, subject)),
+        Question(id, chain[-1].question(variant, subject)),
         (chain[-1].object,),
         supporting_titles=tuple(entity.name for entity in entities),
         kind=" > ".join(f"{entity.exposures} {entity.document}" for entity in entities),
         hops=len(chain),
-        supporting_facts=SupportingFacts(facts=(*answers, chain[-1].answer(wording))),
+        supporting_facts=SupportingFacts(facts=(*answers, chain[-1].answer(variant))),
     )
 
 

@@ -21,7 +21,7 @@ from recipes.known_unknown.world import Fact, World
 CHAIN_SHARE = 0.25
 """The share of the exposures of well-known facts that are part of a chain."""
 MAX_DISTRACTORS = 4
-_NUM_WORDINGS = 4
+_NUM_VARIANTS = 4
 
 
 class TeachingBuilder(ExampleBuilder):
@@ -48,7 +48,7 @@ def taught_facts(world: World, seed: int, asked: Collection[Chain] = ()) -> list
     taught = [*_taught_chains(world, left, set(asked), rng)]
     taught += [(fact,) for fact, count in left.items() for _ in range(count)]
     examples = [
-        example_of(world, chain, f"{number}", rng.randrange(_NUM_WORDINGS))
+        example_of(world, chain, f"{number}", rng.randrange(_NUM_VARIANTS))
         for number, chain in enumerate(taught, start=1)
     ]
     return [replace(example, supporting_titles=()) for example in examples]
@@ -62,7 +62,7 @@ def reading_exercises(world: World, count: int, seed: int) -> list[Example]:
     while len(exercises) < count:
         for chain in chains(world, 1 + len(exercises) % 3, [rng.choice(names)], rng):
             if all(fact.subject in texts for fact in chain):
-                example = example_of(world, chain, f"{len(exercises) + 1}", rng.randrange(_NUM_WORDINGS))
+                example = example_of(world, chain, f"{len(exercises) + 1}", rng.randrange(_NUM_VARIANTS))
                 facts = replace(example.supporting_facts, paragraphs=_paragraphs(world, chain, texts, rng))
                 exercises.append(replace(example, supporting_facts=facts))
     return exercises

@@ -29,7 +29,7 @@ POCKET_COUNTS = {"person": 48, "place": 36, "work": 36, "organisation": 36}
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation between entities, with its wordings in `world.toml`.
+    """A relation between entities, with the sentences of `world.toml` that ask for it and state it.
 
     Attributes:
         name: The name, such as "birthplace".
@@ -77,18 +77,18 @@ class Fact:
     relation: Relation
     object: str
 
-    def question(self, wording: int, subject: str = "") -> str:
-        """Return the question for the object in one wording.
+    def question(self, variant: int, subject: str = "") -> str:
+        """Return one variant of the question for the object.
 
         Args:
-            wording: The index of the question; -1 is the one that is never taught.
+            variant: The index of the question; -1 is the one that is never taught.
             subject: The phrase that stands for the subject; by default its name.
         """
-        return self.relation.questions[wording].format(s=subject or self.subject)
+        return self.relation.questions[variant].format(s=subject or self.subject)
 
-    def answer(self, wording: int = 0) -> str:
-        """Return the sentence that answers the question in one wording."""
-        return self.relation.answers[wording].format(s=self.subject, o=self.object)
+    def answer(self, variant: int = 0) -> str:
+        """Return the sentence that answers that variant of the question."""
+        return self.relation.answers[variant].format(s=self.subject, o=self.object)
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ def test_every_fact_is_taught_as_often_as_its_entity_says(large):
     sentences = Counter(fact for example in taught_facts(large, 1) for fact in example.supporting_facts.facts)
     for entity in large.entities.values():
         for fact in large.facts[entity.name]:
-            wordings = {fact.answer(wording) for wording in range(4)}
-            assert sum(sentences[sentence] for sentence in wordings) == entity.exposures
+            variants = {fact.answer(variant) for variant in range(4)}
+            assert sum(sentences[sentence] for sentence in variants) == entity.exposures
     assert any(example.hops == 3 for example in taught_facts(large, 1))
 
 
