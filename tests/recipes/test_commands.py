@@ -44,7 +44,7 @@ def test_the_recipe_takes_the_options_of_the_command_and_its_own_shares(qwen_fol
 
 
 def test_the_settings_of_the_one_that_ships_are_those_of_its_card():
-    """The card names what the settings were called then; it is older than `precision` and `packing_window`."""
+    """The card names the settings of that time; it is older than `precision` and `packing_window`."""
     card = (ROOT / "src/askance/models/reader/README.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\w+) \| ([^|]+) \|$", card, flags=re.MULTILINE))
     settings = bundled_reader.SETTINGS
