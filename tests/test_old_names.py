@@ -103,3 +103,44 @@ def test_a_run_folder_with_former_parameters(tmp_path):
     settings = read_run(tmp_path / "run").settings
     assert settings.parameters == {"ask_short_answer": "False", "passages": "3"}
     assert settings.title == "single (ask_short_answer=False, passages=3)"
+
+
+def test_a_former_name_in_a_file_is_overridden_by_the_current_one_in_a_flag_and_the_other_way_round(tmp_path):
+    path = tmp_path / "askance.toml"
+    for former, current in zip(FORMER, CURRENT, strict=True):
+        for in_file, in_flag in ((former, current), (current, former)):
+            path.write_text(f"method = 'single'\n[set]\n{in_file} = '{FORMER[former]}'\n", encoding="utf-8")
+            value = {"wording": "musique", "elicit": "yes", "elicit_tokens": "9"}[former]
+            config = read_config({"parameters": {in_flag: value}}, file=path).config
+            assert config.parameters == {in_flag: value}
+            expected = getattr(make_method("single", {current: value}), current)
+            assert getattr(config.make(), current) == expected
+
+
+def test_a_wrong_value_under_a_former_name_is_named_with_its_file_and_line(tmp_path):
+    path = tmp_path / "askance.toml"
+    path.write_text("method = 'single'\nset.wording = 'nope'\n", encoding="utf-8")
+    sourced = read_config(file=path)
+    assert ("parameters.wording", "nope", f"{path}, line 2") in [*sourced.lines()]
+    with pytest.raises(askance.InputError, match=r"askance\.toml, line 2: unknown prompt set 'nope'"):  # noqa: SIM117
+        with sourced.naming_origins(("parameters",)):
+            sourced.config.make()
+
+
+def test_both_names_in_one_file_are_an_error(tmp_path):
+    path = tmp_path / "askance.toml"
+    path.write_text("method = 'single'\n[set]\nwording = 'own'\nprompts = 'plain'\n", encoding="utf-8")
+    with pytest.raises(askance.InputError, match="it is called prompts now, and both are given"):
+        read_config(file=path).config.make()
+
+
+def test_a_run_with_a_prompt_file_of_an_earlier_version(tmp_path):
+    path = tmp_path / "run" / "settings.json"
+    written(tmp_path / "run", [record(1)])
+    content = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
+    content["parameters"] = {"wording": "wording-0123abcd", "note": "wording-less"}
+    content["title"] = "single (wording=wording-0123abcd)"
+    path.write_bytes(json.dumps(content, indent=1).encode())
+    settings = read_run(tmp_path / "run").settings
+    assert settings.parameters == {"prompts": "prompts-0123abcd", "note": "wording-less"}
+    assert settings.title == "single (prompts=prompts-0123abcd)"

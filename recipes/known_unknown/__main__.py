@@ -1,7 +1,9 @@
-"""Make the study of the known and the unknown, or resume it.
+"""Teach the bundled model half of a made world, and measure what it knows by heart.
 
-python -m recipes.known_unknown --out FOLDER            # the whole study
-python -m recipes.known_unknown --out FOLDER --pocket   # a small one, to see that everything works
+python -m recipes.known_unknown --out FOLDER            # about an hour on two cores
+python -m recipes.known_unknown --out FOLDER --pocket   # a small world, to see that everything works
+
+The same command resumes after an interruption.
 """
 
 import argparse

@@ -16,7 +16,9 @@ from askance.evaluation.datasets.example import SupportingFacts
 from recipes.known_unknown.world import EXPOSURES, Fact, World
 
 MIN_CHAIN_EXPOSURES = 8
-"""Known hops of longer questions were taught at least so often; weaker ones are asked alone."""
+"""The known hops of longer questions were taught at least this often. Weaker ones are only asked alone."""
+_MAX_ROUNDS = 50
+"""The number of times that every entity may start a chain while the questions of a group are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,10 @@ class Counts:
         triple: Questions of three hops, for each such order.
     """
 
-    single: int = 30
-    double: int = 50
-    triple: int = 20
+    single: int
+    double: int
+    triple: int
 
-
-DEFAULT_COUNTS, POCKET_COUNTS = Counts(), Counts(3, 3, 2)
 
 Chain = tuple[Fact, ...]
 """Facts of which each one's object is the subject of the next."""
@@ -131,6 +131,3 @@ def _draw(world: World, order: Sequence[int], count: int, rng: random.Random) ->
         f"a world with {len(world.entities)} entities has {len(drawn)} questions with the hops {hops} "
         f"({order[0]} exposures at first), {count} are wanted: make the world larger, or ask fewer."
     )
-
-
-_MAX_ROUNDS = 50

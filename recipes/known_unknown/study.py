@@ -13,7 +13,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -31,8 +31,7 @@ from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.progress import EvaluationProgress
 from askance.training.reader.settings import ReaderSettings
-from recipes.known_unknown import questions, world
-from recipes.known_unknown.questions import Counts
+from recipes.known_unknown.questions import Counts, questions
 from recipes.known_unknown.teaching import TeachingBuilder, chain_of, reading_exercises, taught_facts
 from recipes.known_unknown.world import GENERATOR, World, make_world
 
@@ -68,28 +67,24 @@ class Size:
     exercises: int
 
 
-FULL = Size(world.DEFAULT_COUNTS, questions.DEFAULT_COUNTS, 800)
-POCKET = Size(world.POCKET_COUNTS, questions.POCKET_COUNTS, 60)
+FULL = Size({"person": 420, "place": 200, "work": 260, "organisation": 160}, Counts(30, 50, 20), 800)
+POCKET = Size({"person": 48, "place": 36, "work": 36, "organisation": 36}, Counts(3, 3, 2), 60)
 
 
 def write_world(out: Path, size: Size, seed: int) -> tuple[World, tuple[Example, ...]]:
-    """Make the world and its questions, and write them into a folder unless they are there.
+    """Make the world and its questions, and write them into a folder.
+
+    The identity of the study is written first, so a half-made world can only be completed as it was begun.
 
     Raises:
         InputError: The folder belongs to another study, or can't be written.
     """
-    identity = {
-        "generator": GENERATOR,
-        "seed": seed,
-        "entities": dict(size.entities),
-        "questions": [size.questions.single, size.questions.double, size.questions.triple],
-        "exercises": size.exercises,
-    }
+    identity = {"generator": GENERATOR, "seed": seed, **asdict(size), "training": SETTINGS.result_settings}
     made = make_world(seed, size.entities)
-    asked = questions.questions(made, size.questions, seed)
+    asked = questions(made, size.questions, seed)
     try:
         (out / "documents").mkdir(parents=True, exist_ok=True)
-        _check_identity(out / "study.json", identity)
+        _claim(out / "study.json", identity)
         for name in DOCUMENTS:
             rows = (
                 {"id": title, "title": title, "text": text}
@@ -97,7 +92,6 @@ def write_world(out: Path, size: Size, seed: int) -> tuple[World, tuple[Example,
             )
             _write_rows(out / "documents" / f"{name}.jsonl", rows)
         _write_rows(out / "questions.jsonl", map(_question_row, asked))
-        write_atomically(out / "study.json", json.dumps(identity, indent=1))
     except OSError as error:
         raise InputError(f"can't write {out}: {error}. Make room, or name another folder.") from error
     return made, asked
@@ -107,9 +101,7 @@ def teach(out: Path, size: Size, made: World, asked: tuple[Example, ...]) -> Non
     """Teach the bundled model the known half of the world, and to read about another world."""
     if (out / "reader").exists():
         return
-    apart = make_world(
-        made.seed + 1, {kind: count // 2 for kind, count in size.entities.items()}, apart_from=made
-    )
+    apart = make_world(made.seed + 1, size.entities, apart_from=made)
     examples = {
         "taught": taught_facts(made, made.seed, [chain_of(made, example) for example in asked]),
         "reading": reading_exercises(apart, size.exercises, made.seed),
@@ -172,11 +164,14 @@ def check_memory(closed_book: RecordedRun) -> dict[int, float]:
     return accuracy
 
 
-def _check_identity(path: Path, identity: Mapping[str, Any]) -> None:
-    """Raise InputError if the folder belongs to a study with another identity."""
+def _claim(path: Path, identity: Mapping[str, Any]) -> None:
+    """Write the identity of the study, or raise InputError if the folder belongs to another study."""
     if not path.exists():
-        return
-    before = json.loads(path.read_text(encoding="utf-8"))
+        write_atomically(path, json.dumps(identity, indent=1))
+    try:
+        before = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path} is damaged ({error}): name another folder.") from error
     for name, value in identity.items():
         if before.get(name) != value:
             raise InputError(

@@ -18,9 +18,10 @@ from askance.training.reader.training_example import TrainingExample
 from recipes.known_unknown.questions import MIN_CHAIN_EXPOSURES, Chain, chains, example_of
 from recipes.known_unknown.world import Fact, World
 
-CHAIN_SHARE = 0.25
-"""The share of the exposures of well-known facts that are part of a chain."""
+MAX_CHAIN_SHARE = 0.25
+"""The greatest fraction of a fact's exposures that are part of a chain."""
 MAX_DISTRACTORS = 4
+_CHAIN_ROUNDS = 60
 _NUM_VARIANTS = 4
 
 
@@ -82,7 +83,7 @@ def _taught_chains(
 ) -> Iterator[Chain]:
     """Yield chains of well-known facts, and take each exposure from those that are `left`."""
     strong = [entity.name for entity in world.entities.values() if entity.exposures >= MIN_CHAIN_EXPOSURES]
-    reserve = {fact: round((1 - CHAIN_SHARE) * count) for fact, count in left.items()}
+    reserve = {fact: round((1 - MAX_CHAIN_SHARE) * count) for fact, count in left.items()}
     for _ in range(_CHAIN_ROUNDS):
         rng.shuffle(strong)
         for chain in chains(world, rng.choice((2, 3)), strong, rng):
@@ -90,9 +91,6 @@ def _taught_chains(
             if is_strong and chain not in asked and all(left[fact] > reserve[fact] for fact in chain):
                 left.subtract(chain)
                 yield chain
-
-
-_CHAIN_ROUNDS = 60
 
 
 def _paragraphs(

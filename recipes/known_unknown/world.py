@@ -23,8 +23,6 @@ EXPOSURES = (1, 2, 4, 8, 16, 32)
 """How often the facts of a known entity are taught, in as many groups of equal size."""
 STALE_EVERY, MISSING_EVERY = 3, 10
 """One in so many known entities has a stale document, and one in so many unknown ones has none."""
-DEFAULT_COUNTS = {"person": 420, "place": 200, "work": 260, "organisation": 160}
-POCKET_COUNTS = {"person": 48, "place": 36, "work": 36, "organisation": 36}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +128,7 @@ class World:
         return " ".join((opening, *sentences))
 
 
-def make_world(
-    seed: int, counts: Mapping[str, int] = DEFAULT_COUNTS, *, apart_from: World | None = None
-) -> World:
+def make_world(seed: int, counts: Mapping[str, int], *, apart_from: World | None = None) -> World:
     """Make a world.
 
     Args:

@@ -33,6 +33,7 @@ from askance.config import (
     split_retriever,
 )
 from askance.core.errors import ConfigError, InputError, UnknownName
+from askance.core.parameters import current_name
 from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
@@ -78,6 +79,11 @@ class SourcedValue:
     def key(self) -> str:
         """The full name of the value, such as ``models.answer``."""
         return f"{self.name}.{self.entry}" if self.entry else self.name
+
+    @property
+    def current_key(self) -> str:
+        """The full name, in which a parameter has its current name."""
+        return f"{self.name}.{current_name(self.entry)}" if self.name == "parameters" else self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +211,12 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
     for layer in all_layers:
         new = {value.key: value for value in layer}
         superseded = set(_superseded(kept, new))
-        kept = {key: value for key, value in kept.items() if value.name not in superseded}
+        renewed = {value.current_key for value in layer}
+        kept = {
+            key: value
+            for key, value in kept.items()
+            if value.name not in superseded and value.current_key not in renewed
+        }
         before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
         kept |= new
     for key in _decided(kept, before_preset & kept.keys()):
@@ -221,7 +232,8 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
             settings.setdefault(given.name, {})[given.entry] = given.value
         else:
             settings[given.name] = given.value
-    origins = {key: given.origin for key, given in kept.items()}
+    # Errors name a parameter by its current name, and `askance config` prints it as it was given.
+    origins = {key: given.origin for given in kept.values() for key in (given.current_key, given.key)}
     return SourcedConfig(EngineConfig(**settings), all_layers, origins)
 
 
@@ -243,7 +255,8 @@ def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
     with suppress(InputError):  # reported later, by commands that use the method
         if preset is not None and any(kept[key].name == "parameters" for key in weaker):
             decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, parameters)
-            return {key for key in weaker if kept[key].name == "parameters" and kept[key].entry in decided}
+            overridden = {f"parameters.{name}" for name in decided}
+            return {key for key in weaker if kept[key].current_key in overridden}
     return set()
 
 

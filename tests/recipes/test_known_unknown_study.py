@@ -63,9 +63,51 @@ def test_a_half_made_world_is_completed(made, tmp_path):
     out, *_ = made
     study.write_world(tmp_path, study.POCKET, 1)
     (tmp_path / "questions.jsonl").unlink()
-    (tmp_path / "study.json").unlink()
     study.write_world(tmp_path, study.POCKET, 1)
     assert contents(tmp_path) == contents(out)
+
+
+@pytest.mark.parametrize("num_files", range(4))
+def test_a_world_that_was_interrupted_is_not_completed_with_another_seed(tmp_path, monkeypatch, num_files):
+    write, written_files = study.write_atomically, []
+
+    def interrupted(path, text):
+        if len(written_files) == num_files:
+            raise KeyboardInterrupt
+        written_files.append(path)
+        write(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(study, "write_atomically", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            study.write_world(tmp_path, study.POCKET, 1)
+    if num_files:
+        with pytest.raises(InputError, match="seed=1, and 2 is asked for"):
+            study.write_world(tmp_path, study.POCKET, 2)
+    study.write_world(tmp_path, study.POCKET, 1)
+    assert {path.name for path in contents(tmp_path)} == {
+        "study.json", "stale.jsonl", "fresh.jsonl", "questions.jsonl"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "", "5"])
+def test_a_damaged_identity_is_named(tmp_path, content):
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(InputError, match=r"study\.json is damaged"):
+        study.write_world(tmp_path, study.POCKET, 1)
+
+
+@pytest.mark.parametrize("size", [study.POCKET, study.FULL])
+def test_there_is_a_second_world_to_read_about_for_every_size(size, tmp_path, monkeypatch):
+    given = {}
+
+    def train(examples, base, settings, builder, out):
+        given.update(examples)
+
+    monkeypatch.setattr(study, "train_shown", train)
+    study.teach(tmp_path, size, *study.write_world(tmp_path, size, 1))
+    assert len(given["reading"]) == size.exercises
+    assert given["taught"]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +116,7 @@ def test_a_half_made_world_is_completed(made, tmp_path):
         (study.POCKET, 2, "seed=1, and 2 is asked for"),
         (replace(study.POCKET, exercises=7), 1, "exercises=60, and 7"),
         (study.FULL, 1, "entities="),
+        (replace(study.POCKET, questions=replace(study.POCKET.questions, triple=1)), 1, "questions="),
     ],
 )
 def test_another_study_in_the_same_folder_is_refused(made, size, seed, named):

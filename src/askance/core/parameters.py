@@ -20,7 +20,11 @@ _WORDS: dict[Any, dict[str, Any]] = {
     type(None): {"none": None},
     bool: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)},
 }
-FORMER_NAMES = {"elicit": "ask_short_answer", "elicit_tokens": "short_answer_tokens", "wording": "prompts"}
+FORMER_PARAMETERS = {
+    "elicit": "ask_short_answer",
+    "elicit_tokens": "short_answer_tokens",
+    "wording": "prompts",
+}
 """A map from former names of methods' parameters to the current names. Settings may still use the former
 names."""
 
@@ -141,6 +145,12 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
     return typed
 
 
+def current_name(parameter: str) -> str:
+    """Return the current name of a parameter, which may have the name of a member before it."""
+    member, dot, name = parameter.rpartition(".")
+    return f"{member}{dot}{FORMER_PARAMETERS.get(name, name)}"
+
+
 def with_current_names(owner: str, known: Container[str], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with the former names of parameters replaced by the current ones.
 
@@ -155,7 +165,7 @@ def with_current_names(owner: str, known: Container[str], settings: Mapping[str,
     """
     renamed = {}
     for name, value in settings.items():
-        current = FORMER_NAMES.get(name, name)
+        current = current_name(name)
         if name in known or current not in known:
             current = name
         elif current in settings:

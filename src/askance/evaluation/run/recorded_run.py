@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from askance.core.errors import RunFolderError
-from askance.core.parameters import FORMER_NAMES
+from askance.core.parameters import FORMER_PARAMETERS, current_name
 from askance.core.trace import Answered, AnyEvent, Trace
 from askance.core.types import Answer
 from askance.evaluation.datasets import Example
@@ -215,11 +215,18 @@ def _read_settings(folder: Path) -> Settings:
 
 def _rename_parameters(content: dict[str, Any]) -> None:
     """Rename the parameters in the settings of an earlier version's run to their current names."""
-    parameters = content.get("parameters")
-    if isinstance(parameters, dict) and FORMER_NAMES.keys() & parameters.keys():
-        names = re.compile(rf"\b({'|'.join(FORMER_NAMES)})(?==)")
-        content["title"] = names.sub(lambda match: FORMER_NAMES[match[1]], str(content.get("title", "")))
-        content["parameters"] = {FORMER_NAMES.get(name, name): value for name, value in parameters.items()}
+    names = re.compile(rf"\b({'|'.join(FORMER_PARAMETERS)})(?==)")
+    prompts_of_file = re.compile(r"\bwording(?=-[0-9a-f]{8}\b)")
+
+    def renamed(text: object) -> object:
+        if not isinstance(text, str):
+            return text
+        return prompts_of_file.sub("prompts", names.sub(lambda match: FORMER_PARAMETERS[match[1]], text))
+
+    if "title" in content:
+        content["title"] = renamed(content["title"])
+    if isinstance(parameters := content.get("parameters"), dict):
+        content["parameters"] = {current_name(name): renamed(value) for name, value in parameters.items()}
 
 
 def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
