@@ -26,7 +26,7 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 test: $(VENV)/.all  ## All tests, warnings as errors, in a process for each core, at most four; shows the slowest ten
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-check: $(VENV)/.all $(VENV)/.docs  ## Style, types, layers, circles of imports, names, words, lines of code, links of the documentation
+check: $(VENV)/.all $(VENV)/.docs  ## Style, types, layers, import cycles, names, words, lines of code, links of the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -11,7 +11,7 @@ import sys
 import grimp
 
 
-def circles(graph: grimp.ImportGraph) -> list[list[str]]:
+def cycles(graph: grimp.ImportGraph) -> list[list[str]]:
     """Return the strongly connected components with several modules, each sorted (Tarjan's algorithm)."""
     found: list[list[str]] = []
     number: dict[str, int] = {}
@@ -39,11 +39,11 @@ def circles(graph: grimp.ImportGraph) -> list[list[str]]:
     return sorted(found)
 
 
-def describe(graph: grimp.ImportGraph, circle: list[str]) -> str:
+def describe(graph: grimp.ImportGraph, cycle: list[str]) -> str:
     """Return the imports of a cycle as text, one per line."""
-    lines = [f"a circle of {len(circle)} modules:"]
-    for importer in circle:
-        for imported in sorted(graph.find_modules_directly_imported_by(importer) & set(circle)):
+    lines = [f"a cycle of {len(cycle)} modules:"]
+    for importer in cycle:
+        for imported in sorted(graph.find_modules_directly_imported_by(importer) & set(cycle)):
             for detail in graph.get_import_details(importer=importer, imported=imported):
                 lines.append(f"  {importer}, line {detail['line_number']}: {detail['line_contents']}")
     return "\n".join(lines)
@@ -52,10 +52,10 @@ def describe(graph: grimp.ImportGraph, circle: list[str]) -> str:
 def main(package: str = "askance") -> int:
     """Check the package, and return the exit code."""
     graph = grimp.build_graph(package, cache_dir=None)
-    found = circles(graph)
-    for circle in found:
-        print(describe(graph, circle))
-    print(f"{package}: {len(found)} circles of imports among {len(graph.modules)} modules")
+    found = cycles(graph)
+    for cycle in found:
+        print(describe(graph, cycle))
+    print(f"{package}: {len(found)} import cycles among {len(graph.modules)} modules")
     return 1 if found else 0
 
 

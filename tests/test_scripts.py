@@ -36,17 +36,17 @@ def test_circles_are_found_though_they_are_for_typing_or_within_functions(packag
     )
     assert check_cycles.main("ring") == 1
     printed = capsys.readouterr().out
-    assert printed.count("a circle of") == 2
-    assert "a circle of 3 modules:\n  ring.a, line 1: from ring.b import x\n" in printed
+    assert printed.count("a cycle of") == 2
+    assert "a cycle of 3 modules:\n  ring.a, line 1: from ring.b import x\n" in printed
     assert "ring.c, line 3: from ring.a import z" in printed
     assert "ring.d" not in printed
-    assert printed.endswith("ring: 2 circles of imports among 8 modules\n")
+    assert printed.endswith("ring: 2 import cycles among 8 modules\n")
 
 
 def test_without_a_circle_the_check_passes(package, capsys):
     package(a="from ring import b, c", b="from ring.c import x", c="")
     assert check_cycles.main("ring") == 0
-    assert capsys.readouterr().out == "ring: 0 circles of imports among 4 modules\n"
+    assert capsys.readouterr().out == "ring: 0 import cycles among 4 modules\n"
 
 
 CODE = '''"""A docstring

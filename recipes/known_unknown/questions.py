@@ -84,7 +84,7 @@ def needs_search(example: Example) -> bool:
 
 
 def chains(world: World, num_hops: int, starts: Sequence[str], rng: random.Random) -> Iterator[Chain]:
-    """Yield one random chain for each of the entities in `starts` that has one without a circle."""
+    """Yield one random chain for each of the entities in `starts` from which one without a cycle starts."""
     for start in starts:
         chain, subject = list[Fact](), start
         while subject in world.entities and len(chain) < num_hops:

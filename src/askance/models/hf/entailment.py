@@ -4,9 +4,9 @@ There are two families. Classifiers of text pairs have entailment among their la
 the style of TRUE (Honovich et al. 2022, arXiv 2204.04991) read "premise: … hypothesis: …" and write "1" for
 entailment. An example is google/t5_xxl_true_nli_mixture, with which ALCE judges citations.
 
-Each pass computes one pair, so that no verdict depends on other pairs. A classifier truncates the end of a
-premise that is too long. A text-to-text model has relative positions, as T5 does, and takes a premise of any
-length.
+Each pass computes one pair, so that no verdict depends on other pairs. If a pair is too long for a
+classifier, the end of its longer text is cut, which is nearly always the premise. A text-to-text model has
+relative positions, as T5 does, and takes a premise of any length.
 """
 
 import re
