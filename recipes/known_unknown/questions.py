@@ -84,22 +84,22 @@ def needs_search(example: Example) -> bool:
 
 
 def chains(world: World, num_hops: int, starts: Sequence[str], rng: random.Random) -> Iterator[Chain]:
-    """Yield one random chain for each of the entities in `starts` from which one without a cycle starts."""
+    """Yield a random chain from each entity in `starts`, except where it ends early or returns to an entity."""
     for start in starts:
-        chain, subject = list[Fact](), start
-        while subject in world.entities and len(chain) < num_hops:
+        chain, subject, visited = list[Fact](), start, {start}
+        while len(chain) < num_hops:
             is_last = len(chain) == num_hops - 1
-            visited = {fact.subject for fact in chain} | {subject}
             options = [
                 fact
                 for fact in world.facts[subject]
-                if is_last or (fact.object in world.entities and fact.object not in visited)
+                if fact.object not in visited and (is_last or fact.object in world.entities)
             ]
             if not options:
                 break
             chain.append(rng.choice(options))
             subject = chain[-1].object
-        if len(chain) == num_hops and chain[-1].object not in {fact.subject for fact in chain}:
+            visited.add(subject)
+        else:
             yield tuple(chain)
 
 
