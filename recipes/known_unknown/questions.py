@@ -84,7 +84,7 @@ def needs_search(example: Example) -> bool:
 
 
 def chains(world: World, num_hops: int, starts: Sequence[str], rng: random.Random) -> Iterator[Chain]:
-    """Yield a random chain from each entity in `starts`, except where it ends early or returns to an entity."""
+    """Yield a random chain from each entity in `starts`, unless it ends early or returns to an entity."""
     for start in starts:
         chain, subject, visited = list[Fact](), start, {start}
         while len(chain) < num_hops:
