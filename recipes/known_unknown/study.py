@@ -74,7 +74,7 @@ POCKET = Size({"person": 48, "place": 36, "work": 36, "organisation": 36}, Count
 def write_world(out: Path, size: Size, seed: int) -> tuple[World, tuple[Example, ...]]:
     """Make the world and its questions, and write them into a folder.
 
-    The identity of the study is written first, so a half-made world can only be completed with the settings it started with.
+    The identity of the study is written first, so a half-made world is only completed with the same settings.
 
     Raises:
         InputError: The folder belongs to another study, or can't be written.
