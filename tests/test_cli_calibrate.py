@@ -56,6 +56,24 @@ def test_the_result_as_json(run, questions, model, sample_index):
     assert set(shown["table"][0]) == {"value", "searches", "searches_interval", "tokens"}
 
 
+def test_the_value_with_the_best_score(run, questions, model, sample_index, tmp_path):
+    file = tmp_path / "mine.toml"
+    words = ["calibrate", "--dataset", questions, "--index", sample_index, "--model", "scripted"]
+    words += ["--method", "flare", "--metric", "f1"]
+    code, out, _ = run(*words, "--out", file, columns=140)
+    assert code == 0
+    text = " ".join(out.split())
+    assert "search_below f1 95 % interval searches per question tokens" in text
+    assert "scores best by f1 with flare on scripted (95 % interval 0" in text
+    assert "search_below=" in text
+    value = tomllib.loads(file.read_text())["flare"]["search_below"]
+    assert f"use it: --set search_below={value:g}, or --preset {file}" in text
+    assert ": best f1" in file.read_text()
+    shown = json.loads(run(*words, "--json")[1])
+    assert (shown["metric"], shown["value"]) == ("f1", value)
+    assert set(shown["table"][0]) == {"value", "score", "score_interval", "searches", "tokens"}
+
+
 def test_a_number_out_of_reach_exits_with_1_and_writes_nothing(run, questions, model, sample_index, tmp_path):
     file = tmp_path / "mine.toml"
     words = [
@@ -149,6 +167,8 @@ def test_presets_are_listed(run):
         (["--dataset", "sample", "--out", "absent/p.toml"], "the folder absent does not exist"),
         (["--dataset", "sample"], "name an index"),
         (["--dataset", "sample", "--searches", "-1"], "--searches"),
+        (["--dataset", "sample", "--searches", "2", "--metric", "f1"], "chosen by one of them"),
+        (["--dataset", "sample", "--metric", "f2"], "unknown metric 'f2'"),
         ([], "--dataset"),
     ],
 )

@@ -10,12 +10,14 @@ from askance.ask import Engine
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import LASTING, AskanceError
 from askance.core.trace import Trace
-from askance.core.types import Question, Usage
+from askance.core.types import Answer, Question, Usage
 
 OnProgress = Callable[[int, float, int, float | None], None]
 """A callback for the progress of a trial. It takes the number of the trial, the value, the number of
 questions done, and the mean number of searches. The mean is None until all questions are done, and stays None
 if all of them failed."""
+JudgeAnswer = Callable[[int, Answer | None, Trace], float | None]
+"""A function from a question's index, its answer and its trace to a score; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,13 @@ class Trial:
     Attributes:
         usages: The usage of each question; None for a question that failed.
         decisions: For each decision, the numbers that were compared with the value.
+        scores: The score of each question.
     """
 
     value: float
     usages: tuple[Usage | None, ...]
     decisions: tuple[tuple[float, ...], ...]
+    scores: tuple[float | None, ...] = ()
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class Trials:
     questions: Sequence[Question]
     in_flight: int = 1
     on_progress: OnProgress = lambda trial, value, done, searches: None
+    judge: JudgeAnswer = lambda index, answer, trace: None
 
     async def run(self, number: int, value: float) -> tuple[Trial, tuple[TrialFailure, ...]]:
         """Answer every question with the parameter at `value`, and return the trial and the failures.
@@ -80,12 +85,15 @@ class Trials:
             if attempt.error is not None
         )
         decisions = [numbers for attempt in attempts for numbers in _compared_numbers(attempt.trace, value)]
-        return Trial(value, tuple(attempt.usage for attempt in attempts), tuple(decisions)), failures
+        usages = tuple(attempt.usage for attempt in attempts)
+        scores = (self.judge(index, attempt.answer, attempt.trace) for index, attempt in enumerate(attempts))
+        return Trial(value, usages, tuple(decisions), tuple(scores)), failures
 
 
 async def _ask(engine: Engine, attempt: "_Attempt") -> None:
     try:
-        attempt.usage = (await engine.answer(attempt.question, trace=attempt.trace)).usage
+        result = await engine.answer(attempt.question, trace=attempt.trace)
+        attempt.answer, attempt.usage = result.answer, result.usage
     except LASTING:
         raise
     except AskanceError as error:
@@ -96,6 +104,7 @@ async def _ask(engine: Engine, attempt: "_Attempt") -> None:
 class _Attempt:
     question: Question
     trace: Trace = field(default_factory=Trace)
+    answer: Answer | None = None
     usage: Usage | None = None
     error: str | None = None
 

@@ -1,0 +1,255 @@
+"""Find the threshold with which a method answers best, by a metric over questions with gold answers.
+
+A score can rise and fall again as the threshold grows: too few searches miss what the model does not know,
+and too many replace what it does know. No curve is therefore assumed. The values that are tried spread over
+the numbers that decisions compared with the threshold, and the last ones lie beside the best.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import isfinite
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from askance.ask import Engine
+from askance.core.errors import AskanceError, InputError
+from askance.core.parameters import SearchParameter, name_of, parameter_field, parameter_range, titled
+from askance.core.trace import Trace
+from askance.core.types import Answer
+from askance.evaluation.datasets import Example
+from askance.evaluation.metrics import open_metrics
+from askance.evaluation.statistics.compare import mean_interval, paired_difference
+from askance.training.calibration.calibrate import MAX_TRIALS, choose_parameter
+from askance.training.calibration.curve import Interval, percentile_interval, resampled_means
+from askance.training.calibration.trials import OnProgress, Trial, TrialFailure, Trials
+
+_ROUNDING = 1e-12
+_MARGIN = 0.01
+"""How far, relatively, the ends lie beyond the numbers that decided in the first trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredValue:
+    """The mean score and the mean numbers of searches and tokens for one value, over the same questions."""
+
+    value: float
+    score: float
+    score_interval: Interval
+    searches: float
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class BestValue:
+    """The value of a parameter with the best mean score. If several are equal, it has the fewest searches.
+
+    Attributes:
+        metric: The metric of the scores.
+        interval: The 95 % interval of the value among the values tried, from resampling the questions.
+        table: Every value tried, in ascending order.
+        failures: The failed questions, each with the value that was tried. A question that failed once is
+            left out of all means.
+        num_counted: The number of questions that never failed and that the metric applies to.
+        remark: A remark about the result for the user; may be empty.
+
+    The other attributes have the same meaning as in `Calibration`.
+    """
+
+    method_name: str
+    method: str
+    title: str
+    model: str
+    parameter: str
+    metric: str
+    value: float
+    interval: Interval
+    table: tuple[ScoredValue, ...]
+    failures: tuple[TrialFailure, ...]
+    num_questions: int
+    num_counted: int
+    remark: str
+
+
+async def calibrate_by_score(
+    engine: Engine,
+    examples: Sequence[Example],
+    metric: str,
+    *,
+    parameter: str | None = None,
+    max_trials: int = MAX_TRIALS,
+    in_flight: int = 1,
+    on_progress: OnProgress = lambda trial, value, done, searches: None,
+) -> BestValue:
+    """Find the value of a parameter of the engine's method with which it scores best.
+
+    The method's own value is tried first, if it has one. Then come values at which none and all of these
+    decisions would have been to search, and values between them. All randomness comes from the engine's seed.
+
+    Args:
+        examples: The questions with their gold answers.
+        metric: The metric to choose by, such as "f1".
+        parameter, max_trials, in_flight, on_progress: As for `calibrate`.
+
+    Raises:
+        InputError: There are no questions, the metric applies to none of them or does not exist, or the
+            method or parameter can't be calibrated.
+        AskanceError: Every question failed.
+    """
+    if not examples or max_trials < 1:
+        raise InputError("nothing to calibrate with: give at least one question and one trial.")
+    chosen, scoring = choose_parameter(type(engine.method), parameter), open_metrics([metric])
+
+    def score(index: int, answer: Answer | None, trace: Trace) -> float | None:
+        return scoring.judge(examples[index], answer, trace.events)[1][metric]
+
+    questions = [example.question for example in examples]
+    trials = Trials(engine, chosen.name, questions, in_flight, on_progress, score)
+    completed, failures = list[Trial](), list[TrialFailure]()
+    value: float | None = _first_value(engine.method, chosen)
+    while value is not None and len(completed) < max_trials:
+        trial, failed = await trials.run(len(completed) + 1, value)
+        completed.append(trial)
+        failures += failed
+        counted = _counted_questions(completed, failures, metric)
+        is_spread = len(completed) <= max_trials // 2
+        value = _next_value(engine.method, chosen, completed, None if is_spread else counted)
+    return _best_value(trials, metric, completed, failures)
+
+
+def _first_value(method: object, parameter: SearchParameter) -> float:
+    """Return the method's own value, or if it has no finite one the end of the range that is nearest to 0."""
+    start = parameter.value_of(method)
+    low, high = parameter_range(parameter_field(type(method), parameter.name))
+    return start if start is not None and isfinite(start) else min(max(0.0, low), high)
+
+
+def _next_value(
+    method: object, parameter: SearchParameter, completed: Sequence[Trial], counted: Sequence[int] | None
+) -> float | None:
+    """Return the value to try next, or None if no value could change a decision.
+
+    Args:
+        counted: The indices of the questions by which the best value is known, to try one beside it; None to
+            try one where most decisions change.
+    """
+    numbers, tried = _deciding(parameter, completed), sorted(trial.value for trial in completed)
+    if not numbers:
+        return None
+    low, high = parameter_range(parameter_field(type(method), parameter.name))
+    first = _deciding(parameter, completed[:1]) or numbers
+    if tried[-1] < first[-1]:
+        return min(high, _rounded(first[-1] + _MARGIN * abs(first[-1])))
+    if tried[0] > first[0]:
+        return max(low, _rounded(first[0] - _MARGIN * abs(first[0])))
+    between = [
+        (lower, upper, [number for number in numbers if lower < number < upper])
+        for lower, upper in pairwise(tried)
+    ]
+    # With fewer than two numbers between them, two values make the same decisions as any value between them.
+    gaps = [gap for gap in between if len(gap[2]) > 1]
+    if counted is None:
+        most = max((inside for _, _, inside in gaps), key=len, default=[])
+    else:
+        ranks = {trial.value: _rank(trial, counted) for trial in completed}
+        _, _, most = max(
+            gaps, key=lambda gap: sorted((ranks[gap[0]], ranks[gap[1]]), reverse=True), default=(0, 0, [])
+        )
+    return _rounded(fmean(most[(len(most) - 1) // 2 :][:2])) if most else None
+
+
+def _deciding(parameter: SearchParameter, completed: Sequence[Trial]) -> list[float]:
+    """Return the numbers that decided whether to search: the greatest of each decision, or the least."""
+    pick = min if parameter.rises else max
+    return sorted({_rounded(pick(each)) for trial in completed for each in trial.decisions if each})
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.6g}")
+
+
+def _rank(trial: Trial, counted: Sequence[int]) -> tuple[float, float]:
+    """Return the mean score of a trial, and for equal scores its number of searches, counted negatively."""
+    searches = [usage.searches for index in counted if (usage := trial.usages[index]) is not None]
+    return round(fmean(_scores(trial, counted)), 12), -fmean(searches)
+
+
+def _best(completed: Sequence[Trial], counted: Sequence[int]) -> Trial:
+    """Return the trial with the greatest mean score; of equal ones, the one with the fewest searches."""
+    return max(completed, key=lambda trial: _rank(trial, counted))
+
+
+def _scores(trial: Trial, counted: Sequence[int]) -> list[float]:
+    return [score for index in counted if (score := trial.scores[index]) is not None]
+
+
+def _counted_questions(
+    completed: Sequence[Trial], failures: Sequence[TrialFailure], metric: str
+) -> list[int]:
+    """Return the indices of the questions that never failed and have a score.
+
+    Raises:
+        InputError: The metric applies to none of the questions.
+        AskanceError: Every question failed.
+    """
+    indices = range(len(completed[0].usages))
+    answered = [index for index in indices if all(trial.usages[index] is not None for trial in completed)]
+    if not answered:
+        raise AskanceError(
+            f"no question was answered with every value tried; the first failure, {failures[0].question_id}: "
+            f"{failures[0].error}"
+        )
+    counted = [index for index in answered if completed[0].scores[index] is not None]
+    if not counted:
+        raise InputError(f"metric {metric!r} applies to none of the questions: choose another one.")
+    return counted
+
+
+def _best_value(
+    trials: Trials, metric: str, completed: Sequence[Trial], failures: Sequence[TrialFailure]
+) -> BestValue:
+    counted = _counted_questions(completed, failures, metric)
+    best, ordered = _best(completed, counted), sorted(completed, key=lambda trial: trial.value)
+    scores = np.array([_scores(trial, counted) for trial in ordered], dtype=np.float64)
+    chosen = resampled_means(scores, trials.engine.seed).argmax(axis=0)
+    method: Any = trials.engine.method
+    changed: dict[str, Any] = {trials.parameter: best.value}
+    return BestValue(
+        method_name=name_of(type(method)),
+        method=repr(replace(method, **changed)),
+        title=titled(name_of(type(method)), getattr(method, "profile", "")),
+        model=trials.engine.models["answer"].name,
+        parameter=trials.parameter,
+        metric=metric,
+        value=best.value,
+        interval=percentile_interval([ordered[index].value for index in chosen]),
+        table=tuple(_row(trial, counted) for trial in ordered),
+        failures=tuple(failures),
+        num_questions=len(trials.questions),
+        num_counted=len(counted),
+        remark=_remark(trials.parameter, best, (ordered[0], ordered[-1]), counted),
+    )
+
+
+def _row(trial: Trial, counted: Sequence[int]) -> ScoredValue:
+    usages = [usage for index in counted if (usage := trial.usages[index]) is not None]
+    interval = mean_interval(_scores(trial, counted))
+    searches = float(np.mean([usage.searches for usage in usages]))
+    tokens = float(np.mean([usage.prompt_tokens + usage.generated_tokens for usage in usages]))
+    return ScoredValue(trial.value, interval.mean, (interval.low, interval.high), searches, tokens)
+
+
+def _remark(parameter: str, best: Trial, ends: Sequence[Trial], counted: Sequence[int]) -> str:
+    """Return a remark if the best value is not better, beyond chance, than the least and greatest tried."""
+    ids = [f"{index}" for index in counted]
+    own = dict(zip(ids, _scores(best, counted), strict=True))
+    for end in ends:
+        difference = paired_difference(own, dict(zip(ids, _scores(end, counted), strict=True)))
+        if end is not best and difference.low <= _ROUNDING:
+            return (
+                f"{parameter}={end.value:g} may be as good: the difference is {difference.mean:+.3f}, 95 % "
+                f"interval {difference.low:+.3f} to {difference.high:+.3f}. More questions tell them apart."
+            )
+    return ""

@@ -1,0 +1,97 @@
+"""Calibration by a metric, on a scripted model whose knowledge is known.
+
+Question ``0.35`` is about a word of probability 0.35. The model is right where that probability is above 0.5.
+Whenever it has searched, it answers as the passage says.
+"""
+
+import asyncio
+
+import pytest
+
+from askance.ask import Engine
+from askance.core.errors import InputError, UnknownName
+from askance.core.types import Passage, Question
+from askance.evaluation.datasets import Example
+from askance.models.scripted import Reply, ScriptedModel
+from askance.registry import make_method
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.training.calibration.by_score import calibrate_by_score
+
+PROBABILITIES = [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
+EXAMPLES = [
+    Example(Question(str(p), "Where is it?"), ("Bonn",) if p > 0.5 else ("Kiel",)) for p in PROBABILITIES
+]
+FLARE = {"search_first": False}
+
+
+def reply(prompt, key):
+    if "Kiel is a city" in prompt:
+        return " Kiel." if prompt.endswith("answer is") else " So the answer is Kiel."
+    return Reply(" So the answer is Bonn.", {"Bonn": float(key[1])})
+
+
+def run(method="flare", settings=FLARE, examples=EXAMPLES, metric="exact_match", script=reply, **options):
+    retriever = ScriptedRetriever([Passage("p", "Kiel", "Kiel is a city.")])
+    model = ScriptedModel(script, context_tokens=100_000)
+    engine = Engine(make_method(method, settings), {"answer": model}, retriever, 0)
+    return asyncio.run(calibrate_by_score(engine, examples, metric, **options))
+
+
+def test_the_threshold_divides_what_the_model_knows_from_what_it_does_not():
+    found = run()
+    assert 0.45 <= found.value < 0.55
+    assert found.parameter == "search_below"
+    assert f"search_below={found.value}" in found.method
+    assert len(found.table) <= 7
+    assert [row.value for row in found.table] == sorted(row.value for row in found.table)
+    best = next(row for row in found.table if row.value == found.value)
+    assert (best.score, best.searches) == (1.0, 0.5)
+    assert found.interval[0] <= found.value <= found.interval[1]
+
+
+def test_the_ends_are_tried_and_a_search_that_never_pays_is_left_out():
+    found = run(examples=EXAMPLES[5:])
+    assert (found.table[0].searches, found.table[-1].searches) == (0.0, 1.0)
+    best = next(row for row in found.table if row.value == found.value)
+    assert (best.score, best.searches) == (1.0, 0.0), "of equally good values, the one with fewest searches"
+
+
+def test_a_threshold_that_numbers_must_exceed():
+    found = run("dragin", {"profile": "paper", "trigger": "token_probability", "query": "question"})
+    best = next(row for row in found.table if row.value == found.value)
+    assert best.score == 1.0
+    assert 0.45 <= found.value < 0.55
+
+
+def test_few_trials_and_what_the_remark_says():
+    found = run(max_trials=1)
+    assert [row.value for row in found.table] == [0.8]
+    assert found.remark == ""
+    few = run(examples=EXAMPLES[4:6])
+    assert "may be as good" in few.remark
+    assert "More questions tell them apart." in few.remark
+
+
+def test_the_same_input_gives_the_same_result_however_many_run_at_once():
+    assert run(in_flight=4) == run(in_flight=1)
+
+
+def test_a_failed_question_is_left_out_of_all_means():
+    examples = [*EXAMPLES, Example(Question("0.5", "Where? " * 200_000), ("Bonn",))]
+    found = run(examples=examples)
+    assert (found.num_questions, found.num_counted) == (11, 10)
+    assert {failure.question_id for failure in found.failures} == {"0.5"}
+    assert found.value == run().value
+
+
+def test_bad_input_names_what_is_wrong():
+    with pytest.raises(InputError, match="at least one question"):
+        run(examples=[])
+    with pytest.raises(InputError, match="at least one question and one trial"):
+        run(max_trials=0)
+    with pytest.raises(UnknownName, match="exact_mash"):
+        run(metric="exact_mash")
+    with pytest.raises(InputError, match="applies to none of the questions"):
+        run(metric="yes_no_accuracy")
+    with pytest.raises(InputError, match="no parameter that decides"):
+        run("single", {})
