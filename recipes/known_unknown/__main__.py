@@ -1,17 +1,22 @@
-"""Teach the bundled model half of a made world, and measure what it knows by heart.
+"""Show on a made world what deciding when to search is worth.
 
-python -m recipes.known_unknown --out FOLDER            # about an hour on two cores
+python -m recipes.known_unknown --out FOLDER            # three hours on two cores
 python -m recipes.known_unknown --out FOLDER --pocket   # a small world, to see that everything works
 
-The same command resumes after an interruption.
+The command makes the world, teaches a model the known half of it, runs every method and writes a page. The
+same command resumes after an interruption. It exits with 1 if a condition of the gate is not met.
 """
 
 import argparse
 from pathlib import Path
 
 from askance.cli.main import exit_codes
+from askance.evaluation.datasets import read_dataset
 from askance.terminal.console import out as screen
-from recipes.known_unknown import study
+from recipes.known_unknown import runs, study
+from recipes.known_unknown.analysis import order_of
+from recipes.known_unknown.page import write_page
+from recipes.known_unknown.results import gate, results_of
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -21,15 +26,30 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder of the study")
     parser.add_argument("--pocket", action="store_true", help="a small world with few questions")
     parser.add_argument("--seed", type=int, default=study.SEED, help="the seed of the world")
+    parser.add_argument("--model", default=study.BASE, help="the model to teach: bundled, or hf:NAME")
     with exit_codes():
         options = parser.parse_args(arguments)
         size = study.POCKET if options.pocket else study.FULL
-        made, asked = study.write_world(options.out, size, options.seed)
-        study.teach(options.out, size, made, asked)
+        made = study.write_world(options.out, size, options.seed, options.model)
+        study.teach(options.out, size, made, options.model)
         study.index(options.out)
-        (closed_book,) = study.run(options.out, {"closed_book": {}}, ["stale"]).values()
-        for exposures, accuracy in study.check_memory(closed_book).items():
+        closed_book = runs.run_from_memory(options.out)
+        for exposures, accuracy in runs.accuracy_from_memory(closed_book).items():
             screen.print(f"taught {exposures} times: {accuracy:.2f} right from memory", markup=False)
+        calibrated = runs.choose_thresholds(options.out)
+        examples = read_dataset(f"jsonl:{options.out / 'questions.jsonl'}")
+        second_unknown = [one.question.id for one in examples if order_of(one) == "known > unknown"]
+        made_runs = runs.run_methods(options.out, calibrated)
+        queries = runs.run_queries(options.out, calibrated, second_unknown)
+        results = results_of(made_runs, queries, examples)
+        page = write_page(options.out, made, results, made_runs)
+        for row in gate(results):
+            screen.print(
+                f"{'met' if row.is_met else 'missed'}: {row.condition}: {row.measured}", markup=False
+            )
+        screen.print(f"the page is {page}", markup=False)
+        if not options.pocket and not all(row.is_met for row in gate(results)):
+            raise SystemExit(1)
 
 
 if __name__ == "__main__":

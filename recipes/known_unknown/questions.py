@@ -5,7 +5,7 @@ and has a stale document, and continues with an unknown one that has a fresh doc
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -25,13 +25,17 @@ _MAX_ROUNDS = 50
 class Counts:
     """The number of questions of each group.
 
+    There are about as many questions with known hops alone as with an unknown one.
+
     Attributes:
-        single: Questions of one hop, for each number of exposures; as many in all ask unknown entities.
-        double: Questions of two hops, for each order of known and unknown hops.
-        triple: Questions of three hops, for each such order.
+        single: Questions of one hop for each number of exposures.
+        unknown: Questions of one hop about unknown entities.
+        double: Questions of two hops for each order with an unknown hop; as many in all have known hops only.
+        triple: Questions of three hops for each such order; as many in all have known hops only.
     """
 
     single: int
+    unknown: int
     double: int
     triple: int
 
@@ -40,21 +44,31 @@ Chain = tuple[Fact, ...]
 """Facts of which each one's object is the subject of the next."""
 
 
-def questions(world: World, counts: Counts, seed: int) -> tuple[Example, ...]:
-    """Return the questions of the study, each with its facts in the order of reasoning.
+def questions(
+    world: World, counts: Counts, seed: int, *, others: Collection[Chain] = (), prefix: str = "q"
+) -> tuple[Example, ...]:
+    """Return different questions about a world, each with its facts in the order of reasoning.
+
+    Args:
+        others: Chains of facts that are not asked for.
+        prefix: The beginning of the questions' ids.
 
     Raises:
         InputError: The world is too small for a group.
     """
-    rng = random.Random(f"{seed} questions")
+    rng = random.Random(f"{seed} questions {prefix}")
     chains = list[Chain]()
     for exposures in EXPOSURES:
-        chains += _draw(world, (exposures,), counts.single, rng)
-    chains += _draw(world, (0,), counts.single * len(EXPOSURES), rng)
+        chains += _draw(world, (exposures,), counts.single, others, rng)
+    chains += _draw(world, (0,), counts.unknown, others, rng)
     for num_hops, count in ((2, counts.double), (3, counts.triple)):
-        for order in product((MIN_CHAIN_EXPOSURES, 0), repeat=num_hops):
-            chains += _draw(world, order, count, rng)
-    return tuple(example_of(world, chain, f"q{number}") for number, chain in enumerate(chains, start=1))
+        orders = list(product((MIN_CHAIN_EXPOSURES, 0), repeat=num_hops))
+        for order in orders:
+            wanted = count if 0 in order else count * (len(orders) - 1)
+            chains += _draw(world, order, wanted, others, rng)
+    return tuple(
+        example_of(world, chain, f"{prefix}{number}") for number, chain in enumerate(chains, start=1)
+    )
 
 
 def example_of(world: World, chain: Chain, id: str, variant: int = -1) -> Example:
@@ -75,6 +89,15 @@ def example_of(world: World, chain: Chain, id: str, variant: int = -1) -> Exampl
         kind=" > ".join(f"{entity.exposures} {entity.document}" for entity in entities),
         hops=len(chain),
         supporting_facts=SupportingFacts(facts=(*answers, chain[-1].answer(variant))),
+    )
+
+
+def chain_of(world: World, example: Example) -> Chain:
+    """Return the chain of facts that a question about a world asks for."""
+    objects = (*example.supporting_titles[1:], example.golds[0])
+    return tuple(
+        next(fact for fact in world.facts[subject] if fact.object == object)
+        for subject, object in zip(example.supporting_titles, objects, strict=True)
     )
 
 
@@ -103,12 +126,16 @@ def chains(world: World, num_hops: int, starts: Sequence[str], rng: random.Rando
             yield tuple(chain)
 
 
-def _draw(world: World, order: Sequence[int], count: int, rng: random.Random) -> list[Chain]:
-    """Return different chains whose hops are as known as `order` says.
+def _draw(
+    world: World, order: Sequence[int], count: int, others: Collection[Chain], rng: random.Random
+) -> list[Chain]:
+    """Return different chains whose hops are as known as `order` says, and that are none of the `others`.
 
     Args:
         order: For each hop its exposures, in a chain of several the least; 0 is an unknown hop.
     """
+    if not count:
+        return []
     drawn = dict[Chain, None]()
     is_single = len(order) == 1
 
@@ -123,7 +150,8 @@ def _draw(world: World, order: Sequence[int], count: int, rng: random.Random) ->
     for _ in range(_MAX_ROUNDS):
         rng.shuffle(starts)
         for chain in filter(fits, chains(world, len(order), starts, rng)):
-            drawn[chain] = None
+            if chain not in others:
+                drawn[chain] = None
             if len(drawn) == count:
                 return list(drawn)
     hops = " > ".join("known" if exposures else "unknown" for exposures in order)

@@ -1,55 +1,47 @@
-"""The stages of the study, each of which resumes where it was interrupted: world, teaching, indexes and runs.
+"""The first stages of the study: the world, the teaching and the indexes. Each of them can be resumed.
 
 OUT/study.json        what the study depends on; another seed, size or generator is refused
 OUT/documents/        stale.jsonl, and fresh.jsonl, in which every document is true
 OUT/questions.jsonl   the questions, with their hops as their type
-OUT/reader/           the adapter that the bundled model was taught with
+OUT/calibration.jsonl other questions, by which thresholds are chosen
+OUT/reader/           the model that was taught, in the format of transformers
 OUT/index-stale/      an index of each set of documents
 OUT/index-fresh/
-OUT/runs/             a run folder of the evaluation for each documents and method
 """
 
-import asyncio
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from askance.cli.train import train_shown
-from askance.core.errors import AskanceError, InputError
+from askance.core.errors import InputError
 from askance.evaluation.datasets import Example
-from askance.evaluation.run.grid import Grid, prepare_experiments, run_grid
-from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import RunOptions
-from askance.models.bundled import gguf_path
-from askance.registry import load_models
+from askance.models.bundled import READER, torch_folder
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
-from askance.terminal.console import err
-from askance.terminal.progress import EvaluationProgress
 from askance.training.reader.settings import ReaderSettings
-from recipes.known_unknown.questions import Counts, questions
-from recipes.known_unknown.teaching import TeachingBuilder, chain_of, reading_exercises, taught_facts
+from askance.training.reader.train_reader import load_base
+from recipes.known_unknown.questions import Counts, chain_of, questions
+from recipes.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_chains, taught_facts
 from recipes.known_unknown.world import GENERATOR, World, make_world
 
-BASE = "bundled:base"
 SEED = 1
+BASE = "bundled"
 DOCUMENTS = ("stale", "fresh")
 SETTINGS = ReaderSettings(
+    precision="bfloat16",
+    method="full",
+    learning_rate=5e-4,
     held_out=0.0,
     chat=0.0,
     memory=0.0,
-    passages=3,
-    rows_per_step=2,
+    rows_per_step=1,
     row_tokens=512,
     packing_window=500,
     seed=SEED,
 )
-MIN_CLOSED_BOOK = 0.5
-"""The least accuracy from memory on the facts that were taught most often, for the study to say anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +51,56 @@ class Size:
     Attributes:
         entities: The number of entities of each kind.
         questions: The number of questions of each group.
-        exercises: The number of reading exercises.
+        calibration: The number of questions of each group by which thresholds are chosen.
+        exercises: The number of sets of passages to read.
     """
 
     entities: Mapping[str, int]
     questions: Counts
+    calibration: Counts
     exercises: int
 
 
-FULL = Size({"person": 420, "place": 200, "work": 260, "organisation": 160}, Counts(30, 50, 20), 800)
-POCKET = Size({"person": 48, "place": 36, "work": 36, "organisation": 36}, Counts(3, 3, 2), 60)
+FULL = Size(
+    {"person": 420, "place": 200, "work": 260, "organisation": 160},
+    questions=Counts(26, 104, 30, 12),
+    calibration=Counts(5, 20, 6, 2),
+    exercises=700,
+)
+POCKET = Size(
+    {"person": 60, "place": 48, "work": 48, "organisation": 48},
+    questions=Counts(4, 16, 4, 1),
+    calibration=Counts(1, 4, 1, 0),
+    exercises=60,
+)
 
 
-def write_world(out: Path, size: Size, seed: int) -> tuple[World, tuple[Example, ...]]:
+def write_world(out: Path, size: Size, seed: int = SEED, base: str = BASE) -> World:
     """Make the world and its questions, and write them into a folder.
 
+    No chain of facts that is taught is asked for, and no question of calibration is asked later.
     The identity of the study is written first, so a half-made world is only completed with the same settings.
 
     Raises:
         InputError: The folder belongs to another study, or can't be written.
     """
-    identity = {"generator": GENERATOR, "seed": seed, **asdict(size), "training": SETTINGS.result_settings}
+    identity = {
+        "generator": GENERATOR,
+        "seed": seed,
+        "base": base,
+        **asdict(size),
+        "training": SETTINGS.result_settings,
+    }
+    if (out / "study.json").exists():
+        _check_identity(out / "study.json", identity)
     made = make_world(seed, size.entities)
-    asked = questions(made, size.questions, seed)
+    taught = {chain for chain in taught_chains(made, seed) if len(chain) > 1}
+    asked = questions(made, size.questions, seed, others=taught)
+    others = taught | {chain_of(made, example) for example in asked}
+    calibration = questions(made, size.calibration, seed, others=others, prefix="c")
     try:
         (out / "documents").mkdir(parents=True, exist_ok=True)
-        _claim(out / "study.json", identity)
+        write_atomically(out / "study.json", json.dumps(identity, indent=1))
         for name in DOCUMENTS:
             rows = (
                 {"id": title, "title": title, "text": text}
@@ -92,21 +108,46 @@ def write_world(out: Path, size: Size, seed: int) -> tuple[World, tuple[Example,
             )
             _write_rows(out / "documents" / f"{name}.jsonl", rows)
         _write_rows(out / "questions.jsonl", map(_question_row, asked))
+        _write_rows(out / "calibration.jsonl", map(_question_row, calibration))
     except OSError as error:
         raise InputError(f"can't write {out}: {error}. Make room, or name another folder.") from error
-    return made, asked
+    return made
 
 
-def teach(out: Path, size: Size, made: World, asked: tuple[Example, ...]) -> None:
-    """Teach the bundled model the known half of the world, and to read about another world."""
+def teach(out: Path, size: Size, made: World, base: str = BASE) -> None:
+    """Teach a model the known half of the world, and to read about another world.
+
+    Args:
+        base: The model to teach: bundled, or as for `askance train reader --set method=full`.
+
+    Raises:
+        InputError: The model can't be trained, or can't write a name of the world.
+    """
     if (out / "reader").exists():
         return
+    spec = f"hf:{torch_folder(READER)}" if base == BASE else base
+    check_names(load_base(spec).tokenizer, made)
     apart = make_world(made.seed + 1, size.entities, apart_from=made)
     examples = {
-        "taught": taught_facts(made, made.seed, [chain_of(made, example) for example in asked]),
+        "taught": taught_facts(made, made.seed),
         "reading": reading_exercises(apart, size.exercises, made.seed),
     }
-    train_shown(examples, BASE, SETTINGS, TeachingBuilder, out / "reader")
+    train_shown(examples, spec, SETTINGS, TeachingBuilder, out / "reader")
+
+
+def check_names(tokenizer: Any, world: World) -> None:
+    """Check that a tokenizer can write every name of a world.
+
+    Raises:
+        InputError: It can't; the message gives the name.
+    """
+    for name in world.names:
+        ids = tokenizer.encode(f" {name}", add_special_tokens=False)
+        if tokenizer.decode(ids).strip() != name:
+            raise InputError(
+                f"the tokenizer of the base model can't write the name {name!r}: it reads it as "
+                f"{tokenizer.decode(ids)!r}. Take a base whose tokenizer has the letters of the names."
+            )
 
 
 def index(out: Path) -> None:
@@ -115,59 +156,8 @@ def index(out: Path) -> None:
         build_index([out / "documents" / f"{name}.jsonl"], out / f"index-{name}")
 
 
-def run(
-    out: Path, methods: Mapping[str, Any], documents: Iterable[str] = DOCUMENTS
-) -> dict[str, RecordedRun]:
-    """Ask the questions by several methods over sets of documents; return the runs by "documents/method".
-
-    Raises:
-        AskanceError: A run was stopped.
-    """
-    dataset = f"jsonl:{out / 'questions.jsonl'}"
-    model = f"gguf:{gguf_path()}?adapter={out / 'reader'}"
-    grid = Grid(
-        datasets={name: {"questions": dataset, "index": str(out / f"index-{name}")} for name in documents},
-        methods=methods,
-        models={"taught": {"answer": model}},
-        common={"metrics": ["exact_match", "f1", "supporting_recall"], "seed": SEED},
-    )
-    experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
-    work = run_grid(
-        experiments, out / "runs", load_models, RunOptions(), lambda name: EvaluationProgress(err, name)
-    )
-    runs = {}
-    for name, result in asyncio.run(work).items():
-        if isinstance(result, AskanceError):
-            raise result
-        runs[name.replace("/taught/", "/")] = result
-    return runs
-
-
-def check_memory(closed_book: RecordedRun) -> dict[int, float]:
-    """Return the accuracy from memory on single facts by their exposures, 0 for those never taught.
-
-    Raises:
-        InputError: The facts that were taught most often are not known.
-    """
-    scores = defaultdict[int, list[float]](list)
-    for record in closed_book.records:
-        if " > " not in record.kind:
-            scores[int(record.kind.split(" ")[0])].append(record.scores["exact_match"] or 0.0)
-    accuracy = {exposures: fmean(scores[exposures]) for exposures in sorted(scores)}
-    most = max(accuracy)
-    if accuracy[most] < MIN_CLOSED_BOOK:
-        raise InputError(
-            f"the base model has not learned the world: its accuracy from memory is {accuracy[most]:.2f} on "
-            f"facts that it was taught {most} times, and at least {MIN_CLOSED_BOOK} is needed. Teach longer "
-            "or take another base."
-        )
-    return accuracy
-
-
-def _claim(path: Path, identity: Mapping[str, Any]) -> None:
-    """Write the identity of the study, or raise InputError if the folder belongs to another study."""
-    if not path.exists():
-        write_atomically(path, json.dumps(identity, indent=1))
+def _check_identity(path: Path, identity: Mapping[str, Any]) -> None:
+    """Raise InputError if the folder belongs to another study."""
     try:
         before = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:

@@ -105,6 +105,12 @@ class World:
     facts: Mapping[str, tuple[Fact, ...]]
     stale: Mapping[str, tuple[Fact, ...]]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all entities and of all objects of facts, each once."""
+        objects = (fact.object for facts in self.facts.values() for fact in facts)
+        return tuple(dict.fromkeys((*self.entities, *objects)))
+
     def documents(self, *, is_fresh: bool = False) -> Iterator[tuple[str, str]]:
         """Yield the title and the text of every document.
 

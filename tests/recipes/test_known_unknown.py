@@ -1,22 +1,26 @@
 """The made world of the study: its entities and documents, its questions, and what the model is taught."""
 
 import random
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
 from recipes.known_unknown.questions import (
+    chain_of,
     chains,
     example_of,
     needs_search,
     questions,
 )
-from recipes.known_unknown.study import FULL, POCKET
-from recipes.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_facts
+from recipes.known_unknown.study import FULL, POCKET, write_world
+from recipes.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_chains, taught_facts
 from recipes.known_unknown.world import EXPOSURES, make_world, relations
 
 from askance.core.errors import InputError
+from askance.evaluation.datasets import read_dataset
 from askance.training.reader.data_mix import build_data_mix
 from askance.training.reader.settings import ReaderSettings
 from tests.training.reader.sample_examples import RAW_ONLY
@@ -97,10 +101,21 @@ def test_questions_of_every_order_of_known_and_unknown_hops(large):
     assert len(asked) >= 600
     assert len({example.question.text for example in asked}) == len(asked)
     known = Counter(tuple(not hop.startswith("0 ") for hop in example.kind.split(" > ")) for example in asked)
-    assert {known[order] for order in known if len(order) == 1} == {180}
-    assert {known[order] for order in known if len(order) == 2} == {50}
-    assert {known[order] for order in known if len(order) == 3} == {20}
-    assert len(known) == 2 + 4 + 8
+    counts = FULL.questions
+    assert (known.pop((True,)), known.pop((False,))) == (6 * counts.single, counts.unknown)
+    assert (known.pop((True, True)), known.pop((True, True, True))) == (3 * counts.double, 7 * counts.triple)
+    assert {known[order] for order in known if len(order) == 2} == {counts.double}
+    assert {known[order] for order in known if len(order) == 3} == {counts.triple}
+    assert len(known) == 3 + 7
+    assert 0.4 < sum(map(needs_search, asked)) / len(asked) < 0.6
+
+
+def test_questions_of_calibration_are_others(world):
+    asked = questions(world, POCKET.questions, 1)
+    chains = {*map(partial(chain_of, world), asked)}
+    others = questions(world, POCKET.calibration, 1, others=chains, prefix="c")
+    assert {example.question.id[0] for example in others} == {"c"}
+    assert not {example.question.text for example in asked} & {example.question.text for example in others}
 
 
 def test_a_question_has_the_facts_that_lead_to_its_answer(world):
@@ -140,38 +155,44 @@ def test_the_wording_of_the_evaluation_is_never_taught(world):
     assert not taught & {example.question.text for example in questions(world, POCKET.questions, 1)}
 
 
-def test_chains_that_are_asked_are_not_taught(large):
-    def taught_chains(asked):
-        return {
-            (example.supporting_facts.facts[0], example.golds)
-            for example in taught_facts(large, 1, asked)
-            if example.hops == 2
-        }
-
-    strong = [name for name, entity in large.entities.items() if entity.exposures >= 8]
-    asked = [chain for seed in range(9) for chain in chains(large, 2, strong, random.Random(seed))]
-    keys = {(chain[0].answer(), (chain[1].object,)) for chain in asked}
-    assert keys & taught_chains(())
-    assert not keys & taught_chains(asked)
+def test_no_chain_is_both_taught_and_asked(tmp_path):
+    made = write_world(tmp_path, POCKET)
+    taught = {chain for chain in taught_chains(made, 1) if len(chain) > 1}
+    assert len(taught) > 20
+    for name in ("questions", "calibration"):
+        asked = read_dataset(f"jsonl:{tmp_path / name}.jsonl")
+        assert not taught & {*map(partial(chain_of, made), asked)}
 
 
-def test_reading_exercises_hold_their_documents_among_others_of_the_same_kinds(world):
+def test_reading_exercises_ask_several_questions_about_passages_that_are_easily_confused(world):
     apart = make_world(2, POCKET.entities, apart_from=world)
-    exercises = reading_exercises(apart, 20, 1)
+    exercises = reading_exercises(apart, 40, 1)
     assert Counter(example.hops for example in exercises).keys() == {1, 2, 3}
+    sets = defaultdict(list)
     for example in exercises:
-        titles = [paragraph.title for paragraph in example.supporting_facts.supporting]
-        assert titles == [*example.supporting_titles]
-        others = [
-            paragraph for paragraph in example.supporting_facts.paragraphs if not paragraph.is_supporting
-        ]
-        assert others
-        assert {apart.entities[other.title].kind for other in others} <= {
-            apart.entities[title].kind for title in titles
-        }
-        assert (
-            not {paragraph.title for paragraph in example.supporting_facts.paragraphs} & world.entities.keys()
-        )
+        sets[example.supporting_facts.paragraphs].append(example)
+    assert len(sets) == 40
+    num_missing = 0
+    for paragraphs, asked in sets.items():
+        assert len(paragraphs) == 3
+        assert len({paragraph.title for paragraph in paragraphs}) == 3
+        assert len({example.question.text for example in asked}) == len(asked) >= 2
+        longest = max(asked, key=lambda example: example.hops)
+        shown = {paragraph.title for paragraph in paragraphs}
+        if longest.hops == 1:
+            continue
+        needed = {*longest.supporting_titles}
+        num_missing += not needed <= shown
+        assert len(needed - shown) <= 1
+        kinds = {apart.entities[title].kind for title in needed}
+        words = set(" ".join(needed).split()) - {"The"}
+        for paragraph in paragraphs:
+            is_alike = words & set(re.findall(r"\w+", paragraph.text))
+            assert apart.entities[paragraph.title].kind in kinds or is_alike
+            assert paragraph.title not in world.entities
+        for example in asked:
+            assert example.hops > 1 or example.supporting_titles[0] in shown
+    assert 0 < num_missing < 20
 
 
 def test_the_builder_teaches_each_exposure_once_and_reading_in_passages(world):
@@ -182,7 +203,12 @@ def test_the_builder_teaches_each_exposure_once_and_reading_in_passages(world):
     )
     mix = build_data_mix({"taught": taught, "reading": reading}, RAW_ONLY, settings, TeachingBuilder)
     assert mix.num_by_task["taught", "memory"] == len(taught)
-    assert mix.num_by_task["reading", "reading"] == 10
+    assert mix.num_by_task["reading", "reading"] == len(reading)
+    passages = {example.supporting_facts.paragraphs[0].text for example in reading}
+    prompts = [
+        "".join(span.text for span in each.prompt.parts) for each in mix.training if each.task != "memory"
+    ]
+    assert all(any(passage in prompt for passage in passages) for prompt in prompts)
     assert not mix.left_out
     (example,) = (each for each in mix.training if each.id == "taught/1")
     assert example.target.endswith(f"So the answer is {taught[0].golds[0]}.")

@@ -102,3 +102,18 @@ def test_with_a_packing_window_equal_examples_share_a_row_only_within_it():
     assert most_copies_in_a_row() == 5
     assert most_copies_in_a_row(packing_window=1) == 1
     assert ids(schedule(packing_window=7)) == ids(schedule(packing_window=7))
+
+
+def test_with_a_packing_window_examples_that_begin_alike_stay_together():
+    beginnings = [tuple(range(100 * number, 100 * number + 100)) for number in range(5, 25)]
+    examples = [
+        encoded((*beginning, 1), (2, last), id=f"{number}-{last}")
+        for last in (3, 4, 5)
+        for number, beginning in enumerate(beginnings)
+    ]
+    made = make_schedule(examples, (), full_settings(packing_window=30, row_tokens=128))
+    rows = [row for step in made.steps for row in step]
+    assert len(rows) == len(beginnings)
+    assert {len(row.examples) for row in rows} == {3}
+    apart = make_schedule(examples, (), full_settings(packing_window=1, row_tokens=128))
+    assert len([row for step in apart.steps for row in step]) == len(examples)

@@ -5,9 +5,14 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from askance.core.types import TokenIds
 from askance.training.reader.packing import PackedRow, pack_rows, single_example_rows
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.training_example import EncodedExample
+
+SHARED_BEGINNING = 100
+"""With a packing window, examples that begin with so many equal tokens stay together, such as questions about
+the same passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +80,18 @@ def make_schedule(
 def _packed_rows(
     training: Sequence[EncodedExample], settings: ReaderSettings, rng: random.Random
 ) -> list[PackedRow]:
-    """Return the rows of one epoch. With a packing window, only successive examples share rows."""
+    """Return the rows of one epoch. With a packing window, only successive examples share rows.
+
+    The examples are shuffled, but those that begin alike for `SHARED_BEGINNING` tokens stay together.
+    """
     if not settings.packing_window:
         return pack_rows(training, settings.row_tokens, rng)
-    shuffled = rng.sample(training, len(training))
+    groups: dict[TokenIds, list[EncodedExample]] = {}
+    for number, example in enumerate(training):
+        is_long = len(example.ids) > SHARED_BEGINNING
+        groups.setdefault(example.ids[:SHARED_BEGINNING] if is_long else (number,), []).append(example)
+    units = list(groups.values())
+    shuffled = [example for unit in rng.sample(units, len(units)) for example in unit]
     return [
         row
         for start in range(0, len(shuffled), settings.packing_window)

@@ -1,0 +1,179 @@
+"""The results of the study, and whether they pass its gate."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from askance.evaluation.datasets import Example
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.statistics.compare import Difference, MeanInterval, paired_difference
+from recipes.known_unknown.analysis import (
+    Auc,
+    CurvePoint,
+    Row,
+    auc,
+    auc_by_exposures,
+    curve,
+    order_of,
+    scores_of,
+    second_hop_found,
+    summarise,
+)
+from recipes.known_unknown.decision_numbers import NUMBERS, decision_numbers
+from recipes.known_unknown.runs import accuracy_from_memory, tables
+from recipes.known_unknown.study import DOCUMENTS
+
+MIN_AUC = 0.9
+MAX_LOSS_FRESH, MAX_SEARCHES_FRESH = 0.01, 0.6
+"""The most accuracy that may be lost to one search for each question, and the most of its searches, if all
+documents are true."""
+MIN_GAIN_STALE = 0.08
+"""The least accuracy to be gained over one search for each question, if some documents are stale."""
+DRAGIN, FLARE, QFS = "dragin-in-doubt", "flare-in-doubt", "real_words"
+DRAGIN_NUMBER, FLARE_NUMBER = "DRAGIN, default (entropy × attention)", "FLARE (1 − least probability)"
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of the study.
+
+    Attributes:
+        memory: The accuracy from memory on single facts, by their exposures; 0 for facts never taught.
+        areas: The area under the ROC curve of each number for "needs a search", by the number of hops.
+        areas_by_exposures: The same for facts taught so many times beside facts never taught.
+        rows: The accuracy and searches of each method, by set of documents.
+        by_order: The same over the stale documents, by the order of known and unknown hops.
+        curves: The accuracy over the share of questions searched for, by set of documents and number.
+        queries: The share of questions whose second hop was found, by query mode.
+        dragin_over_flare: The difference of DRAGIN to FLARE over the stale documents, both with a threshold
+            chosen by accuracy and no first search.
+    """
+
+    num_questions: int
+    memory: Mapping[int, float]
+    areas: Mapping[str, Mapping[int, Auc]]
+    areas_by_exposures: Mapping[str, Mapping[int, Auc]]
+    rows: Mapping[str, Mapping[str, Row]]
+    by_order: Mapping[str, Mapping[str, Row]]
+    curves: Mapping[str, Mapping[str, Sequence[CurvePoint]]]
+    queries: Mapping[str, MeanInterval]
+    dragin_over_flare: Difference
+
+    @property
+    def best_adaptive(self) -> str:
+        """The calibrated method that is most accurate over the stale documents."""
+        rows = self.rows["stale"]
+        return max(tables()["calibrated"], key=lambda name: rows[name].accuracy.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """A condition of the gate, what was measured, and whether it is met."""
+
+    condition: str
+    measured: str
+    is_met: bool
+
+
+def results_of(
+    runs: Mapping[str, RecordedRun], queries: Mapping[str, RecordedRun], examples: Sequence[Example]
+) -> Results:
+    """Return the results of all runs.
+
+    Args:
+        runs: The runs of methods and drafts by "documents/method".
+        queries: The runs over questions with a known and then an unknown hop, by query mode.
+        examples: The questions of `runs`.
+    """
+    closed_book, methods = runs["stale/closed_book"], {**tables()["methods"], **tables()["calibrated"]}
+    numbers = decision_numbers({name: runs[f"stale/{name}"] for name in tables()["drafts"]})
+    by_hops = {hops: [one for one in examples if one.hops == hops] for hops in (1, 2, 3)}
+    rows, curves = {}, {}
+    for documents in DOCUMENTS:
+        single = runs[f"{documents}/single"]
+        made = {name: runs[place] for name in methods if (place := f"{documents}/{name}") in runs}
+        made["closed_book"] = closed_book
+        rows[documents] = {name: summarise(run, single) for name, run in made.items()}
+        curves[documents] = {name: curve(numbers[name], closed_book, single) for name in NUMBERS}
+    orders = sorted({order_of(one) for one in examples}, key=lambda order: (len(order.split(" > ")), order))
+    return Results(
+        num_questions=len(examples),
+        memory=accuracy_from_memory(closed_book),
+        areas={
+            name: {hops: auc(numbers[name], asked) for hops, asked in by_hops.items()} for name in NUMBERS
+        },
+        areas_by_exposures={name: auc_by_exposures(numbers[name], examples) for name in NUMBERS},
+        rows=rows,
+        by_order={order: _rows_of_order(runs, methods, order) for order in orders},
+        curves=curves,
+        queries={mode: second_hop_found(run) for mode, run in queries.items()},
+        dragin_over_flare=paired_difference(
+            scores_of(runs[f"stale/{DRAGIN}"]), scores_of(runs[f"stale/{FLARE}"])
+        ),
+    )
+
+
+def gate(results: Results) -> list[GateRow]:
+    """Return the conditions under which the study is convincing."""
+    best, rows = results.best_adaptive, results.rows
+    fresh, stale, single = rows["fresh"][best], rows["stale"][best], rows["fresh"]["single"]
+    share = fresh.searches / single.searches
+    versus_flare, found = results.dragin_over_flare, results.queries
+    second = max(interval.mean for mode, interval in found.items() if mode != QFS)
+    return [
+        *(row for number in (DRAGIN_NUMBER, FLARE_NUMBER) for row in _auc_rows(results, number)),
+        GateRow(
+            f"fresh documents: {best} loses at most {100 * MAX_LOSS_FRESH:g} point to single",
+            f"{100 * fresh.difference.mean:+.1f} points ({_interval(fresh.difference)})",
+            fresh.difference.mean >= -MAX_LOSS_FRESH,
+        ),
+        GateRow(
+            f"fresh documents: {best} makes at most {MAX_SEARCHES_FRESH:.0%} of the searches of single",
+            f"{share:.0%}",
+            share <= MAX_SEARCHES_FRESH,
+        ),
+        GateRow(
+            f"stale documents: {best} gains at least {100 * MIN_GAIN_STALE:g} points, beyond the interval",
+            f"{100 * stale.difference.mean:+.1f} points ({_interval(stale.difference)})",
+            stale.difference.mean >= MIN_GAIN_STALE and stale.difference.low > 0,
+        ),
+        GateRow(
+            "stale documents: DRAGIN is not below FLARE",
+            f"{100 * versus_flare.mean:+.1f} points ({_interval(versus_flare)})",
+            versus_flare.mean >= 0,
+        ),
+        GateRow(
+            "QFS finds an unknown second hop more often than every other query",
+            f"{found[QFS].mean:.2f}, the best other query {second:.2f}",
+            found[QFS].mean > second,
+        ),
+    ]
+
+
+def _auc_rows(results: Results, number: str) -> list[GateRow]:
+    area, by_exposures = results.areas[number][1], results.areas_by_exposures[number]
+    areas = [each.area for each in by_exposures.values()]
+    shown = ", ".join(f"{exposures}: {each.area:.2f}" for exposures, each in by_exposures.items())
+    return [
+        GateRow(
+            f"{number}: area under the curve of at least {MIN_AUC} for single facts",
+            f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})",
+            area.area >= MIN_AUC,
+        ),
+        GateRow(
+            f"{number}: rising with the exposures", shown, areas == sorted(areas) and areas[0] < areas[-1]
+        ),
+    ]
+
+
+def _rows_of_order(
+    runs: Mapping[str, RecordedRun], methods: Mapping[str, object], order: str
+) -> dict[str, Row]:
+    single = runs["stale/single"]
+    return {
+        name: summarise(runs[f"stale/{name}"], single, lambda record: order_of(record) == order)
+        for name in methods
+    }
+
+
+def _interval(difference: Difference) -> str:
+    return f"95 % interval {100 * difference.low:+.1f} to {100 * difference.high:+.1f}"

@@ -1,0 +1,160 @@
+"""The runs of the study: thresholds by accuracy, every method over both sets of documents, and drafts alone.
+
+OUT/thresholds/       a file for each method whose threshold is chosen by accuracy on other questions
+OUT/runs/             a run folder of the evaluation for each set of documents and method
+"""
+
+import asyncio
+import json
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from askance.config import EngineConfig
+from askance.core.errors import AskanceError, InputError
+from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.run.grid import Grid, prepare_experiments, run_grid
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.run.runner import RunOptions
+from askance.registry import load_models
+from askance.storage.durable_files import write_atomically
+from askance.terminal.console import err
+from askance.terminal.progress import CalibrationProgress, EvaluationProgress
+from askance.training.calibration.by_score import calibrate_by_score
+from recipes.known_unknown.study import DOCUMENTS, SEED
+
+METRIC = "exact_match"
+MIN_CLOSED_BOOK = 0.5
+"""The least accuracy from memory on the facts that were taught most often, for the study to say anything."""
+_IN_FLIGHT = 8
+
+
+@cache
+def tables() -> Mapping[str, Mapping[str, Any]]:
+    """Return the methods of the study, as in ``runs.toml``."""
+    return tomllib.loads(Path(__file__).with_name("runs.toml").read_text(encoding="utf-8"))
+
+
+def run_from_memory(out: Path) -> RecordedRun:
+    """Answer all questions without searching.
+
+    Raises:
+        InputError: The facts that were taught most often are not known.
+    """
+    (run,) = _run(out, {"closed_book": {}}, ["stale"]).values()
+    accuracy = accuracy_from_memory(run)
+    most = max(accuracy)
+    if accuracy[most] < MIN_CLOSED_BOOK:
+        raise InputError(
+            f"the base model has not learned the world: its accuracy from memory is {accuracy[most]:.2f} on "
+            f"facts that it was taught {most} times, and at least {MIN_CLOSED_BOOK} is needed. Teach longer "
+            "or take another base."
+        )
+    return run
+
+
+def accuracy_from_memory(closed_book: RecordedRun) -> dict[int, float]:
+    """Return the accuracy from memory on single facts by their exposures, 0 for those never taught."""
+    scores = defaultdict[int, list[float]](list)
+    for record in closed_book.records:
+        if " > " not in record.kind:
+            scores[int(record.kind.split(" ")[0])].append(record.scores[METRIC] or 0.0)
+    return {exposures: fmean(scores[exposures]) for exposures in sorted(scores)}
+
+
+def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
+    """Return each calibrated method with the threshold that is most accurate over the stale documents.
+
+    The questions are others than those of the runs. A threshold that was found before is read again.
+
+    Raises:
+        AskanceError: A method can't be calibrated.
+    """
+    examples = list(read_dataset(f"jsonl:{out / 'calibration.jsonl'}"))
+    return {
+        name: _with_threshold(out, name, table, examples) for name, table in tables()["calibrated"].items()
+    }
+
+
+def run_methods(out: Path, calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, RecordedRun]:
+    """Return the runs of all methods and drafts by "documents/method"."""
+    methods = {**tables()["methods"], **calibrated}
+    runs = dict[str, RecordedRun]()
+    for name, table in methods.items():
+        settings = {key: value for key, value in table.items() if key != "documents"}
+        runs |= _run(out, {name: settings}, table.get("documents", DOCUMENTS))
+    return runs | _run(out, tables()["drafts"], ["stale"])
+
+
+def run_queries(
+    out: Path, calibrated: Mapping[str, Mapping[str, Any]], ids: list[str]
+) -> dict[str, RecordedRun]:
+    """Return a run for each query mode, over some of the questions and the fresh documents."""
+    queries = tables()["queries"]
+    method = calibrated[queries["method"]]
+    modes = {
+        f"query-{mode}": {**method, "set": {**method["set"], "query": mode}} for mode in queries["modes"]
+    }
+    runs = _run(out, modes, ["fresh"], ids)
+    return {name.partition("/query-")[2]: run for name, run in runs.items()}
+
+
+def _with_threshold(
+    out: Path, name: str, table: Mapping[str, Any], examples: list[Example]
+) -> Mapping[str, Any]:
+    path = out / "thresholds" / f"{name}.json"
+    method, settings = table.get("method", name), table.get("set", {})
+    if not path.exists():
+        engine = EngineConfig(
+            index=out / "index-stale",
+            method=method,
+            models={"answer": model_spec(out)},
+            parameters=settings,
+            seed=SEED,
+        ).open()
+        with CalibrationProgress(err, name, len(examples)) as progress:
+            found = asyncio.run(
+                calibrate_by_score(engine, examples, METRIC, in_flight=_IN_FLIGHT, on_progress=progress)
+            )
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, json.dumps(asdict(found), indent=1))
+    found_before = json.loads(path.read_text(encoding="utf-8"))
+    return {"method": method, "set": {**settings, found_before["parameter"]: found_before["value"]}}
+
+
+def model_spec(out: Path) -> str:
+    """Return the taught model, as a user names it."""
+    return f"hf:{out / 'reader'}"
+
+
+def _run(
+    out: Path,
+    methods: Mapping[str, Any],
+    documents: list[str] | tuple[str, ...],
+    ids: list[str] | None = None,
+) -> dict[str, RecordedRun]:
+    dataset = f"jsonl:{out / 'questions.jsonl'}"
+    chosen = {} if ids is None else {"ids": ids}
+    grid = Grid(
+        datasets={
+            name: {"questions": dataset, "index": str(out / f"index-{name}"), **chosen} for name in documents
+        },
+        methods=methods,
+        models={"taught": {"answer": model_spec(out)}},
+        common={"metrics": [METRIC, "f1", "supporting_recall"], "seed": SEED},
+    )
+    experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
+    work = run_grid(
+        experiments, out / "runs", load_models, RunOptions(), lambda name: EvaluationProgress(err, name)
+    )
+    runs = {}
+    for name, result in asyncio.run(work).items():
+        if isinstance(result, AskanceError):
+            raise result
+        runs[name.replace("/taught/", "/")] = result
+    return runs
