@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := .demo
 QUESTION := Where did the scriptwriter of The Third Man die?
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test test-extra check bench docs clean
 
 $(VENV)/.embedded: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 # A thread for each process: threads of several processes on the same cores wait for each other most of the time.
 test: $(VENV)/.all  ## All tests, warnings as errors, in a process for each core, at most four; shows the slowest ten
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
+
+test-extra: $(VENV)/.all  ## The study in recipes/known_unknown on a small world, from teaching to the page: ten minutes
+	rm -rf .study
+	$(BIN)/python -m recipes.known_unknown --out .study --pocket
 
 check: $(VENV)/.all $(VENV)/.docs  ## Style, types, layers, import cycles, names, words, lines of code, links of the documentation
 	$(BIN)/ruff check .
@@ -50,4 +54,4 @@ docs: $(VENV)/.docs  ## The site of the documentation, in .site; a warning is an
 	@echo "the site is in .site: open .site/index.html"
 
 clean:
-	rm -rf $(VENV) $(DEMO) .bench .site
+	rm -rf $(VENV) $(DEMO) .bench .site .study

@@ -1,4 +1,4 @@
-"""What the runs say: how well numbers tell known from unknown, and what searching by them is worth."""
+"""Analysis of the runs: how well numbers separate known from unknown, and what searching by them is worth."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class CurvePoint:
 
 
 def auc(numbers: Mapping[str, float], examples: Sequence[Example]) -> Auc:
-    """Return how well a number tells the questions that need a search from the others.
+    """Return how well a number separates the questions that need a search from the others.
 
     The area is the share of pairs, one of each kind, in which the question that needs a search has the
     greater number; equal numbers count half (Mann and Whitney 1947). Resamples draw from both kinds.
@@ -83,7 +83,7 @@ def auc(numbers: Mapping[str, float], examples: Sequence[Example]) -> Auc:
 
 
 def auc_by_exposures(numbers: Mapping[str, float], examples: Sequence[Example]) -> dict[int, Auc]:
-    """Return for each number of exposures how well a number tells those facts from facts never taught."""
+    """Return how well a number separates facts taught so many times from facts never taught, by exposures."""
     single = [example for example in examples if example.hops == 1]
     unknown = [example for example in single if needs_search(example)]
     known = sorted({_exposures(example) for example in single} - {0})

@@ -8,7 +8,7 @@ import asyncio
 import json
 import tomllib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -67,6 +67,11 @@ def accuracy_from_memory(closed_book: RecordedRun) -> dict[int, float]:
     return {exposures: fmean(scores[exposures]) for exposures in sorted(scores)}
 
 
+def model_spec(out: Path) -> str:
+    """Return the taught model, as a user names it."""
+    return f"hf:{out / 'reader'}"
+
+
 def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
     """Return each calibrated method with the threshold that is most accurate over the stale documents.
 
@@ -75,7 +80,7 @@ def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
     Raises:
         AskanceError: A method can't be calibrated.
     """
-    examples = list(read_dataset(f"jsonl:{out / 'calibration.jsonl'}"))
+    examples = read_dataset(f"jsonl:{out / 'calibration.jsonl'}")
     return {
         name: _with_threshold(out, name, table, examples) for name, table in tables()["calibrated"].items()
     }
@@ -83,16 +88,18 @@ def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
 
 def run_methods(out: Path, calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, RecordedRun]:
     """Return the runs of all methods and drafts by "documents/method"."""
-    methods = {**tables()["methods"], **calibrated}
-    runs = dict[str, RecordedRun]()
-    for name, table in methods.items():
+    by_documents: dict[tuple[str, ...], dict[str, Any]] = {("stale",): {**tables()["drafts"]}}
+    for name, table in {**tables()["methods"], **calibrated}.items():
         settings = {key: value for key, value in table.items() if key != "documents"}
-        runs |= _run(out, {name: settings}, table.get("documents", DOCUMENTS))
-    return runs | _run(out, tables()["drafts"], ["stale"])
+        by_documents.setdefault(tuple(table.get("documents", DOCUMENTS)), {})[name] = settings
+    runs = dict[str, RecordedRun]()
+    for documents, methods in by_documents.items():
+        runs |= _run(out, methods, documents)
+    return runs
 
 
 def run_queries(
-    out: Path, calibrated: Mapping[str, Mapping[str, Any]], ids: list[str]
+    out: Path, calibrated: Mapping[str, Mapping[str, Any]], ids: Sequence[str]
 ) -> dict[str, RecordedRun]:
     """Return a run for each query mode, over some of the questions and the fresh documents."""
     queries = tables()["queries"]
@@ -105,7 +112,7 @@ def run_queries(
 
 
 def _with_threshold(
-    out: Path, name: str, table: Mapping[str, Any], examples: list[Example]
+    out: Path, name: str, table: Mapping[str, Any], examples: Sequence[Example]
 ) -> Mapping[str, Any]:
     path = out / "thresholds" / f"{name}.json"
     method, settings = table.get("method", name), table.get("set", {})
@@ -127,19 +134,14 @@ def _with_threshold(
     return {"method": method, "set": {**settings, found_before["parameter"]: found_before["value"]}}
 
 
-def model_spec(out: Path) -> str:
-    """Return the taught model, as a user names it."""
-    return f"hf:{out / 'reader'}"
-
-
 def _run(
     out: Path,
     methods: Mapping[str, Any],
-    documents: list[str] | tuple[str, ...],
-    ids: list[str] | None = None,
+    documents: Sequence[str],
+    ids: Sequence[str] | None = None,
 ) -> dict[str, RecordedRun]:
     dataset = f"jsonl:{out / 'questions.jsonl'}"
-    chosen = {} if ids is None else {"ids": ids}
+    chosen = {} if ids is None else {"ids": [*ids]}
     grid = Grid(
         datasets={
             name: {"questions": dataset, "index": str(out / f"index-{name}"), **chosen} for name in documents
