@@ -216,7 +216,7 @@ def calibrate(
 
     Examples:
         askance calibrate --dataset sample --index sample-index --searches 2
-        askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1 --out mine.toml
+        askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
     """
     if searches is not None and metric is not None:
         raise InputError(
