@@ -26,7 +26,7 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 test: $(VENV)/.all  ## All tests, warnings as errors, in a process for each core, at most four; shows the slowest ten
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-test-extra: $(VENV)/.all  ## The study in recipes/known_unknown on a small world, from teaching to the page: ten minutes
+test-extra: $(VENV)/.all  ## The study in recipes/known_unknown on a small world, from teaching to the page
 	rm -rf .study
 	$(BIN)/python -m recipes.known_unknown --out .study --pocket
 

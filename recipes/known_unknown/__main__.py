@@ -1,10 +1,11 @@
 """Show on a made world what deciding when to search is worth.
 
-python -m recipes.known_unknown --out FOLDER            # three hours on two cores
+python -m recipes.known_unknown --out FOLDER            # several hours on two cores, one of them to teach
 python -m recipes.known_unknown --out FOLDER --pocket   # a small world, to see that everything works
 
 The command makes the world, teaches a model the known half of it, runs every method and writes a page. The
-same command resumes after an interruption. It exits with 1 if a condition of the gate is not met.
+same command resumes after an interruption. It exits with 1 if the large world
+misses a condition of the gate.
 """
 
 import argparse

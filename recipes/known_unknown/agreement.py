@@ -2,18 +2,17 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar
 
 from askance.core.parameters import parameter
-from askance.core.ports import Needs, Run
+from askance.core.ports import Run
 from askance.core.types import Answer, GenerateRequest, Question, Sampling
-from askance.methods.common.generation_state import WritesAnswer
-from askance.methods.common.prompts import STOPS, answer_prompt, layout_needs
+from askance.methods.baselines import ClosedBook
+from askance.methods.common.prompts import STOPS, answer_prompt
 from askance.text.answers import normalise_answer, short_answer
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement(WritesAnswer):
+class Agreement(ClosedBook):
     """Answer from memory several times, and count how many short answers equal the most frequent one.
 
     The text is a greedy answer. The samples only measure, as in self-consistency (Wang et al. 2023,
@@ -22,12 +21,6 @@ class Agreement(WritesAnswer):
 
     samples: int = parameter(8, "number of sampled answers", at_least=2)
     temperature: float = parameter(1.0, "temperature of the samples", at_least=0)
-
-    searches: ClassVar[str] = "never"
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(one_of=layout_needs(self.layout, continues=False))
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)

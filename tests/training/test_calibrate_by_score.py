@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from askance.ask import Engine
-from askance.core.errors import InputError, UnknownName
+from askance.core.errors import AskanceError, InputError, UnknownName
 from askance.core.types import Passage, Question
 from askance.evaluation.datasets import Example
 from askance.models.scripted import Reply, ScriptedModel
@@ -82,6 +82,13 @@ def test_a_failed_question_is_left_out_of_all_means():
     assert (found.num_questions, found.num_counted) == (11, 10)
     assert {failure.question_id for failure in found.failures} == {"0.5"}
     assert found.value == run().value
+
+
+def test_every_question_failed():
+    with pytest.raises(
+        AskanceError, match="no question was answered with every value tried; the first failure, 1"
+    ):
+        run(examples=[Example(Question("1", "Where? " * 200_000), ("Bonn",))])
 
 
 def test_bad_input_names_what_is_wrong():

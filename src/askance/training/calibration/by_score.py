@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from askance.ask import Engine
-from askance.core.errors import AskanceError, InputError
+from askance.core.errors import InputError
 from askance.core.parameters import SearchParameter, name_of, parameter_field, parameter_range, titled
 from askance.core.trace import Trace
 from askance.core.types import Answer
@@ -24,7 +24,14 @@ from askance.evaluation.metrics import open_metrics
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.training.calibration.calibrate import MAX_TRIALS, choose_parameter
 from askance.training.calibration.curve import Interval, percentile_interval, resampled_means
-from askance.training.calibration.trials import OnProgress, Trial, TrialFailure, Trials
+from askance.training.calibration.trials import (
+    OnProgress,
+    Trial,
+    TrialFailure,
+    Trials,
+    answered_questions,
+    nothing_answered,
+)
 
 _ROUNDING = 1e-12
 _MARGIN = 0.01
@@ -194,13 +201,9 @@ def _counted_questions(
         InputError: The metric applies to none of the questions.
         AskanceError: Every question failed.
     """
-    indices = range(len(completed[0].usages))
-    answered = [index for index in indices if all(trial.usages[index] is not None for trial in completed)]
+    answered = answered_questions(completed)
     if not answered:
-        raise AskanceError(
-            f"no question was answered with every value tried; the first failure, {failures[0].question_id}: "
-            f"{failures[0].error}"
-        )
+        raise nothing_answered(failures)
     counted = [index for index in answered if completed[0].scores[index] is not None]
     if not counted:
         raise InputError(f"metric {metric!r} applies to none of the questions: choose another one.")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.ask import Engine
-from askance.core.errors import AskanceError, InputError
+from askance.core.errors import InputError
 from askance.core.extensions import known_names
 from askance.core.parameters import (
     SearchParameter,
@@ -43,7 +43,14 @@ from askance.training.calibration.curve import (
     resampled_means,
     value_at,
 )
-from askance.training.calibration.trials import OnProgress, Trial, TrialFailure, Trials
+from askance.training.calibration.trials import (
+    OnProgress,
+    Trial,
+    TrialFailure,
+    Trials,
+    answered_questions,
+    nothing_answered,
+)
 
 MAX_TRIALS = 7
 TOLERANCE = 0.05
@@ -209,18 +216,9 @@ def _calibration_target(
     return CalibrationTarget(wanted, parameter.rises, low, high, tolerance)
 
 
-def _counted_questions(completed: Sequence[Trial]) -> list[int]:
-    """Return the indices of the questions that never failed, so that all means cover the same questions."""
-    by_question = zip(*(trial.usages for trial in completed), strict=True)
-    return [index for index, usages in enumerate(by_question) if None not in usages]
-
-
 def _measurements(completed: Sequence[Trial], failures: Sequence[TrialFailure]) -> list[Measurement]:
-    if not _counted_questions(completed):
-        raise AskanceError(
-            f"no question was answered with every value tried; the first failure, {failures[0].question_id}: "
-            f"{failures[0].error}"
-        )
+    if not answered_questions(completed):
+        raise nothing_answered(failures)
     searches = _counts_per_question(completed, lambda usage: usage.searches).mean(axis=1)
     return [
         Measurement(trial.value, float(mean), trial.decisions, len(trial.usages))
@@ -230,7 +228,7 @@ def _measurements(completed: Sequence[Trial], failures: Sequence[TrialFailure]) 
 
 def _counts_per_question(completed: Sequence[Trial], count: Any) -> NDArray[np.float64]:
     """Return a count for each trial and each question that never failed: shape [trials, questions]."""
-    counted = _counted_questions(completed)
+    counted = answered_questions(completed)
     return np.array(
         [[count(trial.usages[index]) for index in counted] for trial in completed], dtype=np.float64
     )
@@ -287,7 +285,7 @@ def _calibration(
         table=tuple(sorted(table, key=lambda row: row.value)),
         failures=tuple(failures),
         num_questions=len(trials.questions),
-        num_counted=len(_counted_questions(completed)),
+        num_counted=len(answered_questions(completed)),
         remark=(_jump_remark if is_reached else _out_of_reach_remark)(trials.parameter, target, measurements),
     )
 

@@ -90,6 +90,20 @@ class Trials:
         return Trial(value, usages, tuple(decisions), tuple(scores)), failures
 
 
+def answered_questions(completed: Sequence[Trial]) -> list[int]:
+    """Return the indices of the questions that never failed, so that all means cover the same questions."""
+    by_question = zip(*(trial.usages for trial in completed), strict=True)
+    return [index for index, usages in enumerate(by_question) if None not in usages]
+
+
+def nothing_answered(failures: Sequence[TrialFailure]) -> AskanceError:
+    """Return the error for trials in which every question failed."""
+    return AskanceError(
+        f"no question was answered with every value tried; the first failure, {failures[0].question_id}: "
+        f"{failures[0].error}"
+    )
+
+
 async def _ask(engine: Engine, attempt: "_Attempt") -> None:
     try:
         result = await engine.answer(attempt.question, trace=attempt.trace)
