@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -151,7 +152,9 @@ def gate(results: Results) -> list[GateRow]:
 
 def _auc_rows(results: Results, number: str) -> list[GateRow]:
     area, by_exposures = results.areas[number][1], results.areas_by_exposures[number]
-    areas = [each.area for each in by_exposures.values()]
+    areas = [*by_exposures.values()]
+    # Near the ceiling, areas that hardly differ may come in any order; a fall beyond both intervals may not.
+    falls = any(later.high < earlier.low for earlier, later in pairwise(areas))
     shown = ", ".join(f"{exposures}: {each.area:.2f}" for exposures, each in by_exposures.items())
     return [
         GateRow(
@@ -159,9 +162,7 @@ def _auc_rows(results: Results, number: str) -> list[GateRow]:
             f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})",
             area.area >= MIN_AUC,
         ),
-        GateRow(
-            f"{number}: rising with the exposures", shown, areas == sorted(areas) and areas[0] < areas[-1]
-        ),
+        GateRow(f"{number}: rising with the exposures", shown, not falls and areas[0].high < areas[-1].low),
     ]
 
 

@@ -26,7 +26,7 @@ from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.progress import CalibrationProgress, EvaluationProgress
 from askance.training.calibration.by_score import calibrate_by_score
-from recipes.known_unknown.study import DOCUMENTS, SEED
+from recipes.known_unknown.study import DOCUMENTS, SEED, SETTINGS
 
 METRIC = "exact_match"
 MIN_CLOSED_BOOK = 0.5
@@ -68,14 +68,15 @@ def accuracy_from_memory(closed_book: RecordedRun) -> dict[int, float]:
 
 
 def model_spec(out: Path) -> str:
-    """Return the taught model, as a user names it."""
-    return f"hf:{out / 'reader'}"
+    """Return the taught model, as a user names it, in the precision that it was taught in."""
+    return f"hf:{out / 'reader'}?dtype={SETTINGS.precision}"
 
 
 def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
     """Return each calibrated method with the threshold that is most accurate over the stale documents.
 
-    The questions are others than those of the runs. A threshold that was found before is read again.
+    The questions are others than those of the runs. A threshold that was found with the same settings before
+    is read again.
 
     Raises:
         AskanceError: A method can't be calibrated.
@@ -116,7 +117,9 @@ def _with_threshold(
 ) -> Mapping[str, Any]:
     path = out / "thresholds" / f"{name}.json"
     method, settings = table.get("method", name), table.get("set", {})
-    if not path.exists():
+    asked = {"method": method, "set": settings}
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if before.get("asked") != asked:
         engine = EngineConfig(
             index=out / "index-stale",
             method=method,
@@ -128,10 +131,10 @@ def _with_threshold(
             found = asyncio.run(
                 calibrate_by_score(engine, examples, METRIC, in_flight=_IN_FLIGHT, on_progress=progress)
             )
+        before = {"asked": asked, **asdict(found)}
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, json.dumps(asdict(found), indent=1))
-    found_before = json.loads(path.read_text(encoding="utf-8"))
-    return {"method": method, "set": {**settings, found_before["parameter"]: found_before["value"]}}
+        write_atomically(path, json.dumps(before, indent=1))
+    return {"method": method, "set": {**settings, before["parameter"]: before["value"]}}
 
 
 def _run(

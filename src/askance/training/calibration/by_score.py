@@ -2,7 +2,8 @@
 
 A score can rise and fall again as the threshold grows: too few searches miss what the model does not know,
 and too many replace what it does know. No curve is therefore assumed. The values that are tried spread over
-the numbers that decisions compared with the threshold, and the last ones lie beside the best.
+the numbers that decisions compared with the threshold. The last ones lie beside the best, on the side where
+the number of searches changes more.
 """
 
 from collections.abc import Sequence
@@ -161,8 +162,16 @@ def _next_value(
         most = max((inside for _, _, inside in gaps), key=len, default=[])
     else:
         ranks = {trial.value: _rank(trial, counted) for trial in completed}
+        best = max(ranks, key=lambda value: ranks[value])
+        beside = [gap for gap in gaps if best in gap[:2]] or gaps
         _, _, most = max(
-            gaps, key=lambda gap: sorted((ranks[gap[0]], ranks[gap[1]]), reverse=True), default=(0, 0, [])
+            beside,
+            # If the numbers of searches differ equally much, the side with the better other end.
+            key=lambda gap: (
+                round(abs(ranks[gap[0]][1] - ranks[gap[1]][1]), 12),
+                max(ranks[end] for end in gap[:2] if end != best),
+            ),
+            default=(0, 0, []),
         )
     return _rounded(fmean(most[(len(most) - 1) // 2 :][:2])) if most else None
 
