@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from askance.training.reader.trainer import Trainer
+from askance.training.loop.trainer import Trainer
 
 SOURCES = str(Path(__file__).parent.parent / "src")
 TINY = ["--set", "rank=4", "--set", "max_tokens=400", "--set", "rows_per_step=2"]

@@ -17,7 +17,7 @@ from askance.text.printable import printable
 if TYPE_CHECKING:
     from askance.evaluation.run.runner import RunningMean, RunStatus
     from askance.retrieval.index.build import BuildProgress
-    from askance.training.reader.trainer import TrainingStatus
+    from askance.training.loop.trainer import TrainingStatus
 
 
 class Activities:

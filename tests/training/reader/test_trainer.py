@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from askance.core.errors import InputError, TrainingFailed
-from askance.training.reader.checkpoint import open_checkpoints
+from askance.training.loop.checkpoint import open_checkpoints
+from askance.training.loop.trainer import HELD_OUT_EVERY, Trainer, TrainingStatus
 from askance.training.reader.schedule import make_schedule
-from askance.training.reader.trainer import HELD_OUT_EVERY, Trainer, TrainingStatus
+from askance.training.reader.train_reader import losses_by_task
 from tests.tolerances import assert_near, near
 from tests.training.reader.encoded_examples import full_settings, some_examples, tiny_model
 
@@ -87,8 +88,8 @@ def test_the_first_loss_is_the_mean_over_goals_by_weight(whole):
 
 def test_held_out_losses_by_task(tmp_path):
     model = tiny_model()
-    trainer, _ = run(tmp_path / "t", model=model)
-    found = trainer.held_out_by_task()
+    run(tmp_path / "t", model=model)
+    found = losses_by_task(model, make_schedule((), some_examples(6, seed=1), full_settings()).held_out)
     assert list(found) == ["reading", "relevance"]
     row_losses = {}
     with torch.no_grad():
@@ -243,7 +244,7 @@ def test_nothing_held_out(tmp_path):
         trainer = Trainer(model, make_schedule(some_examples(6), (), full_settings()), checkpoints)
         trainer.run(nobody)
     assert trainer.curve[-1].held_out is None
-    assert trainer.held_out_by_task() == {}
+    assert losses_by_task(model, ()) == {}
 
 
 def test_speed_and_time_left():

@@ -19,10 +19,11 @@ from askance.evaluation.datasets import DATASETS
 from askance.methods.common.prompts import PLAIN
 from askance.models.converting import atomic_folder
 from askance.models.local.reader_note import ReaderNote, write_note
+from askance.training.loop.schedule import TrainingSchedule
+from askance.training.loop.trainer import TrainingStatus
 from askance.training.reader.data_mix import DataMix
-from askance.training.reader.schedule import TrainingSchedule
+from askance.training.reader.packing import PackedRow
 from askance.training.reader.settings import ReaderSettings
-from askance.training.reader.trainer import TrainingStatus
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _LICENCES = {"bundled:base": "Apache-2.0"}
@@ -48,7 +49,7 @@ class TrainingReport:
     settings: ReaderSettings
     data_mix: DataMix
     too_long: Mapping[str, int]
-    schedule: TrainingSchedule
+    schedule: TrainingSchedule[PackedRow]
     curve: tuple[TrainingStatus, ...] = ()
     held_out: Mapping[str, float] = field(default_factory=dict)
     device: str = ""

@@ -1,11 +1,10 @@
-"""The schedule of a training run: the packed rows and the learning rate of each step."""
+"""The schedule of a reader's training: the packed rows of each step."""
 
-import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from askance.core.types import TokenIds
+from askance.training.loop.schedule import TrainingSchedule
 from askance.training.reader.packing import PackedRow, pack_rows, single_example_rows
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.training_example import EncodedExample
@@ -15,47 +14,13 @@ SHARED_BEGINNING = 100
 the same passages."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingSchedule:
-    """All optimizer steps of a training run, in order.
-
-    The same settings and examples always give the same schedule.
-
-    Attributes:
-        held_out: The rows that are never trained on.
-        is_packed: Whether examples share rows.
-    """
-
-    steps: tuple[tuple[PackedRow, ...], ...]
-    held_out: tuple[PackedRow, ...]
-    settings: ReaderSettings
-    is_packed: bool = True
-
-    @property
-    def num_tokens(self) -> int:
-        """The total number of tokens to compute. A token shared by several examples counts once."""
-        return sum(len(row) for step in self.steps for row in step)
-
-    @property
-    def num_example_tokens(self) -> int:
-        """The total number of tokens in all examples. A shared token counts once for each example."""
-        return sum(len(example.ids) for step in self.steps for row in step for example in row.examples)
-
-    def learning_rate(self, step: int) -> float:
-        """Return a step's learning rate: linear warm-up, then cosine decay to a twentieth of the peak."""
-        num_warmup = max(1, math.ceil(self.settings.warmup * len(self.steps)))
-        progress = (step - num_warmup) / max(1, len(self.steps) - num_warmup)
-        decay = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * max(0.0, progress)))
-        return self.settings.peak_learning_rate * min(1.0, (step + 1) / num_warmup) * decay
-
-
 def make_schedule(
     training: Sequence[EncodedExample],
     held_out: Sequence[EncodedExample],
     settings: ReaderSettings,
     *,
     is_packed: bool = True,
-) -> TrainingSchedule:
+) -> TrainingSchedule[PackedRow]:
     """Return the schedule of a training run.
 
     Each epoch packs the training examples into rows again, in another random order.

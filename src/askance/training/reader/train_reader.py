@@ -1,5 +1,6 @@
 """Train a reader from a base model and questions with supporting facts, and write it into a folder."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +19,14 @@ from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
 from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.models.local.model_files import adapter_fingerprint
-from askance.training.reader.checkpoint import open_checkpoints, remove_checkpoints
+from askance.training.loop.checkpoint import open_checkpoints, remove_checkpoints
+from askance.training.loop.trainer import OnStep, Trainer
 from askance.training.reader.data_mix import ExampleBuilder, build_data_mix
+from askance.training.reader.packing import PackedRow
 from askance.training.reader.save import TrainingReport, write_reader
 from askance.training.reader.schedule import make_schedule
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.trainable_model import TrainableModel
-from askance.training.reader.trainer import OnStep, Trainer
 from askance.training.reader.training_example import EncodedExample, encode, examples_digest
 
 
@@ -97,7 +99,7 @@ def train_reader(
         on_start(report)
         trainer = Trainer(model, report.schedule, checkpoints)
         trainer.run(on_step)
-        report.curve, report.held_out = tuple(trainer.curve), trainer.held_out_by_task()
+        report.curve, report.held_out = tuple(trainer.curve), losses_by_task(model, report.schedule.held_out)
         write_reader(out, model.module, base.tokenizer, report, fingerprint, template)
     remove_checkpoints(folder)
     return report
@@ -125,6 +127,18 @@ def _prepared(
         base.spec, settings, data_mix, too_long, schedule, started_from=_reader_name(base.adapter)
     )
     return report, training, held_out
+
+
+def losses_by_task(model: TrainableModel, rows: Sequence[PackedRow]) -> Mapping[str, float]:
+    """Return the mean loss of each task (nats a token)."""
+    sums, counts = Counter[str](), Counter[str]()
+    for row in rows:
+        with torch.no_grad():
+            losses = model.token_losses(row).tolist()
+        for example in row.examples:
+            sums[example.task] += sum(losses[row.targets_of(example)])
+            counts[example.task] += example.num_target_tokens
+    return {task: sums[task] / counts[task] for task in sorted(counts)}
 
 
 def _identity(

@@ -4,19 +4,18 @@ import math
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from types import FrameType
+from typing import Generic, Protocol, TypeVar
 
 import torch
+from torch import Tensor
 
 from askance.core.errors import InputError, TrainingFailed
-from askance.training.reader.checkpoint import Checkpoints, TrainingState
-from askance.training.reader.packing import PackedRow
-from askance.training.reader.schedule import TrainingSchedule
-from askance.training.reader.trainable_model import TrainableModel
+from askance.training.loop.checkpoint import Checkpoints, TrainingState
+from askance.training.loop.schedule import R, Row, TrainingSchedule
 
 HELD_OUT_EVERY = 50
 """The number of steps between two measurements of the held-out loss."""
@@ -57,6 +56,7 @@ class TrainingStatus:
 
 
 OnStep = Callable[[TrainingStatus], None]
+R_contra = TypeVar("R_contra", bound=Row, contravariant=True)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -99,14 +99,27 @@ class DeferredInterrupt:
         self._is_pending = True
 
 
-class Trainer:
+class Trainable(Protocol[R_contra]):
+    """A model that is trained on rows."""
+
+    @property
+    def trainable_weights(self) -> Mapping[str, Tensor]:
+        """The weights that are trained, by name."""
+        ...
+
+    def weighted_loss(self, row: R_contra) -> Tensor:
+        """Return the loss of a row, multiplied by the row's weight."""
+        ...
+
+
+class Trainer(Generic[R]):
     """A trainer that runs a schedule and saves checkpoints.
 
     Attributes:
         curve: The status after each completed step.
     """
 
-    def __init__(self, model: TrainableModel, schedule: TrainingSchedule, checkpoints: Checkpoints) -> None:
+    def __init__(self, model: Trainable[R], schedule: TrainingSchedule[R], checkpoints: Checkpoints) -> None:
         self._model, self._schedule, self._checkpoints = model, schedule, checkpoints
         settings = schedule.settings
         self._weights = model.trainable_weights
@@ -145,17 +158,6 @@ class Trainer:
             raise
         self._save()
 
-    def held_out_by_task(self) -> Mapping[str, float]:
-        """Return the held-out loss of each task (nats a token)."""
-        sums, counts = Counter[str](), Counter[str]()
-        for row in self._schedule.held_out:
-            with torch.no_grad():
-                losses = self._model.token_losses(row).tolist()
-            for example in row.examples:
-                sums[example.task] += sum(losses[row.targets_of(example)])
-                counts[example.task] += example.num_target_tokens
-        return {task: sums[task] / counts[task] for task in sorted(counts)}
-
     def _train_step(self, step: int) -> None:
         started, previous = time.monotonic(), self.curve[-1] if self.curve else None
         rows = self._schedule.steps[step]
@@ -180,7 +182,7 @@ class Trainer:
         if step + 1 == len(self._schedule.steps) or step % HELD_OUT_EVERY == HELD_OUT_EVERY - 1:
             self.curve[-1] = replace(status, held_out=self._held_out_loss())
 
-    def _backward(self, rows: tuple[PackedRow, ...]) -> float:
+    def _backward(self, rows: tuple[R, ...]) -> float:
         weight, loss = sum(row.target_weight for row in rows), 0.0
         for row in rows:
             self._interrupt.check()
@@ -199,7 +201,7 @@ class Trainer:
                 total += float(self._model.weighted_loss(row))
         return total / sum(row.target_weight for row in rows)
 
-    def _not_finite_message(self, step: int, rows: tuple[PackedRow, ...], loss: float) -> str:
+    def _not_finite_message(self, step: int, rows: tuple[R, ...], loss: float) -> str:
         ids = list(dict.fromkeys(example.id for row in rows for example in row.examples))
         more = f" and {len(ids) - _MAX_IDS_SHOWN} more" if len(ids) > _MAX_IDS_SHOWN else ""
         culprit = "a gradient" if math.isfinite(loss) else "the loss"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from askance.core.errors import InputError
-from askance.training.reader.checkpoint import TrainingState, open_checkpoints, remove_checkpoints
+from askance.training.loop.checkpoint import TrainingState, open_checkpoints, remove_checkpoints
 
 IDENTITY = {"base": "hf:model", "rank": 8, "learning_rate": None}
 
@@ -129,7 +129,7 @@ def test_damaged_settings(tmp_path):
 def test_a_folder_in_use(tmp_path):
     with open_checkpoints(tmp_path / "t", IDENTITY):
         code = (
-            "import sys; from pathlib import Path; from askance.training.reader.checkpoint "
+            "import sys; from pathlib import Path; from askance.training.loop.checkpoint "
             "import open_checkpoints\n"
             "with open_checkpoints(Path(sys.argv[1]), {}): pass"
         )
