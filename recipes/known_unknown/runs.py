@@ -31,7 +31,7 @@ from recipes.known_unknown.study import DOCUMENTS, SEED, SETTINGS
 METRIC = "exact_match"
 MIN_CLOSED_BOOK = 0.5
 """The least accuracy from memory on the facts that were taught most often, for the study to say anything."""
-_IN_FLIGHT = 8
+_IN_FLIGHT, _TRIALS = 16, 8
 
 
 @cache
@@ -129,7 +129,14 @@ def _with_threshold(
         ).open()
         with CalibrationProgress(err, name, len(examples)) as progress:
             found = asyncio.run(
-                calibrate_by_score(engine, examples, METRIC, in_flight=_IN_FLIGHT, on_progress=progress)
+                calibrate_by_score(
+                    engine,
+                    examples,
+                    METRIC,
+                    max_trials=_TRIALS,
+                    in_flight=_IN_FLIGHT,
+                    on_progress=progress,
+                )
             )
         before = {"asked": asked, **asdict(found)}
         path.parent.mkdir(exist_ok=True)

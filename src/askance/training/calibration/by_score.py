@@ -1,9 +1,11 @@
 """Find the threshold with which a method answers best, by a metric over questions with gold answers.
 
 A score can rise and fall again as the threshold grows: too few searches miss what the model does not know,
-and too many replace what it does know. No curve is therefore assumed. The values that are tried spread over
-the numbers that decisions compared with the threshold. The last ones lie beside the best, on the side where
-the number of searches changes more.
+and too many replace what it does know. So no curve is assumed. Each value that is tried divides the numbers
+that decisions compared with the threshold, where the score could still be highest. Between two values, it
+can't rise by more than the share of questions that are searched for a different number of times at the two.
+This is the method of Shubert (1972, "A Sequential Method Seeking the Global Maximum of a Function") with that
+share in place of a slope.
 """
 
 from collections.abc import Sequence
@@ -122,8 +124,7 @@ async def calibrate_by_score(
         completed.append(trial)
         failures += failed
         counted = _counted_questions(completed, failures, metric)
-        is_spread = len(completed) <= max_trials // 2
-        value = _next_value(engine.method, chosen, completed, None if is_spread else counted)
+        value = _next_value(engine.method, chosen, completed, counted)
     return _best_value(trials, metric, completed, failures)
 
 
@@ -135,45 +136,39 @@ def _first_value(method: object, parameter: SearchParameter) -> float:
 
 
 def _next_value(
-    method: object, parameter: SearchParameter, completed: Sequence[Trial], counted: Sequence[int] | None
+    method: object, parameter: SearchParameter, completed: Sequence[Trial], counted: Sequence[int]
 ) -> float | None:
     """Return the value to try next, or None if no value could change a decision.
 
+    The first trial is followed by values below and above all numbers that decided in it.
+
     Args:
-        counted: The indices of the questions by which the best value is known, to try one beside it; None to
-            try one where most decisions change.
+        counted: The indices of the questions that count.
     """
-    numbers, tried = _deciding(parameter, completed), sorted(trial.value for trial in completed)
+    numbers, ordered = _deciding(parameter, completed), sorted(completed, key=lambda trial: trial.value)
     if not numbers:
         return None
     low, high = parameter_range(parameter_field(type(method), parameter.name))
     first = _deciding(parameter, completed[:1]) or numbers
-    if tried[-1] < first[-1]:
+    if ordered[-1].value < first[-1]:
         return min(high, _rounded(first[-1] + _MARGIN * abs(first[-1])))
-    if tried[0] > first[0]:
+    if ordered[0].value > first[0]:
         return max(low, _rounded(first[0] - _MARGIN * abs(first[0])))
-    between = [
-        (lower, upper, [number for number in numbers if lower < number < upper])
-        for lower, upper in pairwise(tried)
+    gaps = [
+        (_most_between(lower, upper, counted), inside)
+        for lower, upper in pairwise(ordered)
+        # With fewer than two numbers in between, the two values decide as any value between them does.
+        if len(inside := [number for number in numbers if lower.value < number < upper.value]) > 1
     ]
-    # With fewer than two numbers between them, two values make the same decisions as any value between them.
-    gaps = [gap for gap in between if len(gap[2]) > 1]
-    if counted is None:
-        most = max((inside for _, _, inside in gaps), key=len, default=[])
-    else:
-        ranks = {trial.value: _rank(trial, counted) for trial in completed}
-        best = max(ranks, key=lambda value: ranks[value])
-        beside = [gap for gap in gaps if best in gap[:2]] or gaps
-        _, _, most = max(
-            beside,
-            # If the numbers of searches differ equally much, the side with the better other end.
-            key=lambda gap: (
-                round(abs(ranks[gap[0]][1] - ranks[gap[1]][1]), 12),
-                max(ranks[end] for end in gap[:2] if end != best),
-            ),
-            default=(0, 0, []),
-        )
-    return _rounded(fmean(most[(len(most) - 1) // 2 :][:2])) if most else None
+    _, inside = max(gaps, key=lambda gap: gap[0], default=(0.0, []))
+    return _rounded(fmean(inside[(len(inside) - 1) // 2 :][:2])) if inside else None
+
+
+def _most_between(lower: Trial, upper: Trial, counted: Sequence[int]) -> float:
+    """Return the greatest mean score that a value between those of two trials could have."""
+    pairs = zip(_searches(lower, counted), _searches(upper, counted), strict=True)
+    changed = fmean(one != other for one, other in pairs)
+    return (fmean(_scores(lower, counted)) + fmean(_scores(upper, counted)) + changed) / 2
 
 
 def _deciding(parameter: SearchParameter, completed: Sequence[Trial]) -> list[float]:
@@ -188,8 +183,7 @@ def _rounded(number: float) -> float:
 
 def _rank(trial: Trial, counted: Sequence[int]) -> tuple[float, float]:
     """Return the mean score of a trial, and for equal scores its number of searches, counted negatively."""
-    searches = [usage.searches for index in counted if (usage := trial.usages[index]) is not None]
-    return round(fmean(_scores(trial, counted)), 12), -fmean(searches)
+    return round(fmean(_scores(trial, counted)), 12), -fmean(_searches(trial, counted))
 
 
 def _best(completed: Sequence[Trial], counted: Sequence[int]) -> Trial:
@@ -199,6 +193,10 @@ def _best(completed: Sequence[Trial], counted: Sequence[int]) -> Trial:
 
 def _scores(trial: Trial, counted: Sequence[int]) -> list[float]:
     return [score for index in counted if (score := trial.scores[index]) is not None]
+
+
+def _searches(trial: Trial, counted: Sequence[int]) -> list[int]:
+    return [usage.searches for index in counted if (usage := trial.usages[index]) is not None]
 
 
 def _counted_questions(
