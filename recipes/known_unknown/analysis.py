@@ -16,20 +16,9 @@ from askance.evaluation.statistics.compare import (
     mean_interval,
     paired_difference,
 )
+from askance.evaluation.statistics.roc import RocArea, roc_area
 from recipes.known_unknown.questions import needs_search
 from recipes.known_unknown.runs import METRIC
-
-_RESAMPLES = 1000
-_CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Auc:
-    """The area under the ROC curve of a number for "needs a search", with its bootstrap interval."""
-
-    area: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +47,20 @@ class CurvePoint:
     accuracy: float
 
 
-def auc(numbers: Mapping[str, float], examples: Sequence[Example]) -> Auc:
+def auc(numbers: Mapping[str, float], examples: Sequence[Example]) -> RocArea:
     """Return how well a number separates the questions that need a search from the others.
-
-    The area is the share of pairs, one of each kind, in which the question that needs a search has the
-    greater number; equal numbers count half (Mann and Whitney 1947). Resamples draw from both kinds.
 
     Args:
         numbers: The number of each question by its id.
     """
     needed, others = (
-        np.array([numbers[one.question.id] for one in examples if needs_search(one) == wanted])
+        [numbers[one.question.id] for one in examples if needs_search(one) == wanted]
         for wanted in (True, False)
     )
-    wins = (needed[:, None] > others) + 0.5 * (needed[:, None] == others)
-    random = np.random.default_rng(0)
-    counts = [
-        random.multinomial(len(values), np.full(len(values), 1 / len(values)), _RESAMPLES)
-        for values in (needed, others)
-    ]
-    areas = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
-    low, high = np.quantile(areas, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
-    return Auc(float(wins.mean()), float(low), float(high))
+    return roc_area(needed, others)
 
 
-def auc_by_exposures(numbers: Mapping[str, float], examples: Sequence[Example]) -> dict[int, Auc]:
+def auc_by_exposures(numbers: Mapping[str, float], examples: Sequence[Example]) -> dict[int, RocArea]:
     """Return how well a number separates facts taught so many times from facts never taught, by exposures."""
     single = [example for example in examples if example.hops == 1]
     unknown = [example for example in single if needs_search(example)]

@@ -14,9 +14,10 @@ from askance.core.trace import AnyEvent, Generated
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import MeanInterval
+from askance.evaluation.statistics.roc import RocArea
 from askance.storage.durable_files import write_atomically
 from askance.terminal.trace_view import print_trace
-from recipes.known_unknown.analysis import Auc, Row, scores_of
+from recipes.known_unknown.analysis import Row, scores_of
 from recipes.known_unknown.plots import auc_plot, curve_plot
 from recipes.known_unknown.results import DRAGIN, Results, gate
 from recipes.known_unknown.study import DOCUMENTS
@@ -60,7 +61,7 @@ def _mean(interval: MeanInterval) -> str:
     return f"{interval.mean:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
-def _area(area: Auc) -> str:
+def _area(area: RocArea) -> str:
     return f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
 
 

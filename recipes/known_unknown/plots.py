@@ -8,7 +8,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recipes.known_unknown.analysis import Auc, CurvePoint
+from askance.evaluation.statistics.roc import RocArea
+from recipes.known_unknown.analysis import CurvePoint
 
 _INK, _SOFT, _GRID = "#1f2328", "#5b636d", "#e4e6e9"
 _COLOURS = ("#1a5fa8", "#8a4b00", "#2f7d4f", "#7a3f9d", "#b3261e", "#00707a", "#6b6b00", "#444b54")
@@ -26,7 +27,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def auc_plot(by_number: Mapping[str, Mapping[int, Auc]]) -> str:
+def auc_plot(by_number: Mapping[str, Mapping[int, RocArea]]) -> str:
     """Return a plot of the area under the curve of each number by the exposures of the known facts."""
     with rc_context(_STYLE):
         figure, axes = _figure("How well each number tells known facts from unknown ones")

@@ -7,8 +7,8 @@ from itertools import pairwise
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import Difference, MeanInterval, paired_difference
+from askance.evaluation.statistics.roc import RocArea
 from recipes.known_unknown.analysis import (
-    Auc,
     CurvePoint,
     Row,
     auc,
@@ -51,8 +51,8 @@ class Results:
 
     num_questions: int
     memory: Mapping[int, float]
-    areas: Mapping[str, Mapping[int, Auc]]
-    areas_by_exposures: Mapping[str, Mapping[int, Auc]]
+    areas: Mapping[str, Mapping[int, RocArea]]
+    areas_by_exposures: Mapping[str, Mapping[int, RocArea]]
     rows: Mapping[str, Mapping[str, Row]]
     by_order: Mapping[str, Mapping[str, Row]]
     curves: Mapping[str, Mapping[str, Sequence[CurvePoint]]]

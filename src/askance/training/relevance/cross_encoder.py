@@ -1,8 +1,7 @@
 """The cross-encoder that is trained, and the batches of pairs that it takes."""
 
 import random
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -118,26 +117,14 @@ class TrainableCrossEncoder:
         return scores
 
 
-def encode_pairs(
-    pairs: Sequence[RelevancePair], tokenizer: Any, max_tokens: int
-) -> tuple[tuple[EncodedPair, ...], Mapping[str, int]]:
-    """Encode the pairs, truncating passages that are too long.
-
-    Returns:
-        The encoded pairs, and the number of pairs that are left out, by task: those whose query leaves no
-        room for a passage.
-    """
-    encoded, num_too_long = list[EncodedPair](), Counter[str]()
+def encode_pairs(pairs: Sequence[RelevancePair], tokenizer: Any, max_tokens: int) -> tuple[EncodedPair, ...]:
+    """Encode pairs. If a pair has more than `max_tokens`, the longer of query and passage is truncated."""
+    encoded = []
     for pair in pairs:
-        if len(tokenizer.encode(pair.query)) > max_tokens // 2:
-            num_too_long[pair.task] += 1
-            continue
-        fields = tokenizer(
-            pair.query, pair.passage.titled_text, truncation="only_second", max_length=max_tokens
-        )
+        fields = tokenizer(pair.query, pair.passage.titled_text, truncation=True, max_length=max_tokens)
         kinds = tuple(fields.get("token_type_ids", ()))
         encoded.append(EncodedPair(pair.id, tuple(fields["input_ids"]), kinds, pair.label))
-    return tuple(encoded), num_too_long
+    return tuple(encoded)
 
 
 def pairs_digest(pairs: Sequence[EncodedPair]) -> str:

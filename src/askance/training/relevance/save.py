@@ -1,0 +1,94 @@
+"""Save a finished cross-encoder: weights, loss curve and model card, all in one atomic step."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from askance.core.errors import InputError
+from askance.evaluation.statistics.roc import RocArea
+from askance.models.converting import atomic_folder
+from askance.training.loop.model_card import curve_lines, render_card
+from askance.training.loop.schedule import TrainingSchedule
+from askance.training.loop.trainer import TrainingStatus
+from askance.training.relevance.cross_encoder import PairBatch
+from askance.training.relevance.pairs import PairMix
+from askance.training.relevance.settings import RelevanceSettings
+
+_TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
+_PACKAGES = ("torch", "transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutResult:
+    """How well the cross-encoder separates the held-out pairs of one dataset and task.
+
+    Attributes:
+        area: The area under the ROC curve of the cross-encoder's score.
+        by_bm25: The same of BM25's score; None for support, which BM25 does not judge.
+        by_length: The same of the passage's length in words, which should be near 0.5.
+    """
+
+    num_pairs: int
+    area: RocArea
+    by_bm25: RocArea | None
+    by_length: RocArea
+
+
+@dataclass(slots=True)
+class RelevanceReport:
+    """A report on a training run that is either about to start or finished.
+
+    Attributes:
+        held_out: The results on held-out pairs by "dataset, task".
+        device: The device and precision of the computation, such as "cpu in float32".
+    """
+
+    base: str
+    settings: RelevanceSettings
+    pairs: PairMix
+    schedule: TrainingSchedule[PairBatch]
+    curve: tuple[TrainingStatus, ...] = ()
+    held_out: Mapping[str, HeldOutResult] = field(default_factory=dict)
+    device: str = ""
+
+
+def write_cross_encoder(out: Path, module: Any, tokenizer: Any, report: RelevanceReport) -> None:
+    """Write all files into a temporary folder beside `out`, then rename it.
+
+    Raises:
+        InputError: The folder can't be written. The last checkpoint is kept.
+    """
+    try:
+        with atomic_folder(out) as partial:
+            module.save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
+            (partial / "README.md").write_text(model_card(report), encoding="utf-8")
+            (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"can't write the cross-encoder into {out}: {reason}. Free space, then give the same command "
+            "again: no step has to be computed again."
+        ) from error
+
+
+def model_card(report: RelevanceReport) -> str:
+    """Return the README.md of a cross-encoder."""
+    return render_card(
+        _TEMPLATE,
+        _PACKAGES,
+        report.curve,
+        report=report,
+        counts=Counter((pair.id.partition("/")[0], pair.task) for pair in report.pairs.training),
+        shown_area=shown_area,
+        values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
+    )
+
+
+def shown_area(area: RocArea | None) -> str:
+    """Return an area with its interval, as reports show it."""
+    return "" if area is None else f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
