@@ -90,6 +90,9 @@ TABLE: Mapping[tuple[str, str], Bound] = {
     ),
     ("float16", "read twice"): Bound(2, 1, "the same text in passes of other sizes: one rounding in each"),
     ("8 bits", "thirty layers"): Bound(30, 1.7, "one rounding in each of 30 layers"),
+    ("8 bits", "7 bits"): Bound(
+        20, 8, "weights of random matrices and the numbers between them, in 7 bits each: two layers add up"
+    ),
     ("8 bits", "read twice"): Bound(5, 1, "the same text in passes of other sizes"),
     ("steps", "rounded to 8 bits"): Bound(0.5, 1.2, "half a step, whose size is itself rounded to float16"),
     # Numbers that are told or kept with few digits.

@@ -35,7 +35,7 @@ COMMANDS = {
     "models": "askance.cli.lists:models",
     "retrievers": "askance.cli.lists:retrievers",
     "encoders": "askance.cli.lists:encoders",
-    "calibrate": "askance.cli.train:calibrate",
+    "calibrate": "askance.cli.calibrate:calibrate",
     "presets": "askance.cli.lists:presets",
     "config": "askance.cli.ask:config",
     "train": "askance.cli.train:train",

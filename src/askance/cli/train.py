@@ -1,46 +1,31 @@
-"""The commands that calibrate thresholds and train models on questions with gold answers."""
+"""The commands that train models on questions with supporting facts."""
 
-import asyncio
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from askance.cli.options import (
-    JsonFlag,
     NumberOption,
     OutOption,
     parameters_by_name,
-    with_settings,
-    write_out,
 )
-from askance.config_sources import SourcedConfig
 from askance.core.errors import InputError, MissingExtra
 from askance.core.parameters import parse_parameters
-from askance.core.strict_json import json_line
 from askance.evaluation.datasets import Example, read_dataset
-from askance.evaluation.metrics import open_metrics
-from askance.presets import preset_text
-from askance.registry import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
-from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, print_plain
-from askance.terminal.progress import CalibrationProgress, TrainingProgress
-from askance.training.calibration.by_score import BestValue, ScoredValue, calibrate_by_score
-from askance.training.calibration.calibrate import Calibration, choose_parameter
-from askance.training.calibration.calibrate import calibrate as find_threshold
+from askance.terminal.progress import TrainingProgress
 
 if TYPE_CHECKING:
     from askance.training.reader.data_mix import ExampleBuilder
     from askance.training.reader.save import TrainingReport
     from askance.training.reader.settings import ReaderSettings
+    from askance.training.relevance.save import RelevanceReport
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
 """The settings for those kinds of training examples that only the recipe in the repository can make."""
@@ -191,143 +176,67 @@ def _show(report: "TrainingReport", folder: Path) -> None:
     print_plain(out, f"use it: --model hf:{folder}")
 
 
-@with_settings()
-def calibrate(
-    dataset: Annotated[str, typer.Option()],
-    sourced: SourcedConfig,
-    searches: Annotated[float | None, typer.Option(min=0)] = None,
-    metric: Annotated[str | None, typer.Option()] = None,
-    limit: Annotated[int, typer.Option(min=1)] = 40,
-    parameter: Annotated[str | None, typer.Option("--parameter", "--knob")] = None,
-    trials: Annotated[int, typer.Option(min=1)] = 7,
-    file: Annotated[Path | None, typer.Option("--out")] = None,
-    as_json: JsonFlag = False,
+@train.command()
+def relevance(
+    dataset: Annotated[list[str], typer.Option()],
+    folder: OutOption,
+    model: str = "bundled",
+    set_: Annotated[list[str] | None, typer.Option("--set")] = None,
+    limit: NumberOption = None,
+    dry: Annotated[bool, typer.Option("--dry-run")] = False,
 ) -> None:
-    """Find the threshold at which a method searches a given number of times per question, or answers best.
+    """Train a cross-encoder to tell relevant passages from others: a reranker.
+
+    If the command is stopped, run it again to continue. `--set` takes learning_rate, epochs, negatives and
+    other hyperparameters: docs/relevance.md lists them.
 
     Args:
-        dataset: The questions: sample, jsonl:FILE, csv:FILE …; `askance datasets` lists the names.
-        searches: The average number of searches per question that you want; 2 by default.
-        metric: Find the best mean score by this metric instead, such as f1; it needs gold answers.
-        limit: The number of questions to use, at most, from the first.
-        parameter: The parameter to vary, if it is not the method's default one.
-        trials: The number of values to try, at most; each trial asks every question.
-        file: Write a preset with the value found to this file (TOML).
+        dataset: A dataset with supporting texts, as NAME:FILE; the option may be repeated.
+        folder: The folder of the cross-encoder; a stopped training there is continued.
+        model: The encoder to start from: bundled, or hf:NAME, which may also be a cross-encoder.
+        set_: A hyperparameter, as parameter=value; the option may be repeated.
+        limit: Use only the first N questions of each dataset.
+        dry: Show what would be learned, and stop.
 
     Examples:
-        askance calibrate --dataset sample --index sample-index --searches 2
-        askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
+        askance train relevance --dataset jsonl:mine.jsonl --out my-reranker
+        askance train relevance --dataset squad2:dev.json --out my-reranker
     """
-    if searches is not None and metric is not None:
-        raise InputError(
-            f"--searches {searches:g} and --metric {metric}: a threshold is chosen by one of them; leave "
-            "the other one out."
-        )
-    if metric is not None:
-        open_metrics([metric])  # a wrong name is told before models are loaded
-    config = sourced.for_method()
-    method = config.method or DEFAULT_METHOD
-    parameters = with_prompts(method, config.parameters, config.prompts)
-    prompts = own_prompts(method, config.answer_spec)
-    settings = {**prompts, **with_preset(method, parameters, "", config.preset)}
-    instance = make_method(method, settings)
-    name = choose_parameter(type(instance), parameter).name
-    config.check_retrieval(instance)
-    if file is not None:
-        check_writable(file)
-    examples = list(read_dataset(dataset, limit))
-    encoder = config.open_encoder()
-    retriever = config.open_retriever(encoder)
-    engine = config.engine(instance, config.load_models(), retriever, encoder)
-    with CalibrationProgress(err, name, len(examples)) as progress:
-        options: Any = {
-            "parameter": parameter,
-            "max_trials": trials,
-            "in_flight": config.questions_in_flight,
-            "on_progress": progress,
-        }
-        found: Calibration | BestValue
-        if metric is None:
-            questions, wanted = (
-                [example.question for example in examples],
-                2.0 if searches is None else searches,
-            )
-            found = asyncio.run(find_threshold(engine, questions, wanted, **options))
-        else:
-            found = asyncio.run(calibrate_by_score(engine, examples, metric, **options))
-    if file is not None and found.value is not None:
-        write_out(file, _preset(found, settings, dataset))
-    print(json_line(dataclasses.asdict(found))) if as_json else _show_calibration(found, file)
-    if found.value is None:
-        raise typer.Exit(1)
+    for package in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime"):
+        if find_spec(package) is None:
+            raise MissingExtra(package, "train", "training a cross-encoder")
+    from askance.training.relevance.settings import RelevanceSettings
+    from askance.training.relevance.train_relevance import check_free, load_base, train_relevance
+
+    settings = RelevanceSettings(**parse_parameters(RelevanceSettings, parameters_by_name(set_ or ())))
+    examples = examples_by_name(dataset, limit)
+    check_free(folder)
+    base, show = load_base(model, settings), partial(_print_pairs, console=out if dry else err)
+    with TrainingProgress(err) as progress:
+        report = train_relevance(examples, base, settings, folder, progress, show, is_dry_run=dry)
+    if not dry:
+        _show_cross_encoder(report, folder)
 
 
-def _show_calibration(found: Calibration | BestValue, file: Path | None) -> None:
-    for failure in found.failures:
-        place = f"question {failure.question_id} at {found.parameter}={failure.value:g}"
-        print_plain(err, f"failed: {place}: {failure.error}", "yellow")
-    out.print(_values_table(found))
-    left_out = found.num_questions - found.num_counted
-    if left_out:
-        are = (
-            "have no score, or failed at least once, and"
-            if isinstance(found, BestValue)
-            else "failed at least once and"
-        )
-        print_plain(out, f"{left_out} of {found.num_questions} questions {are} are not counted.", "yellow")
-    if found.value is None or found.interval is None:
-        print_plain(out, found.remark, "red")
-        return
-    low, high = found.interval
-    leads = "should give" if found.remark else "gives"
-    effect = (
-        f"scores best by {found.metric}"
-        if isinstance(found, BestValue)
-        else f"{leads} {found.wanted:g} searches per question"
-    )
-    details = f"95 % interval {low:g} to {high:g}, {found.num_counted} questions"
-    print_plain(
-        out, f"{found.parameter}={found.value:g} {effect} with {found.title} on {found.model} ({details})"
-    )
-    if found.remark:
-        print_plain(out, found.remark, "yellow")
-    if isinstance(found, Calibration) and found.is_interval_cut:
-        note = "an end of the interval is the last value tried: it may be wider. More questions narrow it."
-        print_plain(out, note, "yellow")
-    use = "" if file is None else f", or --preset {file}"
-    print_plain(out, f"use it: --set {found.parameter}={found.value:g}{use}")
+def _print_pairs(report: "RelevanceReport", console: Console) -> None:
+    """Print the number of pairs by dataset and task, the left-out questions, and the number of steps."""
+    console.print(plain_table(("dataset", "task", "pairs", "of which positive"), report.pairs.counts))
+    for (name, reason), count in report.pairs.left_out.items():
+        print_plain(console, f"left out: {count:,} of {name}: {reason}", "yellow")
+    schedule, precision = report.schedule, report.settings.precision
+    print_plain(console, f"{len(schedule.steps):,} steps; {schedule.num_tokens:,} tokens in {precision}")
 
 
-def _values_table(found: Calibration | BestValue) -> Table:
-    searches = "searches per question"
-    measured = (
-        (found.metric, "95 % interval", searches)
-        if isinstance(found, BestValue)
-        else (searches, "95 % interval")
-    )
-    table = plain_table((found.parameter, *measured, "tokens"), (), num_words=0)
-    for row in found.table:
-        cells = [f"{row.value:g}"]
-        if isinstance(row, ScoredValue):
-            low, high = row.score_interval
-            cells += [f"{row.score:.3f}", f"{low:.3f} to {high:.3f}", f"{row.searches:.2f}"]
-        else:
-            low, high = row.searches_interval
-            cells += [f"{row.searches:.2f}", f"{low:.2f} to {high:.2f}"]
-        table.add_row(*cells, f"{row.tokens:,.0f}")
-    return table
+def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
+    from askance.training.relevance.save import shown_area
 
-
-def _preset(found: Calibration | BestValue, settings: Mapping[str, Any], dataset: str) -> str:
-    """Return the text of a preset that holds the value found."""
-    low, high = found.interval or (0.0, 0.0)
-    chosen_by = (
-        f"best {found.metric}" if isinstance(found, BestValue) else f"{found.wanted:g} searches per question"
-    )
-    comments = [
-        f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {chosen_by}",
-        f"model {found.model}; {found.num_counted} questions of {dataset}",
-        f"95 % interval of {found.parameter}: {low:g} to {high:g}",
+    rows = [
+        (name, f"{result.num_pairs:,}", *map(shown_area, (result.area, result.by_bm25, result.by_length)))
+        for name, result in report.held_out.items()
     ]
-    settings = {**settings, found.parameter: found.value}
-    return preset_text(type(make_method(found.method_name, settings)), settings, comments)
+    if rows:
+        out.print(plain_table(("held out", "pairs", "AUC", "of BM25's score", "of the length"), rows))
+    last = report.curve[-1]
+    steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}"
+    print_plain(out, f"{steps}; the cross-encoder is in {folder}, its card in {folder / 'README.md'}")
+    print_plain(out, f"use it: --retriever 'bm25:INDEX?rerank=cross-encoder:{folder}'")

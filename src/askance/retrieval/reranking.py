@@ -17,7 +17,7 @@ from askance.core.ports import Reranker, Retriever
 from askance.core.types import Hit
 from askance.retrieval.ranking import check_k, rank_hits
 
-RERANKERS = {"cross-encoder": "askance.models.hf.cross_encoder:load_cross_encoder"}
+RERANKERS = {"cross-encoder": "askance.models.cross_encoders:load_cross_encoder"}
 """The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
 """The default number of passages to rerank."""

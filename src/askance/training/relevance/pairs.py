@@ -7,7 +7,7 @@ nothing away.
 """
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -69,6 +69,14 @@ class PairMix:
     num_questions: Mapping[str, int]
     left_out: Mapping[tuple[str, str], int]
 
+    @property
+    def counts(self) -> list[tuple[str, str, int, int]]:
+        """The dataset, the task, the number of training pairs, and how many of these are positive."""
+        labels = defaultdict[tuple[str, str], list[bool]](list)
+        for pair in self.training:
+            labels[pair.id.partition("/")[0], pair.task].append(pair.label)
+        return [(name, task, len(each), sum(each)) for (name, task), each in labels.items()]
+
 
 def make_pairs(examples_by_dataset: Mapping[str, Sequence[Example]], settings: RelevanceSettings) -> PairMix:
     """Return the pairs of all datasets.
@@ -85,7 +93,7 @@ def make_pairs(examples_by_dataset: Mapping[str, Sequence[Example]], settings: R
             for example in examples:
                 pairs = list(_pairs_of(example, pool, settings, rng))
                 if not pairs:
-                    left_out[name, "no paragraphs, or no evidence in them"] += 1
+                    left_out[name, "no paragraphs, no evidence, or not drawn"] += 1
                 where = held_out if _is_held_out(name, example, settings.held_out) else training
                 where += [replace(pair, id=f"{name}/{pair.id}") for pair in pairs]
     labels = {pair.label for pair in training}

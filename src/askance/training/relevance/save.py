@@ -1,6 +1,5 @@
 """Save a finished cross-encoder: weights, loss curve and model card, all in one atomic step."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from askance.training.loop.model_card import curve_lines, render_card
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.loop.trainer import TrainingStatus
 from askance.training.relevance.cross_encoder import PairBatch
+from askance.training.relevance.export import write_onnx
 from askance.training.relevance.pairs import PairMix
 from askance.training.relevance.settings import RelevanceSettings
 
@@ -66,6 +66,7 @@ def write_cross_encoder(out: Path, module: Any, tokenizer: Any, report: Relevanc
         with atomic_folder(out) as partial:
             module.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
+            write_onnx(module, tokenizer, partial, report.settings.max_tokens)
             (partial / "README.md").write_text(model_card(report), encoding="utf-8")
             (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
     except (OSError, SafetensorError) as error:
@@ -83,7 +84,6 @@ def model_card(report: RelevanceReport) -> str:
         _PACKAGES,
         report.curve,
         report=report,
-        counts=Counter((pair.id.partition("/")[0], pair.task) for pair in report.pairs.training),
         shown_area=shown_area,
         values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
     )

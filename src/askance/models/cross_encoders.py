@@ -1,0 +1,35 @@
+"""Load a cross-encoder, and choose the engine that runs it."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from askance.core.errors import MissingExtra
+from askance.core.ports import Reranker
+
+
+def load_cross_encoder(name: str, *, device: str = "auto") -> Reranker:
+    """Load a cross-encoder.
+
+    A folder with a file `model.onnx` runs on onnxruntime, which is faster than torch on a CPU. All others
+    run on torch.
+
+    Args:
+        name: A folder, or a name on the hub such as "BAAI/bge-reranker-base", which is downloaded if needed.
+        device: The device, as for `load_hf`. Any other than "auto" needs torch.
+
+    Raises:
+        ModelSpecError: The model is missing, unreachable, damaged or not a cross-encoder, or there is no
+            such device.
+        MissingExtra: A package is not installed.
+    """
+    folder = Path(name).expanduser()
+    if device == "auto" and (folder / "model.onnx").is_file():
+        if find_spec("onnxruntime") and find_spec("tokenizers"):
+            from askance.models.onnx.cross_encoder import load_onnx_cross_encoder
+
+            return load_onnx_cross_encoder(folder, f"cross-encoder:{folder.resolve()}")
+        if find_spec("sentence_transformers") is None:
+            raise MissingExtra("onnxruntime", "rerank", f"the reranker {name}")
+    from askance.models.hf.cross_encoder import load_cross_encoder as load_with_torch
+
+    return load_with_torch(name, device=device)

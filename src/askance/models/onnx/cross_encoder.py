@@ -1,0 +1,121 @@
+"""A cross-encoder that onnxruntime runs on the CPU: a reranker that needs no torch.
+
+The folder of such a model has the files `model.onnx` and `tokenizer.json`, as `askance train relevance`
+writes them. Padding would cost as much time as tokens, so each batch holds pairs of the same length.
+"""
+
+import asyncio
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+from askance.core.errors import ModelFailure, ModelSpecError
+from askance.core.panics import panics_as
+from askance.core.strict_json import whole_characters
+from askance.core.types import Passage
+
+MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+"""The inputs of a model, each of shape [pairs, tokens]. The last one tells query and passage apart."""
+MAX_TOKENS = "max_tokens"
+"""The name of the metadata entry that says after how many tokens a pair is truncated."""
+_BATCH_TOKENS = 4096
+_DEFAULT_MAX_TOKENS = 512
+
+
+class OnnxCrossEncoder:
+    """A `Reranker` that runs a model in the ONNX format (see `load_onnx_cross_encoder`).
+
+    If a pair is longer than the model's limit, the longer of query and passage is truncated at the end.
+    Queries are scored one by one in a separate thread.
+    """
+
+    def __init__(self, session: Any, tokenizer: Any, name: str, fingerprint: str) -> None:
+        self.name, self.fingerprint = name, fingerprint
+        self._session, self._tokenizer = session, tokenizer
+        self._inputs = [each.name for each in session.get_inputs()]
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-reranker")
+
+    async def score(self, query: str, passages: Sequence[Passage]) -> list[float]:
+        """Return the relevance of each passage (title and text) to the query, as a logit.
+
+        Raises:
+            ModelFailure: The model failed, for example for lack of memory.
+        """
+        pairs = [(whole_characters(query), whole_characters(passage.titled_text)) for passage in passages]
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._score, pairs)
+
+    def _score(self, pairs: list[tuple[str, str]]) -> list[float]:
+        try:
+            with panics_as(ValueError):
+                encoded = self._tokenizer.encode_batch(pairs)
+                scores = [0.0] * len(encoded)
+                for indices in _batches([len(each.ids) for each in encoded]):
+                    rows = [encoded[index] for index in indices]
+                    (values,) = self._session.run(None, self._feed(rows))
+                    for index, value in zip(indices, values.tolist(), strict=True):
+                        scores[index] = value
+        except (RuntimeError, ValueError, IndexError) as error:  # onnxruntime's errors are RuntimeErrors
+            raise ModelFailure(f"the reranker {self.name} broke: {str(error).splitlines()[0]}") from error
+        return scores
+
+    def _feed(self, rows: Sequence[Any]) -> dict[str, Any]:
+        columns = (
+            [row.ids for row in rows],
+            [row.attention_mask for row in rows],
+            [row.type_ids for row in rows],
+        )
+        every = dict(zip(INPUTS, columns, strict=True))
+        return {name: np.array(every[name], dtype=np.int64) for name in self._inputs}
+
+
+def load_onnx_cross_encoder(folder: Path, name: str) -> OnnxCrossEncoder:
+    """Load a cross-encoder from a folder with `model.onnx` and `tokenizer.json`.
+
+    It uses as many threads as the process may use processors.
+
+    Raises:
+        ModelSpecError: A file is missing or damaged, or the model is no cross-encoder.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    options.log_severity_level = 3
+    try:
+        content = (folder / MODEL).read_bytes()
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        with panics_as(ValueError):
+            tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+    except Exception as error:  # the loaders of both packages raise errors of their own
+        raise ModelSpecError(
+            f"the reranker {name} can't be loaded from {folder}: {str(error).splitlines()[0]} Fetch it again."
+        ) from error
+    shapes = [len(each.shape) for each in session.get_outputs()]
+    if shapes != [1] or not {each.name for each in session.get_inputs()} <= {*INPUTS}:
+        raise ModelSpecError(
+            f"{folder / MODEL} is no cross-encoder that gives each pair one score: name a folder that "
+            "`askance train relevance` wrote."
+        )
+    limit = session.get_modelmeta().custom_metadata_map.get(MAX_TOKENS, "")
+    tokenizer.enable_truncation(int(limit) if limit.isdecimal() else _DEFAULT_MAX_TOKENS)
+    tokenizer.no_padding()
+    digest = blake2b(content, digest_size=16)
+    digest.update((folder / TOKENIZER).read_bytes())
+    return OnnxCrossEncoder(session, tokenizer, name, digest.hexdigest())
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the indices of pairs of equal length, as many as fit into a batch."""
+    by_length = defaultdict[int, list[int]](list)
+    for index, length in enumerate(lengths):
+        by_length[length].append(index)
+    for length, indices in by_length.items():
+        size = max(1, _BATCH_TOKENS // length)
+        yield from (indices[start : start + size] for start in range(0, len(indices), size))
