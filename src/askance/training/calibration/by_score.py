@@ -2,10 +2,8 @@
 
 A score can rise and fall again as the threshold grows: too few searches miss what the model does not know,
 and too many replace what it does know. So no curve is assumed. Each value that is tried divides the numbers
-that decisions compared with the threshold, where the score could still be highest. Between two values, it
-can't rise by more than the share of questions that are searched for a different number of times at the two.
-This is the method of Shubert (1972, "A Sequential Method Seeking the Global Maximum of a Function") with that
-share in place of a slope.
+that decisions compared with the threshold, where the score promises most: the mean score of two values that
+were tried, and `_GAIN` for each question that is searched for a different number of times at the two.
 """
 
 from collections.abc import Sequence
@@ -37,6 +35,8 @@ from askance.training.calibration.trials import (
 )
 
 _ROUNDING = 1e-12
+_GAIN = 0.25
+"""The gain that is hoped for from a question that a value between two others searches for differently."""
 _MARGIN = 0.01
 """How far, relatively, the ends lie beyond the numbers that decided in the first trial."""
 
@@ -155,7 +155,7 @@ def _next_value(
     if ordered[0].value > first[0]:
         return max(low, _rounded(first[0] - _MARGIN * abs(first[0])))
     gaps = [
-        (_most_between(lower, upper, counted), inside)
+        (_promise(lower, upper, counted), inside)
         for lower, upper in pairwise(ordered)
         # With fewer than two numbers in between, the two values decide as any value between them does.
         if len(inside := [number for number in numbers if lower.value < number < upper.value]) > 1
@@ -164,11 +164,11 @@ def _next_value(
     return _rounded(fmean(inside[(len(inside) - 1) // 2 :][:2])) if inside else None
 
 
-def _most_between(lower: Trial, upper: Trial, counted: Sequence[int]) -> float:
-    """Return the greatest mean score that a value between those of two trials could have."""
+def _promise(lower: Trial, upper: Trial, counted: Sequence[int]) -> float:
+    """Return the mean score that is hoped for from a value between those of two trials."""
     pairs = zip(_searches(lower, counted), _searches(upper, counted), strict=True)
     changed = fmean(one != other for one, other in pairs)
-    return (fmean(_scores(lower, counted)) + fmean(_scores(upper, counted)) + changed) / 2
+    return fmean((*_scores(lower, counted), *_scores(upper, counted))) + _GAIN * changed
 
 
 def _deciding(parameter: SearchParameter, completed: Sequence[Trial]) -> list[float]:
