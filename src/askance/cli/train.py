@@ -185,7 +185,7 @@ def relevance(
     limit: NumberOption = None,
     dry: Annotated[bool, typer.Option("--dry-run")] = False,
 ) -> None:
-    """Train a cross-encoder to tell relevant passages from others: a reranker.
+    """Train a cross-encoder to recognise relevant passages: a reranker.
 
     If the command is stopped, run it again to continue. `--set` takes learning_rate, epochs, negatives and
     other hyperparameters: docs/relevance.md lists them.

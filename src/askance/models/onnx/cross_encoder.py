@@ -24,7 +24,7 @@ from askance.core.types import Passage
 
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""The inputs of a model, each of shape [pairs, tokens]. The last one tells query and passage apart."""
+"""The inputs of a model, each of shape [pairs, tokens]. The last one distinguishes query and passage."""
 MAX_TOKENS = "max_tokens"
 """The name of the metadata entry that says after how many tokens a pair is truncated."""
 _BATCH_TOKENS = 4096

@@ -1,1 +1,1 @@
-"""The training loop: a schedule of steps, checkpoints, and one loop for whatever is trained."""
+"""The training loop: a schedule of steps, checkpoints, and one loop for all models that are trained."""

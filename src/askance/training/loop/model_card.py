@@ -1,4 +1,4 @@
-"""What all model cards share: the loss curve, the machine, and names that may be published."""
+"""The parts that all model cards share: the loss curve, the machine, and names that may be published."""
 
 import json
 import os

@@ -1,1 +1,1 @@
-"""Train a cross-encoder to tell whether a passage helps to answer a question."""
+"""Train a cross-encoder to judge whether a passage helps to answer a question."""

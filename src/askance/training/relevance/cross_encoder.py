@@ -26,7 +26,7 @@ class EncodedPair:
     Attributes:
         ids: The ids of the query and the passage, with the special tokens around them.
         kinds: 0 for each token of the query and 1 for each token of the passage; empty if the model does not
-            tell them apart.
+            distinguish them.
     """
 
     id: str

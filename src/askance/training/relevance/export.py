@@ -39,7 +39,7 @@ def write_onnx(module: Any, tokenizer: Any, folder: Path, max_tokens: int) -> No
     Activations are quantised while the model runs.
 
     Args:
-        tokenizer: The tokenizer of the model, which tells whether the model knows query and passage apart.
+        tokenizer: The tokenizer of the model, which says whether the model distinguishes query and passage.
         max_tokens: The number of tokens after which a pair is truncated, which the file says.
 
     Raises:

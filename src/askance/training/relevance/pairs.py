@@ -2,8 +2,8 @@
 
 All paragraphs of a dataset are cut and indexed as `askance index` does it. A passage is relevant if evidence
 begins in it. The irrelevant passages of a question are the first ones that BM25 finds for it, since these are
-the ones that a reranker has to tell from the relevant ones. Both kinds are cut alike, so their lengths give
-nothing away.
+the ones that a reranker has to distinguish from the relevant ones. Both kinds are cut alike, so their lengths
+give nothing away.
 """
 
 import random

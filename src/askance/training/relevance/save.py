@@ -24,7 +24,7 @@ _PACKAGES = ("torch", "transformers")
 
 @dataclass(frozen=True, slots=True)
 class HeldOutResult:
-    """How well the cross-encoder separates the held-out pairs of one dataset and task.
+    """The results of the cross-encoder on the held-out pairs of one dataset and task.
 
     Attributes:
         area: The area under the ROC curve of the cross-encoder's score.

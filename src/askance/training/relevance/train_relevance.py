@@ -30,7 +30,7 @@ from askance.training.relevance.settings import RelevanceSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class EncoderBase:
     """An encoder, or a cross-encoder, to start training from.
 
     Attributes:
@@ -45,7 +45,7 @@ class Base:
 
 def train_relevance(
     examples_by_dataset: Mapping[str, Sequence[Example]],
-    base: Base,
+    base: EncoderBase,
     settings: RelevanceSettings,
     out: Path,
     on_step: OnStep = lambda status: None,
@@ -101,7 +101,7 @@ def train_relevance(
     return report
 
 
-def load_base(spec: str, settings: RelevanceSettings, device: str = "auto") -> Base:
+def load_base(spec: str, settings: RelevanceSettings, device: str = "auto") -> EncoderBase:
     """Load an encoder and add a last layer with one score, or load a cross-encoder.
 
     Args:
@@ -130,7 +130,7 @@ def load_base(spec: str, settings: RelevanceSettings, device: str = "auto") -> B
         )
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY)
     with fitting(spec, torch_device):
-        return Base(spec, module.to(torch_device), tokenizer)
+        return EncoderBase(spec, module.to(torch_device), tokenizer)
 
 
 def check_free(out: Path) -> None:
