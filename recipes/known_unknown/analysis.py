@@ -60,6 +60,15 @@ def auc(numbers: Mapping[str, float], examples: Sequence[Example]) -> RocArea:
     return roc_area(needed, others)
 
 
+def auc_of_errors(
+    numbers: Mapping[str, float], examples: Sequence[Example], from_memory: RecordedRun
+) -> RocArea:
+    """Return how well a number separates the questions whose answer from memory is wrong from the others."""
+    scores, ids = scores_of(from_memory), [one.question.id for one in examples]
+    wrong, right = ([numbers[id] for id in ids if (scores[id] < 1) == is_wrong] for is_wrong in (True, False))
+    return roc_area(wrong, right)
+
+
 def auc_by_exposures(numbers: Mapping[str, float], examples: Sequence[Example]) -> dict[int, RocArea]:
     """Return how well a number separates facts taught so many times from facts never taught, by exposures."""
     single = [example for example in examples if example.hops == 1]

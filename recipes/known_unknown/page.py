@@ -5,6 +5,7 @@ OUT/page/known-and-unknown.md, and the plots beside it
 
 from collections.abc import Callable, Mapping
 from io import StringIO
+from math import isnan
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -62,7 +63,7 @@ def _mean(interval: MeanInterval) -> str:
 
 
 def _area(area: RocArea) -> str:
-    return f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
+    return "" if isnan(area.area) else f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
 
 
 def _points(row: Row) -> str:

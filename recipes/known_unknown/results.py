@@ -13,6 +13,7 @@ from recipes.known_unknown.analysis import (
     Row,
     auc,
     auc_by_exposures,
+    auc_of_errors,
     curve,
     order_of,
     scores_of,
@@ -40,7 +41,8 @@ class Results:
     Attributes:
         memory: The accuracy from memory on single facts, by their exposures; 0 for facts never taught.
         areas: The area under the ROC curve of each number for "needs a search", by the number of hops.
-        areas_by_exposures: The same for facts taught so many times beside facts never taught.
+        areas_of_errors: The same for "the answer from memory is wrong".
+        areas_by_exposures: The same as `areas` for facts taught so many times beside facts never taught.
         rows: The accuracy and searches of each method, by set of documents.
         by_order: The same over the stale documents, by the order of known and unknown hops.
         curves: The accuracy over the share of questions searched for, by set of documents and number.
@@ -52,6 +54,7 @@ class Results:
     num_questions: int
     memory: Mapping[int, float]
     areas: Mapping[str, Mapping[int, RocArea]]
+    areas_of_errors: Mapping[str, Mapping[int, RocArea]]
     areas_by_exposures: Mapping[str, Mapping[int, RocArea]]
     rows: Mapping[str, Mapping[str, Row]]
     by_order: Mapping[str, Mapping[str, Row]]
@@ -101,6 +104,10 @@ def results_of(
         memory=accuracy_from_memory(closed_book),
         areas={
             name: {hops: auc(numbers[name], asked) for hops, asked in by_hops.items()} for name in NUMBERS
+        },
+        areas_of_errors={
+            name: {hops: auc_of_errors(numbers[name], asked, closed_book) for hops, asked in by_hops.items()}
+            for name in NUMBERS
         },
         areas_by_exposures={name: auc_by_exposures(numbers[name], examples) for name in NUMBERS},
         rows=rows,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 
@@ -22,8 +23,11 @@ def roc_area(positive: Sequence[float], negative: Sequence[float]) -> RocArea:
     """Return how well a number separates positive cases, whose numbers should be greater, from negative ones.
 
     The area is the share of pairs, one of each kind, in which the positive case has the greater number. Equal
-    numbers count half (Mann and Whitney 1947). Resamples draw from both kinds.
+    numbers count half (Mann and Whitney 1947). Resamples draw from both kinds. Without a case of either kind,
+    the area is not a number.
     """
+    if not len(positive) or not len(negative):
+        return RocArea(nan, nan, nan)
     above, below = np.asarray(positive, dtype=np.float64), np.asarray(negative, dtype=np.float64)
     wins = (above[:, None] > below) + 0.5 * (above[:, None] == below)
     random = np.random.default_rng(0)
