@@ -130,6 +130,12 @@ class GenerationState:
             self.hits = hits
             self.shown.append((len(self.text), hits))
 
+    def return_to(self, hits: tuple[Hit, ...]) -> None:
+        """Show earlier passages again, or none if `hits` is empty, from the end of the text on."""
+        if hits != self.hits:
+            self.hits = hits
+            self.shown.append((len(self.text), hits))
+
     async def write(
         self,
         max_tokens: int,
