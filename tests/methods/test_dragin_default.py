@@ -58,7 +58,7 @@ def test_case_1_the_doubtful_number_is_searched_for_with_the_words_it_depends_on
     assert result.trace.committed.strip() == result.answer.text
 
 
-def test_passages_are_shown_until_the_sentence_is_complete_and_then_those_of_the_first_search_again():
+def test_how_long_passages_are_shown():
     passages = [Passage(name, name, f"About {name}.") for name in ("p1", "p2", "p3")]
     replies = [
         Reply(" Bonn lies. So the", entropies={"Bonn": 9.0}),
@@ -71,20 +71,10 @@ def test_passages_are_shown_until_the_sentence_is_complete_and_then_those_of_the
         _, model, _ = run(default(**settings, **more), replies, passages, look=None)
         return [[name for name in ("p1", "p2", "p3") if f"About {name}." in each] for each in model.prompts]
 
-    assert shown() == [["p1"], ["p2"], ["p1"]]
-    assert shown(passages_for="answer") == [["p1"], ["p2"], ["p2"]]
+    assert shown() == shown(passages_for="answer") == [["p1"], ["p2"], ["p2"]]
+    assert shown(passages_for="sentence") == [["p1"], ["p2"], ["p1"]]
     _, model, _ = seats(default(passages_for="answer"))
     assert ["3,677 seated" in prompt for prompt in model.prompts] == [False, False, True, True]
-
-
-def test_the_score_is_the_greatest_entropy_times_the_root_of_the_attention():
-    def quarter(pieces):
-        return [(len(pieces) - 1) / 3 if piece == " 4,250." else 1.0 for piece in pieces]
-
-    replies = [f"{FIRST} It has", Reply(" It has a capacity of 4,250. So the", entropies={"4,250": 3.0})]
-    result, _, _ = run(default(threshold=9.0), [*replies, " So the answer is 4,250."], look=quarter)
-    words = [word for decision in result.trace.decisions for word in decision.words]
-    assert max(word.value for word in words) == near(1.5, "entropy", "scripted")
 
 
 def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden():

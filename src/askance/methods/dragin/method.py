@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, WordSignal
@@ -184,25 +186,26 @@ class Dragin(DraginParameters):
     """Our variant of DRAGIN (Su et al. 2024): RIND decides when to search, QFS what to search for.
 
     After a search for the question, the model writes one sentence at a time. A content word's score is its
-    uncertainty (greatest entropy of its tokens) times the square root of its influence (maximum attention
-    that a later token pays to it, over all heads). The root keeps the last words of a sentence comparable
-    with the first ones, which more tokens can attend to. The text is cut before the first word with a score
-    above `threshold`. The query consists of the words in question and answer that the model attended to most
-    when it predicted that word. The prompt then shows the new passages and the best of the earlier ones, and
-    the model continues from the cut. When the sentence is complete, the prompt shows the passages of the
-    first search again, or none. Otherwise the model would read on in passages that say nothing about the next
-    sentence, and contradict what it knows. A model in the role "attend" can provide the attention. If the
-    entropy of a token is unknown, the token's surprise (−log p) takes its place.
+    uncertainty (mean entropy of its tokens) times its influence (maximum attention that a later token pays to
+    it, over all heads). The text is cut before the first word with a score above `threshold`. The query
+    consists of the words in question and answer that the model attended to most when it predicted that word.
+    The prompt then shows the new passages and the best of the earlier ones, and the model continues from the
+    cut. Without a first search (`search_first=False`), the passages disappear when the sentence is complete:
+    for the next sentence, the model would otherwise read passages that say nothing about it, instead of using
+    what it knows. A model in the role "attend" can provide the attention. If the entropy of a token is
+    unknown, the token's surprise (−log p) takes its place.
     """
 
     profile: Literal["default"] = parameter("default", "variant of the method")
     search_first: bool = parameter(True, "search for the question before the first sentence")
     kept_passages: int = parameter(1, "number of earlier passages kept after a new search", at_least=0)
-    passages_for: Literal["sentence", "answer"] = parameter(
-        "sentence", "show the passages of a search until the sentence is complete, or until the next search"
+    passages_for: Literal["auto", "sentence", "answer"] = parameter(
+        "auto",
+        "show the passages of a search until the sentence is complete, or until the next search; auto: until "
+        "the next search if search_first",
     )
 
-    rind_signal: ClassVar[str] = "doubt (nats) × √attention"
+    rind_signal: ClassVar[str] = "doubt (nats) × attention"
     calibrated: ClassVar[SearchParameter] = SearchParameter(
         "threshold", belongs_to=("trigger", "heads", "search_first"), scale=("trigger",), in_force="theta"
     )
@@ -212,6 +215,11 @@ class Dragin(DraginParameters):
         layouts, attends = layout_needs(self.layout, continues=True), self.attention is not None
         signals: set[Signal] = {"logprob"} if self.signal else set()
         return Needs(frozenset(signals), one_of=layouts, attention=attends, retriever=True)
+
+    @property
+    def _is_for_one_sentence(self) -> bool:
+        """True if the passages of a search are shown only until the sentence is complete."""
+        return self.passages_for == "sentence" or (self.passages_for == "auto" and not self.search_first)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
@@ -239,7 +247,7 @@ class Dragin(DraginParameters):
             if started or not is_repeated:  # a started sentence is completed
                 state.keep_text(written.text, len(written.tokens))
             state.stop_reason = "the sentence was written before, word for word" if is_repeated else reason
-            if is_searched and self.passages_for == "sentence":
+            if is_searched and self._is_for_one_sentence:
                 state.return_to(first)
             sentences.add(sentence)
             started, is_searched = "", False
@@ -267,8 +275,8 @@ class Dragin(DraginParameters):
                 return 0.0
             if self.trigger == "token_probability" or attention is None:
                 return max(map(improbability, parts))
-            uncertainty = max(map(_uncertainty, parts))
-            return uncertainty * math.sqrt(attention.influence(word.start, word.end, self.heads))
+            uncertainty = float(np.mean([_uncertainty(token) for token in parts]))
+            return uncertainty * attention.influence(word.start, word.end, self.heads)
 
         signals = self.word_signals(words, map(score, words))
         pairs = zip(words, signals, strict=True)
