@@ -81,7 +81,7 @@ def reader_command(builder_spec: str) -> Callable[..., None]:
         builder: type[ExampleBuilder] = resolve_name(builder_spec)
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
-        from askance.training.reader.train_reader import check_free
+        from askance.training.loop.checkpoint import check_free
 
         check_free(folder)
         report = train_shown(examples, model, settings, builder, folder, is_dry_run=dry)
@@ -205,8 +205,9 @@ def relevance(
     for package in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime"):
         if find_spec(package) is None:
             raise MissingExtra(package, "train", "training a cross-encoder")
+    from askance.training.loop.checkpoint import check_free
     from askance.training.relevance.settings import RelevanceSettings
-    from askance.training.relevance.train_relevance import check_free, load_base, train_relevance
+    from askance.training.relevance.train_relevance import load_base, train_relevance
 
     settings = RelevanceSettings(**parse_parameters(RelevanceSettings, parameters_by_name(set_ or ())))
     examples = examples_by_name(dataset, limit)
@@ -237,6 +238,8 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
     if rows:
         out.print(plain_table(("held out", "pairs", "AUC", "of BM25's score", "of the length"), rows))
     last = report.curve[-1]
+    if report.export_error:
+        print_plain(out, f"there is no model.onnx, so torch runs this model: {report.export_error}", "yellow")
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}"
     print_plain(out, f"{steps}; the cross-encoder is in {folder}, its card in {folder / 'README.md'}")
     print_plain(out, f"use it: --retriever 'bm25:INDEX?rerank=cross-encoder:{folder}'")

@@ -90,6 +90,9 @@ def test_questions_about_one_title_are_held_out_together():
     for number in range(0, 10, 2):
         twins = {f"animals/q{number}", f"animals/q{number + 1}"}
         assert twins <= groups[0] or twins <= groups[1]
+    relevant = {pair.passage.title for pair in made.held_out if pair.label}
+    assert relevant
+    assert not relevant & {pair.passage.title for pair in made.training}
 
 
 def test_the_same_seed_gives_the_same_pairs_in_any_order_of_draws():

@@ -3,8 +3,10 @@
 import asyncio
 import json
 
+import onnx
 import pytest
 import torch
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from askance.core.errors import InputError, ModelFailure, ModelSpecError
 from askance.core.types import Passage
@@ -12,6 +14,7 @@ from askance.models.hf.cross_encoder import load_cross_encoder as load_with_torc
 from askance.models.onnx.cross_encoder import OnnxCrossEncoder
 from askance.retrieval.reranking import load_reranker
 from askance.training.loop.trainer import Trainer
+from askance.training.relevance import save
 from askance.training.relevance.settings import RelevanceSettings
 from askance.training.relevance.train_relevance import load_base
 from tests.models.tiny_cross_encoder import save_cross_encoder
@@ -124,15 +127,16 @@ def test_a_long_pair_is_truncated_and_odd_text_does_no_harm(reranker):
     assert len(scores(exported, "\ud800 \x00", [Passage("6", "\udfff", "\x00")])) == 1
 
 
-def test_a_reranker_that_breaks(reranker, monkeypatch):
+@pytest.mark.parametrize("kind", [RuntimeError, Fail], ids=["torch's", "onnxruntime's"])
+def test_a_reranker_that_breaks(reranker, monkeypatch, kind):
     exported = load_reranker(f"cross-encoder:{reranker}")
 
     class Broken:
         def run(self, *anything):
-            raise RuntimeError("no memory\nmore")
+            raise kind("no memory\nmore")
 
     monkeypatch.setattr(exported, "_session", Broken())
-    with pytest.raises(ModelFailure, match=r"the reranker cross-encoder:.* broke: no memory$"):
+    with pytest.raises(ModelFailure, match=r"the reranker cross-encoder:.* broke: no memory\.$"):
         scores(exported)
 
 
@@ -145,6 +149,54 @@ def test_damaged_files(reranker, tmp_path):
             (folder / file).write_bytes(content[: len(content) // 2] if file == name else content)
         with pytest.raises(ModelSpecError, match=r"can't be loaded from .*Fetch it again"):
             load_reranker(f"cross-encoder:{folder}")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many", "9" * 30, "²"])
+def test_a_file_that_states_a_senseless_limit(reranker, tmp_path, limit):
+    (tmp_path / "tokenizer.json").write_bytes((reranker / "tokenizer.json").read_bytes())
+    model = onnx.load(reranker / "model.onnx")
+    assert {each.key: each.value for each in model.metadata_props}["max_tokens"] == "64"
+    onnx.helper.set_model_props(model, {"max_tokens": limit})
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelSpecError, match=r"states max_tokens='.*', which is no whole number from 8"):
+        load_reranker(f"cross-encoder:{tmp_path}")
+
+
+def test_a_model_that_can_not_be_exported_is_saved_and_the_reason_is_told(
+    run, dataset, encoder, tmp_path, monkeypatch
+):
+    def fails(*anything):
+        raise ValueError("no such operator\nmore")
+
+    monkeypatch.setattr(save, "write_onnx", fails)
+    code, shown, told = command(run, dataset, encoder, tmp_path / "cross")
+    assert code == 0, told
+    assert "there is no model.onnx, so torch runs this model: no such operator" in shown
+    assert "no such operator" in (tmp_path / "cross" / "README.md").read_text()
+    assert len(scores(load_reranker(f"cross-encoder:{tmp_path / 'cross'}"))) == len(PASSAGES)
+
+
+def test_a_full_disk_leaves_the_checkpoint(run, dataset, encoder, tmp_path, monkeypatch):
+    def full(*anything):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(save, "write_onnx", full)
+    code, _, told = command(run, dataset, encoder, tmp_path / "cross")
+    assert code == 1, "a failure of the machine"
+    assert "No space left on device. Free space, then give the same command again" in " ".join(told.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["cross.training"]
+    monkeypatch.undo()
+    code, _, told = command(run, dataset, encoder, tmp_path / "cross")
+    assert code == 0, told
+
+
+def test_a_pair_has_no_more_tokens_than_the_encoder_takes(run, dataset, encoder, tmp_path):
+    long = Passage("1", "cat", "The cat was red. " * 300)
+    words = ["--dataset", dataset, "--model", f"hf:{encoder}", "--out", tmp_path / "cross"]
+    code, _, told = run("train", "relevance", *words, "--set", "max_tokens=4000")
+    assert code == 0, told
+    assert "| max_tokens | 128 |" in (tmp_path / "cross" / "README.md").read_text()
+    assert len(scores(load_reranker(f"cross-encoder:{tmp_path / 'cross'}"), passages=[long])) == 1
 
 
 def test_torch_runs_it_if_a_device_is_named(reranker):

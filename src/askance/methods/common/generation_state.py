@@ -127,8 +127,7 @@ class GenerationState:
     def show_passages(self, hits: tuple[Hit, ...]) -> None:
         """Replace the passages in the prompt with `hits`, unless `hits` is empty."""
         if hits:
-            self.hits = hits
-            self.shown.append((len(self.text), hits))
+            self.return_to(hits)
 
     def return_to(self, hits: tuple[Hit, ...]) -> None:
         """Show earlier passages again, or none if `hits` is empty, from the end of the text on."""

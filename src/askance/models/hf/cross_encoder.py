@@ -1,51 +1,30 @@
 """Cross-encoders of sentence-transformers: rerankers that read a query together with a passage."""
 
-import asyncio
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import Any
 
-from askance.core.errors import ModelFailure, ModelSpecError
-from askance.core.panics import panics_as
-from askance.core.strict_json import whole_characters
-from askance.core.types import Passage
+from askance.core.errors import ModelSpecError
 from askance.models.hf.encoder import load_module
 from askance.models.hf.fingerprint import weights_fingerprint
-from askance.models.hf.noise import first_line
+from askance.models.pair_scorer import PairScorer
 
 _BATCH_PAIRS = 32
 
 
-class CrossEncoder:
+class CrossEncoder(PairScorer):
     """A `Reranker` that runs a model of sentence-transformers in float32 (see `load_cross_encoder`).
 
-    A pair that is longer than the model's context window is truncated at the end. Queries are scored one by
-    one in a separate thread.
+    A pair that is longer than the model's context window is truncated at the end.
     """
 
     def __init__(self, module: Any, name: str) -> None:
-        self.name = name
-        self.fingerprint = _fingerprint(module)
+        super().__init__(name, _fingerprint(module))
         self._module = module
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-reranker")
 
-    async def score(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """Return the relevance of each passage (title and text) to the query, on the model's own scale.
-
-        Raises:
-            ModelFailure: The model failed, for example for lack of memory.
-        """
-        pairs = [(whole_characters(query), whole_characters(passage.titled_text)) for passage in passages]
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._score, pairs)
-
-    def _score(self, pairs: list[tuple[str, str]]) -> list[float]:
-        try:
-            with panics_as(ValueError):
-                scores = self._module.predict(pairs, batch_size=_BATCH_PAIRS, show_progress_bar=False)
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise ModelFailure(f"the reranker {self.name} broke: {first_line(error)}") from error
+    def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        scores = self._module.predict(list(pairs), batch_size=_BATCH_PAIRS, show_progress_bar=False)
         return [float(score) for score in scores]
 
 

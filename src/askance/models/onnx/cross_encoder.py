@@ -4,11 +4,9 @@ The folder of such a model has the files `model.onnx` and `tokenizer.json`, as `
 writes them. Padding would cost as much time as tokens, so each batch holds pairs of the same length.
 """
 
-import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,9 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from askance.core.errors import ModelFailure, ModelSpecError
+from askance.core.errors import ModelSpecError
 from askance.core.panics import panics_as
-from askance.core.strict_json import whole_characters
-from askance.core.types import Passage
+from askance.models.pair_scorer import PairScorer
 
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -28,43 +25,28 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MAX_TOKENS = "max_tokens"
 """The name of the metadata entry that says after how many tokens a pair is truncated."""
 _BATCH_TOKENS = 4096
-_DEFAULT_MAX_TOKENS = 512
+_LIMITS = range(8, 100_000)
+"""The limits on the tokens of a pair that a file may state."""
 
 
-class OnnxCrossEncoder:
-    """A `Reranker` that runs a model in the ONNX format (see `load_onnx_cross_encoder`).
+class OnnxCrossEncoder(PairScorer):
+    """A `Reranker` that runs a model in the ONNX format (see `load_onnx_cross_encoder`). Scores are logits.
 
     If a pair is longer than the model's limit, the longer of query and passage is truncated at the end.
-    Queries are scored one by one in a separate thread.
     """
 
     def __init__(self, session: Any, tokenizer: Any, name: str, fingerprint: str) -> None:
-        self.name, self.fingerprint = name, fingerprint
+        super().__init__(name, fingerprint)
         self._session, self._tokenizer = session, tokenizer
         self._inputs = [each.name for each in session.get_inputs()]
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-reranker")
 
-    async def score(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """Return the relevance of each passage (title and text) to the query, as a logit.
-
-        Raises:
-            ModelFailure: The model failed, for example for lack of memory.
-        """
-        pairs = [(whole_characters(query), whole_characters(passage.titled_text)) for passage in passages]
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._score, pairs)
-
-    def _score(self, pairs: list[tuple[str, str]]) -> list[float]:
-        try:
-            with panics_as(ValueError):
-                encoded = self._tokenizer.encode_batch(pairs)
-                scores = [0.0] * len(encoded)
-                for indices in _batches([len(each.ids) for each in encoded]):
-                    rows = [encoded[index] for index in indices]
-                    (values,) = self._session.run(None, self._feed(rows))
-                    for index, value in zip(indices, values.tolist(), strict=True):
-                        scores[index] = value
-        except (RuntimeError, ValueError, IndexError) as error:  # onnxruntime's errors are RuntimeErrors
-            raise ModelFailure(f"the reranker {self.name} broke: {str(error).splitlines()[0]}") from error
+    def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        encoded = self._tokenizer.encode_batch(list(pairs))
+        scores = [0.0] * len(encoded)
+        for indices in _batches([len(each.ids) for each in encoded]):
+            (values,) = self._session.run(None, self._feed([encoded[index] for index in indices]))
+            for index, value in zip(indices, values.tolist(), strict=True):
+                scores[index] = value
         return scores
 
     def _feed(self, rows: Sequence[Any]) -> dict[str, Any]:
@@ -104,7 +86,12 @@ def load_onnx_cross_encoder(folder: Path, name: str) -> OnnxCrossEncoder:
             "`askance train relevance` wrote."
         )
     limit = session.get_modelmeta().custom_metadata_map.get(MAX_TOKENS, "")
-    tokenizer.enable_truncation(int(limit) if limit.isdecimal() else _DEFAULT_MAX_TOKENS)
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 9 and int(limit) in _LIMITS):
+        raise ModelSpecError(
+            f"{folder / MODEL} states {MAX_TOKENS}={limit[:20]!r}, which is no whole number from "
+            f"{_LIMITS.start} to {_LIMITS.stop - 1}: name a folder that `askance train relevance` wrote."
+        )
+    tokenizer.enable_truncation(int(limit))
     tokenizer.no_padding()
     digest = blake2b(content, digest_size=16)
     digest.update((folder / TOKENIZER).read_bytes())

@@ -1,7 +1,7 @@
 """The settings that every training run has."""
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from askance.core.parameters import Parameters, parameter
 
@@ -9,6 +9,8 @@ from askance.core.parameters import Parameters, parameter
 @dataclass(frozen=True, slots=True)
 class TrainingSettings(Parameters):
     """The settings of the training loop. An interrupted run can be resumed only with the same settings."""
+
+    default_learning_rate: ClassVar[float] = 1e-4
 
     precision: Literal["auto", "float32", "bfloat16"] = parameter(
         "auto", "precision of matrix products; auto is bfloat16 on a GPU, and float32 on every CPU"
@@ -45,4 +47,4 @@ class TrainingSettings(Parameters):
     @property
     def peak_learning_rate(self) -> float:
         """The greatest learning rate of the schedule."""
-        raise NotImplementedError
+        return self.default_learning_rate if self.learning_rate is None else self.learning_rate

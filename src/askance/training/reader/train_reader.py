@@ -19,7 +19,7 @@ from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
 from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.models.local.model_files import adapter_fingerprint
-from askance.training.loop.checkpoint import open_checkpoints, remove_checkpoints
+from askance.training.loop.checkpoint import check_free, open_checkpoints, remove_checkpoints
 from askance.training.loop.trainer import OnStep, Trainer
 from askance.training.reader.data_mix import ExampleBuilder, build_data_mix
 from askance.training.reader.packing import PackedRow
@@ -160,18 +160,6 @@ def _capabilities(encoding: Encoding) -> Model:
     capabilities: set[Capability] = {"raw", "continuation"}
     capabilities |= {"chat"} if encoding.takes_chat else set()
     return cast(Model, _PromptCapabilities(frozenset(capabilities)))
-
-
-def check_free(out: Path) -> None:
-    """Check that the folder for a reader does not exist.
-
-    Raises:
-        InputError: A file or folder of that name exists.
-    """
-    if out.exists():
-        raise InputError(
-            f"{out} is there already: name another --out, or remove it if it is not needed any more."
-        )
 
 
 def _check_method(base: Base, settings: ReaderSettings) -> None:

@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from askance.core.errors import InputError, MissingExtra
 from askance.models.hf.adapter import Adapter
+from askance.training.loop.module import device_description, trainable_weights
 from askance.training.reader.packing import PackedRow, single_example_rows
 from askance.training.reader.settings import ReaderSettings
 
@@ -47,14 +48,12 @@ class TrainableModel:
     @property
     def trainable_weights(self) -> dict[str, Tensor]:
         """The weights that are trained, by name."""
-        return {name: weights for name, weights in self.module.named_parameters() if weights.requires_grad}
+        return trainable_weights(self.module)
 
     @property
     def device_description(self) -> str:
         """The device and the precision of the computation, such as "cpu in float32"."""
-        device = self._base.device
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        return f"{name} in {str(self._precision).removeprefix('torch.')}"
+        return device_description(self._base.device, self._precision)
 
     def token_losses(self, row: PackedRow) -> Tensor:
         """Return the unweighted loss of each target token of a row (nats): shape [targets]."""

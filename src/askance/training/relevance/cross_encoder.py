@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from askance.core.types import TokenIds
+from askance.training.loop.module import device_description, trainable_weights
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.relevance.pairs import RelevancePair
 from askance.training.relevance.settings import RelevanceSettings
@@ -70,14 +71,12 @@ class TrainableCrossEncoder:
     @property
     def trainable_weights(self) -> dict[str, Tensor]:
         """The weights that are trained, by name."""
-        return {name: weights for name, weights in self.module.named_parameters() if weights.requires_grad}
+        return trainable_weights(self.module)
 
     @property
     def device_description(self) -> str:
         """The device and the precision of the computation, such as "cpu in float32"."""
-        device = self.module.device
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        return f"{name} in {str(self._precision).removeprefix('torch.')}"
+        return device_description(self.module.device, self._precision)
 
     def weighted_loss(self, row: PairBatch) -> Tensor:
         """Return the sum of the binary cross-entropies of all pairs (nats)."""

@@ -64,7 +64,7 @@ def write_onnx(module: Any, tokenizer: Any, folder: Path, max_tokens: int) -> No
             dynamic_shapes=tuple(size for _ in names),
             output_names=["score"],
         )
-        # With 7 bits, no processor's sums of products overflow, so the scores are the same on all of them.
+        # With 8 bits, sums of products overflow on processors without instructions for such products.
         quantize_dynamic(whole, small, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
         model = onnx.load(small)
         onnx.helper.set_model_props(model, {MAX_TOKENS: str(max_tokens)})

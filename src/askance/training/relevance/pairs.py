@@ -59,7 +59,7 @@ class PairMix:
 
     Attributes:
         training: The pairs to train on.
-        held_out: The pairs of held-out documents, none of which are in `training`.
+        held_out: The pairs of held-out questions. A document that is relevant to one is not in `training`.
         num_questions: The number of questions of each dataset.
         left_out: The number of questions that yield no pair, by dataset and reason.
     """
@@ -81,7 +81,8 @@ class PairMix:
 def make_pairs(examples_by_dataset: Mapping[str, Sequence[Example]], settings: RelevanceSettings) -> PairMix:
     """Return the pairs of all datasets.
 
-    Questions about documents of one title are held out together.
+    Questions about documents of one title are held out together. Pairs with a document that is relevant to
+    a held-out question are not trained on.
 
     Raises:
         InputError: The datasets yield nothing to train on, or only relevant or irrelevant passages.
@@ -96,6 +97,8 @@ def make_pairs(examples_by_dataset: Mapping[str, Sequence[Example]], settings: R
                     left_out[name, "no paragraphs, no evidence, or not drawn"] += 1
                 where = held_out if _is_held_out(name, example, settings.held_out) else training
                 where += [replace(pair, id=f"{name}/{pair.id}") for pair in pairs]
+    titles = {pair.passage.title for pair in held_out if pair.label}
+    training = [pair for pair in training if pair.passage.title not in titles]
     labels = {pair.label for pair in training}
     if len(labels) < 2:
         kind = {(): "no pairs", (True,): "only relevant passages"}.get(
@@ -156,8 +159,10 @@ def _indexed(examples: Sequence[Example]) -> Iterator[_Pool]:
             id = ids[title, text] = f"{len(ids)}"
             writer.add(id, cut_passages(Document(id, title, text, is_row=True)))
         writer.commit()
-        yield _Pool(ids, writer.committed())
-        writer.finish()
+        try:
+            yield _Pool(ids, writer.committed())
+        finally:
+            writer.finish()
 
 
 def _pairs_of(

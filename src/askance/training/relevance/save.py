@@ -45,6 +45,7 @@ class RelevanceReport:
     Attributes:
         held_out: The results on held-out pairs by "dataset, task".
         device: The device and precision of the computation, such as "cpu in float32".
+        export_error: The reason why there is no `model.onnx`; an empty string if there is one.
     """
 
     base: str
@@ -54,6 +55,7 @@ class RelevanceReport:
     curve: tuple[TrainingStatus, ...] = ()
     held_out: Mapping[str, HeldOutResult] = field(default_factory=dict)
     device: str = ""
+    export_error: str = ""
 
 
 def write_cross_encoder(out: Path, module: Any, tokenizer: Any, report: RelevanceReport) -> None:
@@ -66,7 +68,7 @@ def write_cross_encoder(out: Path, module: Any, tokenizer: Any, report: Relevanc
         with atomic_folder(out) as partial:
             module.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
-            write_onnx(module, tokenizer, partial, report.settings.max_tokens)
+            report.export_error = _export(module, tokenizer, partial, report.settings.max_tokens)
             (partial / "README.md").write_text(model_card(report), encoding="utf-8")
             (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
     except (OSError, SafetensorError) as error:
@@ -75,6 +77,20 @@ def write_cross_encoder(out: Path, module: Any, tokenizer: Any, report: Relevanc
             f"can't write the cross-encoder into {out}: {reason}. Free space, then give the same command "
             "again: no step has to be computed again."
         ) from error
+
+
+def _export(module: Any, tokenizer: Any, folder: Path, max_tokens: int) -> str:
+    """Write `model.onnx`, and return the reason if this model can't be exported.
+
+    The trained model is worth saving without it, since torch can run it.
+    """
+    try:
+        write_onnx(module, tokenizer, folder, max_tokens)
+    except OSError:
+        raise
+    except Exception as error:  # exporters raise errors of many kinds for models that they don't support
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ""
 
 
 def model_card(report: RelevanceReport) -> str:

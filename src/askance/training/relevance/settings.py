@@ -12,6 +12,7 @@ class RelevanceSettings(TrainingSettings):
     """The settings of one training run of `askance train relevance`."""
 
     owner: ClassVar[str] = "askance train relevance"
+    default_learning_rate: ClassVar[float] = 2e-4
 
     learning_rate: float | None = parameter(None, "peak learning rate; none is 2e-4", at_least=0)
     held_out: float = parameter(
@@ -35,8 +36,3 @@ class RelevanceSettings(TrainingSettings):
         at_most=1,
     )
     trains_embeddings: bool = parameter(False, "train the word embeddings, too")
-
-    @property
-    def peak_learning_rate(self) -> float:
-        """The greatest learning rate of the schedule."""
-        return 2e-4 if self.learning_rate is None else self.learning_rate

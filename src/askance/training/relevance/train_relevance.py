@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.models.bundled import BUNDLED, encoder_folder
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement, source
-from askance.training.loop.checkpoint import open_checkpoints, remove_checkpoints
+from askance.training.loop.checkpoint import check_free, open_checkpoints, remove_checkpoints
 from askance.training.loop.trainer import OnStep, Trainer
 from askance.training.relevance.cross_encoder import (
     EncodedPair,
@@ -70,6 +70,7 @@ def train_relevance(
     """
     check_free(out)
     settings = settings.with_precision_for(base.module.device.type)
+    settings = replace(settings, max_tokens=min(settings.max_tokens, _context_window(base)))
     pairs = make_pairs(examples_by_dataset, settings)
     training, held_out = (
         encode_pairs(each, base.tokenizer, settings.max_tokens) for each in (pairs.training, pairs.held_out)
@@ -133,16 +134,10 @@ def load_base(spec: str, settings: RelevanceSettings, device: str = "auto") -> E
         return EncoderBase(spec, module.to(torch_device), tokenizer)
 
 
-def check_free(out: Path) -> None:
-    """Check that the folder for a cross-encoder does not exist.
-
-    Raises:
-        InputError: A file or folder of that name exists.
-    """
-    if out.exists():
-        raise InputError(
-            f"{out} is there already: name another --out, or remove it if it is not needed any more."
-        )
+def _context_window(base: EncoderBase) -> int:
+    """Return the number of tokens that the encoder and its tokenizer take, the lower of the two."""
+    window: int = base.tokenizer.model_max_length
+    return min(window, getattr(base.module.config, "max_position_embeddings", None) or window)
 
 
 def _results(
