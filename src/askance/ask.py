@@ -191,13 +191,19 @@ def check_needs(
     if model is None:
         raise MissingAbility("no model for the role 'answer': give one, for example --model bundled.")
     check_can_search(method, retriever, encoder)
-    _check_abilities(name, needs, model)
     unused = models.keys() - needs.asked_roles
     if unused:
         raise MissingAbility(
             f"method {name} with these parameters uses no model in the role {min(unused)}: leave out --model "
             f"{min(unused)}=…, or choose a method or profile that does."
         )
+    for role, each in models.items():
+        if role != "critic" and "pair" in each.capabilities:
+            raise MissingAbility(
+                f"model {each.name} in the role {role} only judges pairs of texts: give it the role critic "
+                f"(--model critic=…), and the role {role} another model."
+            )
+    _check_abilities(name, needs, model)
     if needs.attention:
         _check_attention(name, model, models.get("attend"))
     if isinstance(method, ChecksModels):

@@ -92,6 +92,14 @@ def test_the_candidates_are_reordered_and_cut_to_k():
     assert ids(search(retriever, "river", 12)) == [passage.id for passage in MANY[11::-1]]
 
 
+def test_the_score_of_the_retriever_may_count_too():
+    first = ScriptedRetriever(MANY[:3])
+    hits = search(RerankedRetriever(first, LastFirst(), retriever_weight=2.0), "river", 3)
+    expected = {hit.passage.id: float(hit.passage.id) + 2 * hit.score for hit in search(first, "river", 3)}
+    assert {hit.passage.id: hit.score for hit in hits} == expected
+    assert [hit.score for hit in hits] == sorted(expected.values(), reverse=True)
+
+
 def test_what_is_excluded_is_no_candidate():
     reranker = LastFirst()
     retriever = RerankedRetriever(ScriptedRetriever(MANY), reranker, candidates=5)
@@ -130,7 +138,8 @@ def test_name_and_fingerprint_tell_of_both():
     reranked = RerankedRetriever(inner, LastFirst())
     assert reranked.name == "scripted, the first 50 reranked by last first"
     others = RerankedRetriever(inner, ByLength()), RerankedRetriever(inner, LastFirst(), 40)
-    assert len({each.fingerprint for each in (inner, reranked, *others)}) == 4
+    weighted = RerankedRetriever(inner, LastFirst(), retriever_weight=0.5)
+    assert len({each.fingerprint for each in (inner, reranked, weighted, *others)}) == 5
     assert "rivers" in reranked.fingerprint
 
 
@@ -141,6 +150,7 @@ def test_name_and_fingerprint_tell_of_both():
         ("bm25?rerank=cross-encoder:a/b", "bm25", {"rerank": "cross-encoder:a/b"}),
         ("dense:DIR?candidates=9&rerank=m:C", "dense:DIR", {"candidates": "9", "rerank": "m:C"}),
         ("m:C?a=1&rerank=x?device=cpu&b=2", "m:C?a=1&b=2", {"rerank": "x?device=cpu"}),
+        ("bm25?rerank=m:C&retriever_weight=.5", "bm25", {"rerank": "m:C", "retriever_weight": ".5"}),
         ("m:C?candidates=9", "m:C?candidates=9", {}),
     ],
 )
@@ -195,6 +205,9 @@ def test_a_class_of_one_s_own_by_name(sample_index):
         ("rerank=cross-encoder:{0}?dtype=int4", InputError, r"can't be made: .*'dtype'"),
         ("rerank=cross-encoder:{0}&candidates=0", InputError, "candidates='0' .*whole number from 1"),
         ("rerank=cross-encoder:{0}&candidates=many", InputError, "candidates='many'"),
+        ("rerank=cross-encoder:{0}&retriever_weight=-1", InputError, "retriever_weight='-1' .*number from 0"),
+        ("rerank=cross-encoder:{0}&retriever_weight=nan", InputError, "retriever_weight='nan'"),
+        ("rerank=cross-encoder:{0}&retriever_weight=much", InputError, "retriever_weight='much'"),
         ("rerank=tests.retrieval.test_reranking:MANY", InputError, "is no reranker: it lacks name, finger"),
     ],
 )

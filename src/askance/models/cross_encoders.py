@@ -4,10 +4,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from askance.core.errors import MissingExtra
-from askance.core.ports import Reranker
+from askance.core.ports import Model
+from askance.models.pair_model import PairModel
+from askance.models.pair_scorer import PairScorer
 
 
-def load_cross_encoder(name: str, *, device: str = "auto") -> Reranker:
+def load_critic(name: str, *, device: str = "auto") -> Model:
+    """Load a cross-encoder as a model for the role critic (see `load_cross_encoder`)."""
+    return PairModel(load_cross_encoder(name, device=device))
+
+
+def load_cross_encoder(name: str, *, device: str = "auto") -> PairScorer:
     """Load a cross-encoder.
 
     A folder with a file `model.onnx` runs on onnxruntime, which is faster than torch on a CPU. All others

@@ -16,19 +16,28 @@ class PairScorer(ABC):
 
     Args:
         fingerprint: A digest of everything that scores depend on.
+        max_tokens: The number of tokens after which a pair is truncated.
     """
 
-    def __init__(self, name: str, fingerprint: str) -> None:
-        self.name, self.fingerprint = name, fingerprint
+    def __init__(self, name: str, fingerprint: str, max_tokens: int) -> None:
+        self.name, self.fingerprint, self.max_tokens = name, fingerprint, max_tokens
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="askance-reranker")
 
     async def score(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """Return the relevance of each passage (title and text) to the query, on the model's own scale.
+        """Return the relevance of each passage (title and text) to the query, as a logit.
 
         Raises:
             ModelFailure: The model failed, for example for lack of memory.
         """
-        pairs = [(whole_characters(query), whole_characters(passage.titled_text)) for passage in passages]
+        return await self.score_texts([(query, passage.titled_text) for passage in passages])
+
+    async def score_texts(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the logit of each pair of a query and a text.
+
+        Raises:
+            ModelFailure: The model failed, for example for lack of memory.
+        """
+        pairs = [(whole_characters(query), whole_characters(text)) for query, text in pairs]
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._score, pairs)
 
     def _score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -41,4 +50,8 @@ class PairScorer(ABC):
 
     @abstractmethod
     def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the score of each pair of a query and a text."""
+        """Return the logit of each pair of a query and a text."""
+
+    @abstractmethod
+    def count_tokens(self, query: str, text: str) -> int:
+        """Return the number of tokens that the model reads of a pair."""

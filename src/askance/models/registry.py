@@ -129,6 +129,16 @@ MODEL_KINDS = {
         needs_name=True,
         in_flight=8,
     ),
+    "cross-encoder": ModelKind(
+        "cross-encoder:NAME[?device=…]",
+        "a cross-encoder, for the role critic alone: a directory that `askance train relevance` wrote, or "
+        "one of sentence-transformers",
+        partial(install_line, "rerank"),
+        "askance.models.cross_encoders:load_critic",
+        ("device",),
+        packages=(("onnxruntime", "tokenizers"), ("torch", "sentence_transformers")),
+        needs_name=True,
+    ),
     "openai": ModelKind(
         "openai:NAME[@URL][?server=…]",
         "a model on a server with an OpenAI-compatible API: Ollama, vLLM, SGLang, llama.cpp, LM Studio, or a "

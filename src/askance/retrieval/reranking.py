@@ -2,7 +2,7 @@
 
 The specification of a retriever may name a reranker:
 
-    bm25:DIR?rerank=cross-encoder:NAME_OR_DIR&candidates=50
+    bm25:DIR?rerank=cross-encoder:NAME_OR_DIR&candidates=50&retriever_weight=0.3
 """
 
 import math
@@ -21,6 +21,7 @@ RERANKERS = {"cross-encoder": "askance.models.cross_encoders:load_cross_encoder"
 """The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
 """The default number of passages to rerank."""
+_OPTIONS = ("rerank", "candidates", "retriever_weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,13 @@ class RerankedRetriever:
     Attributes:
         candidates: The number of hits to rerank. If k is greater, k hits are reranked, so even the first hit
             may depend on k.
+        retriever_weight: The weight of the retriever's own score, which is added to that of the reranker.
     """
 
     retriever: Retriever
     reranker: Reranker
     candidates: int = CANDIDATES
+    retriever_weight: float = 0.0
 
     @property
     def name(self) -> str:
@@ -43,15 +46,16 @@ class RerankedRetriever:
 
     @property
     def fingerprint(self) -> str:
-        """Return both fingerprints and the number of candidates.
+        """Return both fingerprints, the number of candidates and the weight.
 
         The result is an empty string if the retriever or the reranker has no fingerprint.
         """
         both = self.retriever.fingerprint, self.reranker.fingerprint
-        return f"reranked, {self.candidates}; {'; '.join(both)}" if all(both) else ""
+        weight = f", weight {self.retriever_weight}" if self.retriever_weight else ""
+        return f"reranked, {self.candidates}{weight}; {'; '.join(both)}" if all(both) else ""
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        """Return at most `k` passages, sorted by the score of the reranker, then by passage id.
+        """Return at most `k` passages, sorted by their new score, then by passage id.
 
         Raises:
             InputError: `k` is below 1.
@@ -69,7 +73,8 @@ class RerankedRetriever:
                 f"the reranker {self.reranker.name} gave {len(scores)} scores for {len(passages)} passages, "
                 "or some that are not finite numbers: use another one."
             )
-        return rank_hits(zip(scores, passages, strict=True), k)
+        totals = [score + self.retriever_weight * hit.score for score, hit in zip(scores, hits, strict=True)]
+        return rank_hits(zip(totals, passages, strict=True), k)
 
 
 def split_reranker(spec: str) -> tuple[str, dict[str, str]]:
@@ -81,7 +86,7 @@ def split_reranker(spec: str) -> tuple[str, dict[str, str]]:
     options = _options_in(query)
     if "rerank" not in options:
         return spec, {}
-    reranker_options = {name: options.pop(name) for name in [*options] if name in ("rerank", "candidates")}
+    reranker_options = {name: options.pop(name) for name in [*options] if name in _OPTIONS}
     others = "&".join(f"{name}={value}" for name, value in options.items())
     return f"{named}?{others}" if others else named, reranker_options
 
@@ -91,13 +96,22 @@ def with_reranker(retriever: Retriever, options: Mapping[str, str]) -> RerankedR
 
     Raises:
         UnknownName: There is no such reranker.
-        InputError: The reranker can't be loaded, or `candidates` is not a whole number of at least 1.
+        InputError: The reranker can't be loaded, `candidates` is not a whole number of at least 1, or
+            `retriever_weight` is not a number of at least 0.
     """
-    candidates = options.get("candidates", str(CANDIDATES))
+    candidates, weight = options.get("candidates", str(CANDIDATES)), options.get("retriever_weight", "0")
     with about("retriever"):
         if not candidates.isdecimal() or int(candidates) < 1:
             raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
-        return RerankedRetriever(retriever, load_reranker(options["rerank"]), int(candidates))
+        try:
+            retriever_weight = float(weight)
+        except ValueError:
+            retriever_weight = -1
+        if not 0 <= retriever_weight < math.inf:
+            raise InputError(f"retriever_weight={weight!r} of a reranker: give a number from 0.")
+        return RerankedRetriever(
+            retriever, load_reranker(options["rerank"]), int(candidates), retriever_weight
+        )
 
 
 def load_reranker(spec: str) -> Reranker:

@@ -16,7 +16,7 @@ from askance.methods.selfrag import prompts
 from askance.methods.selfrag.long_form import LongForm
 from askance.methods.selfrag.native import NativeWriter
 from askance.methods.selfrag.parameters import OwnParameters
-from askance.methods.selfrag.scoring import Scorer, prompted_scorer, reflection_token_scorer
+from askance.methods.selfrag.scoring import Scorer, pair_scorer, prompted_scorer, reflection_token_scorer
 from askance.methods.selfrag.segment_writer import PromptedWriter, SegmentWriter
 from askance.methods.selfrag.segments import cite_passages
 from askance.methods.selfrag.short_form import ShortForm
@@ -53,7 +53,7 @@ class Selfrag(OwnParameters):
     def check_models(self, models: Mapping[Role, Model]) -> None:
         model, critic = models["answer"], models.get("critic", models["answer"])
         if self.scorer == "native":
-            ReflectionVocabulary.of(critic)
+            ReflectionVocabulary.of(model if "pair" in critic.capabilities else critic)
         if self.closed_aggregation == "option_likelihood" and "score" not in model.capabilities:
             raise MissingAbility(
                 f"closed_aggregation=option_likelihood needs the likelihood of options, which {model.name} "
@@ -97,14 +97,19 @@ class Selfrag(OwnParameters):
     def _default_writer(self, question: Question, run: Run) -> SegmentWriter:
         """Return the writer for the model.
 
-        A model with reflection tokens scores its own text, unless another model is the critic.
+        A model with reflection tokens scores its own text, unless another model is the critic. A critic that
+        judges pairs alone leaves the other judgements to the model.
         """
         is_native, critic = has_reflection_tokens(run.model), run.models.get("critic", run.model)
+        pair_critic, critic = (critic, run.model) if "pair" in critic.capabilities else (None, critic)
         scores_natively = self.scorer != "prompted" and has_reflection_tokens(critic)
         head = self.head(question, run) if is_native or scores_natively else ()
         scorer: Scorer | None = prompted_scorer(critic, question, run)
         if scores_natively:
-            scorer = None if critic is run.model else reflection_token_scorer(critic, head, run)
+            scores_itself = critic is run.model and pair_critic is None
+            scorer = None if scores_itself else reflection_token_scorer(critic, head, run)
+        if pair_critic is not None and scorer is not None:
+            scorer = pair_scorer(pair_critic, question, others=scorer)
         return self.writer(question, run, scorer, head if is_native else None)
 
     def head(self, question: Question, run: Run) -> tuple[Span, ...]:

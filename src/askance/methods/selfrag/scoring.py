@@ -1,7 +1,8 @@
 """Score the segments of Self-RAG in separate calls, for models that do not score while they write.
 
 A scorer returns distributions over the groups of reflection tokens. `prompted_scorer` prompts any model in
-plain words; `reflection_token_scorer` has a Self-RAG checkpoint judge text that another model wrote.
+plain words; `reflection_token_scorer` has a Self-RAG checkpoint judge text that another model wrote;
+`pair_scorer` has a cross-encoder judge relevance and support.
 
 For a model that was not trained on reflection tokens (Asai et al. 2024), a label word stands for each token.
 The paper defines what each prompt must ask. The text of the short prompts is our own. The question and the
@@ -9,6 +10,7 @@ passage come first, so that several judgements of one passage share a prompt pre
 trained on the same prompts, except that the instruction came first (docs/reader.md).
 """
 
+import math
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +21,7 @@ from typing import Any, TypeVar
 from askance.core.ports import Model, Run
 from askance.core.token_ledger import most_that_fit
 from askance.core.types import (
+    PAIR_LABELS,
     Chat,
     GenerateRequest,
     Hit,
@@ -112,6 +115,36 @@ def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> S
         return tokens.first_distribution(generation, group)
 
     return judge
+
+
+def pair_scorer(critic: Model, question: Question, others: Scorer) -> Scorer:
+    """Return a scorer that has a cross-encoder judge relevance and support.
+
+    Support is the relevance of the passage to the question followed by the text, as `askance train relevance`
+    teaches it. A cross-encoder does not distinguish partial from full support.
+
+    Args:
+        critic: A model with the capability "pair".
+        others: The scorer of the other groups.
+    """
+
+    async def judge(group: Group, hit: Hit | None, so_far: str, text: str, *, key: Key) -> Distribution:
+        if hit is None or group not in _PAIR_TOKENS:
+            return await others(group, hit, so_far, text, key=key)
+        spans = (question.text, text) if group == "support" else (question.text,)
+        pair = Raw((untrusted(" ".join(spans)),), (untrusted(hit.passage.titled_text),))
+        scores = await critic.score(pair, PAIR_LABELS)
+        probs = dict(zip(_PAIR_TOKENS[group], (math.exp(each.logprob) for each in scores), strict=True))
+        return {token: probs.get(token, 0.0) for token in tokens.GROUPS[group]}
+
+    return judge
+
+
+_PAIR_TOKENS: Mapping[Group, tuple[str, str]] = {
+    "relevance": (tokens.RELEVANT, tokens.IRRELEVANT),
+    "support": (tokens.FULLY_SUPPORTED, tokens.NO_SUPPORT),
+}
+"""The reflection tokens that stand for `PAIR_LABELS`."""
 
 
 def passage_spans(hit: Hit) -> tuple[Span, ...]:

@@ -1,9 +1,12 @@
 """Cross-encoders of sentence-transformers: rerankers that read a query together with a passage."""
 
 import json
+import sys
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
+
+from torch.nn import Identity
 
 from askance.core.errors import ModelSpecError
 from askance.models.hf.encoder import load_module
@@ -14,18 +17,23 @@ _BATCH_PAIRS = 32
 
 
 class CrossEncoder(PairScorer):
-    """A `Reranker` that runs a model of sentence-transformers in float32 (see `load_cross_encoder`).
+    """A `PairScorer` that runs a model of sentence-transformers in float32 (see `load_cross_encoder`).
 
     A pair that is longer than the model's context window is truncated at the end.
     """
 
     def __init__(self, module: Any, name: str) -> None:
-        super().__init__(name, _fingerprint(module))
+        super().__init__(name, _fingerprint(module), module.max_seq_length or sys.maxsize)
         self._module = module
 
     def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        scores = self._module.predict(list(pairs), batch_size=_BATCH_PAIRS, show_progress_bar=False)
+        scores = self._module.predict(
+            list(pairs), batch_size=_BATCH_PAIRS, show_progress_bar=False, activation_fn=Identity()
+        )
         return [float(score) for score in scores]
+
+    def count_tokens(self, query: str, text: str) -> int:
+        return min(len(self._module.tokenizer(query, text)["input_ids"]), self.max_tokens)
 
 
 def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
@@ -57,7 +65,6 @@ def _fingerprint(module: Any) -> str:
     settings = [
         module.max_seq_length,
         module.prompts,
-        str(module.activation_fn),
         module.tokenizer.get_vocab(),
     ]
     digest = blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16)

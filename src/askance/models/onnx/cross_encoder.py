@@ -30,13 +30,13 @@ _LIMITS = range(8, 100_000)
 
 
 class OnnxCrossEncoder(PairScorer):
-    """A `Reranker` that runs a model in the ONNX format (see `load_onnx_cross_encoder`). Scores are logits.
+    """A `PairScorer` that runs a model in the ONNX format (see `load_onnx_cross_encoder`).
 
     If a pair is longer than the model's limit, the longer of query and passage is truncated at the end.
     """
 
-    def __init__(self, session: Any, tokenizer: Any, name: str, fingerprint: str) -> None:
-        super().__init__(name, fingerprint)
+    def __init__(self, session: Any, tokenizer: Any, name: str, fingerprint: str, max_tokens: int) -> None:
+        super().__init__(name, fingerprint, max_tokens)
         self._session, self._tokenizer = session, tokenizer
         self._inputs = [each.name for each in session.get_inputs()]
 
@@ -48,6 +48,9 @@ class OnnxCrossEncoder(PairScorer):
             for index, value in zip(indices, values.tolist(), strict=True):
                 scores[index] = value
         return scores
+
+    def count_tokens(self, query: str, text: str) -> int:
+        return len(self._tokenizer.encode(query, text).ids)
 
     def _feed(self, rows: Sequence[Any]) -> dict[str, Any]:
         columns = (
@@ -95,7 +98,7 @@ def load_onnx_cross_encoder(folder: Path, name: str) -> OnnxCrossEncoder:
     tokenizer.no_padding()
     digest = blake2b(content, digest_size=16)
     digest.update((folder / TOKENIZER).read_bytes())
-    return OnnxCrossEncoder(session, tokenizer, name, digest.hexdigest())
+    return OnnxCrossEncoder(session, tokenizer, name, digest.hexdigest(), int(limit))
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
