@@ -248,7 +248,10 @@ def test_a_draft_without_doubt_is_kept_whole():
     result, model, _ = run(code(), [" It is Bonn. So the answer is Bonn. Next: more"], look=None)
     assert result.answer.text == " It is Bonn. So the answer is Bonn. Next: more<|end|>"
     assert len(model.prompts) == 1
-    assert [d.outcome for d in result.trace.decisions] == ["keep", "stop"]
+    keep, stop = result.trace.decisions
+    assert (keep.outcome, stop.outcome) == ("keep", "stop")
+    assert "".join(word.text for word in keep.words) == result.answer.text.replace(" ", "")
+    assert all(0 <= word.value <= keep.threshold == 4.0 for word in keep.words)
 
 
 def test_the_end_test_minds_letter_case():

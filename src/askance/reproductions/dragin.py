@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -107,13 +108,12 @@ class DraginAuthors(AuthorsDrafts):
 
     async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:
         trigger = await self.trigger_without_query(draft, state.run.model)
-        return trigger and replace(trigger, query=await self.query_for(trigger, state))
+        if trigger is None or not trigger.is_due:
+            return trigger
+        return replace(trigger, query=await self.query_for(trigger, state))
 
     async def trigger_without_query(self, draft: Generation, model: Model) -> Trigger | None:
-        """Return the part of `draft` to rewrite, or None to keep the whole draft.
-
-        The query of the result is still empty.
-        """
+        """Return the part of `draft` to rewrite, without its query (see `find_trigger`)."""
         ids, sentences = tuple(token.id for token in draft.tokens), self.linguistics.sentences(draft.text)
         pieces = pieces_of(model, ids)
         words = read_words(ids, pieces, space_marker(self.space_marker, model), after_end=True)
@@ -138,7 +138,12 @@ class DraginAuthors(AuthorsDrafts):
         real_words = self.linguistics.real_words if self.real_words_only else None
         signal = f"relative attention × {self.doubt} (nats)"
         trigger = find_trigger(sentences, texts, score, max, self.theta, real_words)
-        return trigger and replace(trigger, signal=signal, threshold=self.theta)
+        if trigger is None:
+            scores = chain.from_iterable(score(*each) for each in align_sentences(sentences, texts))
+            pairs = zip(texts, scores, strict=False)  # a draft without a sentence has no scores
+            signals = tuple(WordSignal(word, value, False) for word, value in pairs)
+            trigger = Trigger(draft.text, signals, is_due=False)
+        return replace(trigger, signal=signal, threshold=self.theta)
 
     async def query_for(self, trigger: Trigger, state: AuthorsState) -> str:
         """Return the query for a trigger.

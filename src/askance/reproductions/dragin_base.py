@@ -231,9 +231,11 @@ class Trigger:
     Attributes:
         kept: The text of the draft before the part to rewrite.
         words: The scored parts of the triggering sentence: words for DRAGIN, tokens or entities for FLARE.
+            Without a triggering sentence, the parts of the whole draft.
         query: The query of the search.
         signal: The meaning of the scores; an empty string for a trigger without scores.
         threshold: The threshold for the scores; None for a trigger without scores.
+        is_due: Whether a sentence triggers the search; otherwise the whole draft is kept.
     """
 
     kept: str
@@ -241,11 +243,14 @@ class Trigger:
     query: str = ""
     signal: str = ""
     threshold: float | None = None
+    is_due: bool = True
 
     def record(self, trace: Trace) -> Decided:
-        """Record the decision to search."""
-        why = "a search is due" if self.threshold is None else f"a sentence is above {self.threshold:g}"
+        """Record the decision to search, or to keep the draft."""
         evidence = {"signal": self.signal, "threshold": self.threshold, "words": self.words}
+        if not self.is_due:
+            return trace.decide("retrieve", "keep", "no sentence of the draft is in doubt", **evidence)
+        why = "a search is due" if self.threshold is None else f"a sentence is above {self.threshold:g}"
         numbers = {"kept characters": float(len(self.kept))}
         return trace.decide("retrieve", "search", why, query=self.query, numbers=numbers, **evidence)
 
@@ -268,7 +273,10 @@ class AuthorsDrafts(AuthorsRounds, ABC):
 
     @abstractmethod
     async def find_trigger(self, draft: Generation, state: AuthorsState) -> Trigger | None:
-        """Return the part of `draft` to rewrite, or None to keep the whole draft."""
+        """Return the part of `draft` to rewrite.
+
+        To keep the whole draft, the result is None or a trigger that is not due.
+        """
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
@@ -276,11 +284,12 @@ class AuthorsDrafts(AuthorsRounds, ABC):
             before = state.text
             draft = await state.write(self._leading(before), self.max_tokens, ("draft", step), want=self.want)
             trigger = await self.find_trigger(draft, state)
-            if trigger is None:
-                run.trace.decide("retrieve", "keep", "no sentence of the draft is in doubt")
+            trigger = trigger or Trigger(draft.text, (), is_due=False)
+            decision = trigger.record(run.trace)
+            if not trigger.is_due:
                 state.replace(f"{before.strip()} {draft.text.strip()}")
                 continue
-            decision, kept = trigger.record(run.trace), trigger.kept.strip()
+            kept = trigger.kept.strip()
             passages = await state.search(decision, self.passages, self.query_tokens)
             with run.trace.because(decision):
                 new = await self.rewrite(self._leading(before, kept), state, passages, step)
