@@ -69,7 +69,7 @@ class AttentionGroup:
         """
         query, key, value = (state[0].transpose(0, 1)[self._tokens] for state in states)
         self._pool.write(module.layer_idx, self._new_cells, key, value)
-        keys, values = (store[self._cells].transpose(1, 2) for store in self._pool.layers[module.layer_idx])
+        keys, values = (each.transpose(1, 2) for each in self._pool.read(module.layer_idx, self._cells))
         queries = query.reshape(-1, self._num_new, *query.shape[1:]).transpose(1, 2)
         mask = self._mask(options.get("sliding_window"), query.dtype)
         is_wanted = needs_weights and any(step_input.wants_attention for step_input in self._inputs)
