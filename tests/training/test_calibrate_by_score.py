@@ -56,6 +56,25 @@ def test_the_ends_are_tried_and_a_search_that_never_pays_is_left_out():
     assert (best.score, best.searches) == (1.0, 0.0), "of equally good values, the one with fewest searches"
 
 
+def test_the_best_threshold_within_a_number_of_searches():
+    found = run(max_searches=0.3)
+    best = next(row for row in found.table if row.value == found.value)
+    within = [row for row in found.table if row.searches <= 0.3]
+    assert best in within
+    assert best.score == max(row.score for row in within)
+    assert best.score < max(row.score for row in found.table)
+    assert found.interval[1] <= max(row.value for row in within)
+    assert best.searches > 0, "values between no search and the limit are tried"
+
+
+def test_if_every_value_searches_too_often_the_one_with_the_fewest_searches_is_the_result():
+    found = run(settings={}, max_searches=0.5)
+    assert min(row.searches for row in found.table) >= 1
+    best = next(row for row in found.table if row.value == found.value)
+    assert best.searches == min(row.searches for row in found.table)
+    assert "more than 0.5 searches per question" in found.remark
+
+
 def test_a_threshold_that_numbers_must_exceed():
     settings = {"profile": "paper", "trigger": "token_probability", "query": "question"}
     found = run("dragin", settings, max_trials=8)

@@ -42,7 +42,7 @@ def calibrate(
 
     Args:
         dataset: The questions: sample, jsonl:FILE, csv:FILE …; `askance datasets` lists the names.
-        searches: The average number of searches per question that you want; 2 by default.
+        searches: The average number of searches per question that you want; 2 by default. With --metric, the most.
         metric: Find the best mean score by this metric instead, such as f1; it needs gold answers.
         limit: The number of questions to use, at most, from the first.
         parameter: The parameter to vary, if it is not the method's default one.
@@ -52,12 +52,8 @@ def calibrate(
     Examples:
         askance calibrate --dataset sample --index sample-index --searches 2
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
+        askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1 --searches 1
     """
-    if searches is not None and metric is not None:
-        raise InputError(
-            f"--searches {searches:g} and --metric {metric}: a threshold is chosen by one of them; leave "
-            "the other one out."
-        )
     if metric is not None:
         open_metrics([metric])  # a wrong name is told before models are loaded
     config = sourced.for_method()
@@ -89,7 +85,7 @@ def calibrate(
             )
             found = asyncio.run(find_threshold(engine, questions, wanted, **options))
         else:
-            found = asyncio.run(calibrate_by_score(engine, examples, metric, **options))
+            found = asyncio.run(calibrate_by_score(engine, examples, metric, max_searches=searches, **options))
     if file is not None and found.value is not None:
         write_out(file, _preset(found, settings, dataset))
     print(json_line(dataclasses.asdict(found))) if as_json else _show_calibration(found, file)
@@ -116,7 +112,7 @@ def _show_calibration(found: Calibration | BestValue, file: Path | None) -> None
     low, high = found.interval
     leads = "should give" if found.remark else "gives"
     effect = (
-        f"scores best by {found.metric}"
+        f"scores best by {_chosen_by(found)}"
         if isinstance(found, BestValue)
         else f"{leads} {found.wanted:g} searches per question"
     )
@@ -131,6 +127,12 @@ def _show_calibration(found: Calibration | BestValue, file: Path | None) -> None
         print_plain(out, note, "yellow")
     use = "" if file is None else f", or --preset {file}"
     print_plain(out, f"use it: --set {found.parameter}={found.value:g}{use}")
+
+
+def _chosen_by(found: BestValue) -> str:
+    if found.max_searches is None:
+        return found.metric
+    return f"{found.metric} with at most {found.max_searches:g} searches per question"
 
 
 def _values_table(found: Calibration | BestValue) -> Table:
@@ -157,7 +159,7 @@ def _preset(found: Calibration | BestValue, settings: Mapping[str, Any], dataset
     """Return the text of a preset that holds the value found."""
     low, high = found.interval or (0.0, 0.0)
     chosen_by = (
-        f"best {found.metric}" if isinstance(found, BestValue) else f"{found.wanted:g} searches per question"
+        f"best {_chosen_by(found)}" if isinstance(found, BestValue) else f"{found.wanted:g} searches per question"
     )
     comments = [
         f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {chosen_by}",

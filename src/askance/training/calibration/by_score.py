@@ -4,12 +4,15 @@ A score can rise and fall again as the threshold grows: too few searches miss wh
 and too many replace what it does know. So no curve is assumed. Each value that is tried divides the numbers
 that decisions compared with the threshold, where the score promises most: the mean score of two values that
 were tried, and `_GAIN` for each question that is searched for a different number of times at the two.
+
+Methods can be compared at the same cost if the number of searches per question is limited: then only values
+within the limit compete.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite
 from statistics import fmean
 from typing import Any
 
@@ -58,6 +61,7 @@ class BestValue:
 
     Attributes:
         metric: The metric of the scores.
+        max_searches: The most searches per question that the value may have; None means any number.
         interval: The 95 % interval of the value among the values tried, from resampling the questions.
         table: Every value tried, in ascending order.
         failures: The failed questions, each with the value that was tried. A question that failed once is
@@ -74,6 +78,7 @@ class BestValue:
     model: str
     parameter: str
     metric: str
+    max_searches: float | None
     value: float
     interval: Interval
     table: tuple[ScoredValue, ...]
@@ -89,6 +94,7 @@ async def calibrate_by_score(
     metric: str,
     *,
     parameter: str | None = None,
+    max_searches: float | None = None,
     max_trials: int = MAX_TRIALS,
     in_flight: int = 1,
     on_progress: OnProgress = lambda trial, value, done, searches: None,
@@ -101,6 +107,8 @@ async def calibrate_by_score(
     Args:
         examples: The questions with their gold answers.
         metric: The metric to choose by, such as "f1".
+        max_searches: The most searches per question, on average, that the value may have. If every value
+            that is tried has more, the one with the fewest is the result.
         parameter, max_trials, in_flight, on_progress: As for `calibrate`.
 
     Raises:
@@ -124,8 +132,8 @@ async def calibrate_by_score(
         completed.append(trial)
         failures += failed
         counted = _counted_questions(completed, failures, metric)
-        value = _next_value(engine.method, chosen, completed, counted)
-    return _best_value(trials, metric, completed, failures)
+        value = _next_value(engine.method, chosen, completed, counted, max_searches)
+    return _best_value(trials, metric, max_searches, completed, failures)
 
 
 def _first_value(method: object, parameter: SearchParameter) -> float:
@@ -136,7 +144,11 @@ def _first_value(method: object, parameter: SearchParameter) -> float:
 
 
 def _next_value(
-    method: object, parameter: SearchParameter, completed: Sequence[Trial], counted: Sequence[int]
+    method: object,
+    parameter: SearchParameter,
+    completed: Sequence[Trial],
+    counted: Sequence[int],
+    max_searches: float | None,
 ) -> float | None:
     """Return the value to try next, or None if no value could change a decision.
 
@@ -159,6 +171,7 @@ def _next_value(
         for lower, upper in pairwise(ordered)
         # With fewer than two numbers in between, the two values decide as any value between them does.
         if len(inside := [number for number in numbers if lower.value < number < upper.value]) > 1
+        and any(_is_allowed(end, counted, max_searches) for end in (lower, upper))
     ]
     _, inside = max(gaps, key=lambda gap: gap[0], default=(0.0, []))
     return _rounded(fmean(inside[(len(inside) - 1) // 2 :][:2])) if inside else None
@@ -181,14 +194,26 @@ def _rounded(number: float) -> float:
     return float(f"{number:.6g}")
 
 
-def _rank(trial: Trial, counted: Sequence[int]) -> tuple[float, float]:
-    """Return the mean score of a trial, and for equal scores its number of searches, counted negatively."""
-    return round(fmean(_scores(trial, counted)), 12), -fmean(_searches(trial, counted))
+def _is_allowed(trial: Trial, counted: Sequence[int], max_searches: float | None) -> bool:
+    """Return whether a trial has no more searches per question than are allowed."""
+    return fmean(_searches(trial, counted)) <= (inf if max_searches is None else max_searches) + _ROUNDING
 
 
-def _best(completed: Sequence[Trial], counted: Sequence[int]) -> Trial:
+def _allowed(
+    ordered: Sequence[Trial], counted: Sequence[int], max_searches: float | None
+) -> Sequence[Trial]:
+    """Return the trials within the limit, or the one with the fewest searches if there are none."""
+    allowed = [trial for trial in ordered if _is_allowed(trial, counted, max_searches)]
+    return allowed or [min(ordered, key=lambda trial: fmean(_searches(trial, counted)))]
+
+
+def _best(trials: Sequence[Trial], counted: Sequence[int]) -> Trial:
     """Return the trial with the greatest mean score; of equal ones, the one with the fewest searches."""
-    return max(completed, key=lambda trial: _rank(trial, counted))
+
+    def rank(trial: Trial) -> tuple[float, float]:
+        return round(fmean(_scores(trial, counted)), 12), -fmean(_searches(trial, counted))
+
+    return max(trials, key=rank)
 
 
 def _scores(trial: Trial, counted: Sequence[int]) -> list[float]:
@@ -218,11 +243,17 @@ def _counted_questions(
 
 
 def _best_value(
-    trials: Trials, metric: str, completed: Sequence[Trial], failures: Sequence[TrialFailure]
+    trials: Trials,
+    metric: str,
+    max_searches: float | None,
+    completed: Sequence[Trial],
+    failures: Sequence[TrialFailure],
 ) -> BestValue:
     counted = _counted_questions(completed, failures, metric)
-    best, ordered = _best(completed, counted), sorted(completed, key=lambda trial: trial.value)
-    scores = np.array([_scores(trial, counted) for trial in ordered], dtype=np.float64)
+    ordered = sorted(completed, key=lambda trial: trial.value)
+    allowed = _allowed(ordered, counted, max_searches)
+    best = _best(allowed, counted)
+    scores = np.array([_scores(trial, counted) for trial in allowed], dtype=np.float64)
     chosen = resampled_means(scores, trials.engine.seed).argmax(axis=0)
     method: Any = trials.engine.method
     changed: dict[str, Any] = {trials.parameter: best.value}
@@ -233,13 +264,14 @@ def _best_value(
         model=trials.engine.models["answer"].name,
         parameter=trials.parameter,
         metric=metric,
+        max_searches=max_searches,
         value=best.value,
-        interval=percentile_interval([ordered[index].value for index in chosen]),
+        interval=percentile_interval([allowed[index].value for index in chosen]),
         table=tuple(_row(trial, counted) for trial in ordered),
         failures=tuple(failures),
         num_questions=len(trials.questions),
         num_counted=len(counted),
-        remark=_remark(trials.parameter, best, (ordered[0], ordered[-1]), counted),
+        remark=_remark(trials.parameter, best, (allowed[0], allowed[-1]), counted, max_searches),
     )
 
 
@@ -251,8 +283,19 @@ def _row(trial: Trial, counted: Sequence[int]) -> ScoredValue:
     return ScoredValue(trial.value, interval.mean, (interval.low, interval.high), searches, tokens)
 
 
-def _remark(parameter: str, best: Trial, ends: Sequence[Trial], counted: Sequence[int]) -> str:
-    """Return a remark if the best value is not better, beyond chance, than the least and greatest tried."""
+def _remark(
+    parameter: str,
+    best: Trial,
+    ends: Sequence[Trial],
+    counted: Sequence[int],
+    max_searches: float | None,
+) -> str:
+    """Return a remark if the best value is not better, beyond chance, than the least and greatest allowed."""
+    if not _is_allowed(best, counted, max_searches):
+        return (
+            f"every value tried makes more than {max_searches:g} searches per question; this one makes the "
+            "fewest. Some methods search before they write anything (search_first)."
+        )
     ids = [f"{index}" for index in counted]
     own = dict(zip(ids, _scores(best, counted), strict=True))
     for end in ends:
