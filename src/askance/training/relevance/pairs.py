@@ -90,7 +90,7 @@ def make_pairs(examples_by_dataset: Mapping[str, Sequence[Example]], settings: R
     training, held_out, left_out = list[RelevancePair](), list[RelevancePair](), Counter[tuple[str, str]]()
     for name, examples in examples_by_dataset.items():
         rng = random.Random(f"{settings.seed} {name}")
-        with _indexed(examples) as pool:
+        with indexed_paragraphs(examples) as pool:
             for example in examples:
                 pairs = list(_pairs_of(example, pool, settings, rng))
                 if not pairs:
@@ -114,7 +114,7 @@ def make_pairs(examples_by_dataset: Mapping[str, Sequence[Example]], settings: R
 
 
 @dataclass(frozen=True, slots=True)
-class _Pool:
+class ParagraphPool:
     """All paragraphs of a dataset, cut into passages and indexed.
 
     Attributes:
@@ -149,7 +149,7 @@ class _Pool:
 
 
 @contextmanager
-def _indexed(examples: Sequence[Example]) -> Iterator[_Pool]:
+def indexed_paragraphs(examples: Sequence[Example]) -> Iterator[ParagraphPool]:
     """Index the paragraphs of all examples in a temporary folder."""
     paragraphs = [each for example in examples for each in example.supporting_facts.paragraphs]
     ids: dict[tuple[str, str], str] = {}
@@ -160,13 +160,13 @@ def _indexed(examples: Sequence[Example]) -> Iterator[_Pool]:
             writer.add(id, cut_passages(Document(id, title, text, is_row=True)))
         writer.commit()
         try:
-            yield _Pool(ids, writer.committed())
+            yield ParagraphPool(ids, writer.committed())
         finally:
             writer.finish()
 
 
 def _pairs_of(
-    example: Example, pool: _Pool, settings: RelevanceSettings, rng: random.Random
+    example: Example, pool: ParagraphPool, settings: RelevanceSettings, rng: random.Random
 ) -> Iterator[RelevancePair]:
     """Yield the pairs of one question: its relevant passages, and the first irrelevant ones of BM25."""
     question = example.question

@@ -1,0 +1,123 @@
+"""What a cross-encoder is worth: on SQuAD articles that it has not seen, and on questions with several hops."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.types import Passage
+from askance.evaluation.datasets import Example
+from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
+from askance.evaluation.statistics.roc import RocArea, roc_area
+from askance.models.pair_scorer import PairScorer
+from askance.training.relevance.pairs import indexed_paragraphs
+
+NUM_FIRST = 5
+"""The number of BM25's first passages among which relevant ones are told from others."""
+WEIGHTS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""The weights of BM25's score that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The candidates of one question, in the order of BM25: three arrays of equal length.
+
+    Attributes:
+        article: The title of the article that the question is about.
+        bm25, logits: The scores of BM25 and of the cross-encoder.
+        is_relevant: Whether evidence for the answer begins in the passage.
+    """
+
+    article: str
+    bm25: NDArray[np.float64]
+    logits: NDArray[np.float64]
+    is_relevant: NDArray[np.bool_]
+
+    def is_first_relevant(self, weight: float) -> float:
+        """Return 1 if the best passage by the logit and BM25's score times `weight` is relevant, else 0."""
+        return float(self.is_relevant[np.argmax(self.logits + weight * self.bm25)]) if len(self.bm25) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """The results on the articles that were held out.
+
+    Attributes:
+        area, area_of_bm25: How well each score separates the relevant passages among BM25's first five.
+        bm25, alone, mixed: How often the first passage is relevant: by BM25, by the cross-encoder alone, and by
+            both. The weight of BM25's score for a question is the best one on the other articles.
+        weights: That weight for each article.
+        gain: The difference between `mixed` and `bm25`.
+    """
+
+    area: RocArea
+    area_of_bm25: RocArea
+    bm25: MeanInterval
+    alone: MeanInterval
+    mixed: MeanInterval
+    weights: Mapping[str, float]
+    gain: Difference
+
+
+def rank_candidates(
+    asked: Sequence[Example], corpus: Sequence[Example], scorer: PairScorer
+) -> list[Ranked]:
+    """Score the passages that BM25 finds for each question among all paragraphs of a corpus."""
+    found, pairs = list[tuple[str, NDArray[np.float64], NDArray[np.bool_]]](), list[tuple[str, str]]()
+    with indexed_paragraphs(corpus) as pool:
+        for example in asked:
+            relevant = {passage.id for passage in pool.relevant_passages(example)}
+            hits = pool.search(example.question.text)
+            pairs += [(example.question.text, hit.passage.titled_text) for hit in hits]
+            is_relevant = np.array([hit.passage.id in relevant for hit in hits])
+            found.append((example.supporting_titles[0], np.array([hit.score for hit in hits]), is_relevant))
+    logits, start = np.array(asyncio.run(scorer.score_texts(pairs))), 0
+    ranked = []
+    for article, bm25, is_relevant in found:
+        ranked.append(Ranked(article, bm25, logits[start : start + len(bm25)], is_relevant))
+        start += len(bm25)
+    return ranked
+
+
+def reranking(ranked: Sequence[Ranked]) -> Reranking:
+    """Return how well the cross-encoder separates and orders the candidates of all questions."""
+
+    def area(name: str) -> RocArea:
+        values = np.concatenate([getattr(each, name)[:NUM_FIRST] for each in ranked])
+        labels = np.concatenate([each.is_relevant[:NUM_FIRST] for each in ranked])
+        return roc_area(values[labels].tolist(), values[~labels].tolist())
+
+    def best_weight(article: str) -> float:
+        others = [each for each in ranked if each.article != article]
+        return max(WEIGHTS, key=lambda weight: sum(each.is_first_relevant(weight) for each in others))
+
+    def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
+        first_by_id, second_by_id = ({f"{i}": score for i, score in enumerate(each)} for each in (first, second))
+        return paired_difference(first_by_id, second_by_id)
+
+    weights = {article: best_weight(article) for article in sorted({each.article for each in ranked})}
+    bm25 = [float(each.is_relevant[0]) if len(each.bm25) else 0.0 for each in ranked]
+    mixed = [each.is_first_relevant(weights[each.article]) for each in ranked]
+    return Reranking(
+        area("logits"),
+        area("bm25"),
+        mean_interval(bm25),
+        mean_interval([each.is_first_relevant(0.0) for each in ranked]),
+        mean_interval(mixed),
+        weights,
+        difference(mixed, bm25),
+    )
+
+
+def area_of_paragraphs(examples: Sequence[Example], scorer: PairScorer) -> RocArea:
+    """Return how well the score separates supporting paragraphs from the other paragraphs of each question."""
+    pairs, labels = list[tuple[str, str]](), list[bool]()
+    for example in examples:
+        for paragraph in example.supporting_facts.paragraphs:
+            passage = Passage("", paragraph.title, paragraph.text)
+            pairs.append((example.question.text, passage.titled_text))
+            labels.append(paragraph.is_supporting)
+    logits, is_supporting = np.array(asyncio.run(scorer.score_texts(pairs))), np.array(labels)
+    return roc_area(logits[is_supporting].tolist(), logits[~is_supporting].tolist())
