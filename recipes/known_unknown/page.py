@@ -21,6 +21,7 @@ from askance.terminal.trace_view import print_trace
 from recipes.known_unknown.analysis import Row, scores_of
 from recipes.known_unknown.plots import auc_plot, curve_plot
 from recipes.known_unknown.results import DRAGIN, Results, gate
+from recipes.known_unknown.runs import MAX_SEARCHES
 from recipes.known_unknown.study import DOCUMENTS
 from recipes.known_unknown.world import World
 
@@ -51,7 +52,13 @@ def write_page(out: Path, world: World, results: Results, runs: Mapping[str, Rec
     environment.filters |= {"mean": _mean, "area": _area, "points": _points}
     traces = {title: _trace(runs, wanted) for title, wanted in _TRACES.items()}
     shown = environment.from_string(template).render(
-        results=results, gate=gate(results), world=world, traces=traces, name=NAME, documents=DOCUMENTS
+        results=results,
+        gate=gate(results),
+        world=world,
+        traces=traces,
+        name=NAME,
+        documents=DOCUMENTS,
+        max_searches=MAX_SEARCHES,
     )
     path = folder / f"{NAME}.md"
     write_atomically(path, f"{shown.rstrip()}\n")

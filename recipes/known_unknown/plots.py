@@ -13,6 +13,8 @@ from recipes.known_unknown.analysis import CurvePoint
 
 _INK, _SOFT, _GRID = "#1f2328", "#5b636d", "#e4e6e9"
 _COLOURS = ("#1a5fa8", "#8a4b00", "#2f7d4f", "#7a3f9d", "#b3261e", "#00707a", "#6b6b00", "#444b54")
+_LABEL_WIDTH, _LABEL_HEIGHT, _LABEL_GAP = 0.3, 0.035, 0.012
+"""The size of a label in the plots' units, searches and accuracy, and its distance to the point."""
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "known and unknown",
@@ -34,13 +36,14 @@ def auc_plot(by_number: Mapping[str, Mapping[int, RocArea]]) -> str:
         for (name, areas), colour in zip(by_number.items(), _COLOURS, strict=False):
             axes.plot(list(areas), [area.area for area in areas.values()], "o-", color=colour, label=name)
         exposures = list(next(iter(by_number.values())))
+        least = min(area.area for areas in by_number.values() for area in areas.values())
         axes.set_xscale("log", base=2)
         axes.set_xticks(exposures, [f"{number}" for number in exposures])
         axes.axhline(0.5, color=_SOFT, linestyle=":")
         axes.set(
             xlabel="times that the known facts were taught",
             ylabel="area under the ROC curve",
-            ylim=(0.4, 1.02),
+            ylim=(min(0.4, least - 0.02), 1.02),
         )
         return _svg(figure, axes)
 
@@ -60,13 +63,23 @@ def curve_plot(
         for (name, points), colour in zip(curves.items(), _COLOURS, strict=False):
             shares, accuracies = zip(*((point.share, point.accuracy) for point in points), strict=True)
             axes.plot(shares, accuracies, color=colour, label=name)
-        for name, (searches, accuracy) in methods.items():
-            axes.plot(searches, accuracy, "o", color=_INK, markersize=5)
-            axes.annotate(
-                name, (searches, accuracy), (5, 5), textcoords="offset points", color=_INK, fontsize=8
-            )
+        for name, (place, height) in _label_places(methods).items():
+            axes.plot(*methods[name], "o", color=_INK, markersize=5)
+            axes.text(place + _LABEL_GAP, height, name, color=_INK, fontsize=8, va="center")
         axes.set(xlabel="searches per question", ylabel="exact match", ylim=(0, 1))
         return _svg(figure, axes)
+
+
+def _label_places(points: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Return where the label of each point begins: beside it, or above labels that it would cover."""
+    places = dict[str, tuple[float, float]]()
+    for name in sorted(points, key=lambda name: points[name][1]):
+        x, y = points[name]
+        for other_x, other_y in places.values():  # in ascending order
+            if abs(x - other_x) < _LABEL_WIDTH and abs(y - other_y) < _LABEL_HEIGHT:
+                y = other_y + _LABEL_HEIGHT
+        places[name] = x, y
+    return places
 
 
 def _figure(title: str) -> tuple[Figure, Axes]:
