@@ -1,6 +1,7 @@
 """The llama.cpp backend: contexts grow as needed, and texts that are moved continue unchanged."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -40,13 +41,31 @@ async def together(model, *calls):
 
 
 async def after_it_began(model, first, second):
-    """Start the second call during the first; return both results, and whether the first still ran."""
-    running = asyncio.create_task(write(model, *first))
-    while model.computed_tokens < len(first[0]) + 5:
-        await asyncio.sleep(0)
-    other = await write(model, *second)
-    still_ran = not running.done()
-    return [await running, other], still_ran
+    """Start the second call during the first; return both results, and whether a pass computed both.
+
+    The first one is held in the middle until the second one waits for the engine.
+    """
+    real, is_waiting, ran_together = model._backend.forward, threading.Event(), False
+
+    def forward(inputs):
+        nonlocal ran_together
+        if model.computed_tokens >= len(first[0]) + 5:
+            assert is_waiting.wait(60)
+        ran_together |= len(inputs) > 1
+        return real(inputs)
+
+    model._backend.forward = forward
+    try:
+        running = asyncio.create_task(write(model, *first))
+        while model.computed_tokens < len(first[0]) + 5:
+            await asyncio.sleep(0)
+        other = asyncio.create_task(write(model, *second))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        is_waiting.set()
+        return [await running, await other], ran_together
+    finally:
+        model._backend.forward = real
 
 
 def check_same(found, expected):
@@ -106,8 +125,8 @@ def test_a_longer_text_does_not_wait_for_one_that_runs(fresh, monkeypatch):
     monkeypatch.setattr(backend, "_GROWTH_TOKENS", 256)
     calls = (ids_of(0, 40), 120), (ids_of(1, 400),)
     model = fresh()
-    found, still_ran = run(after_it_began(model, *calls))
-    assert still_ran
+    found, ran_together = run(after_it_began(model, *calls))
+    assert ran_together
     assert room(model) == (2, 512)
     check_same(found, alone(fresh, *calls))
 
@@ -120,8 +139,8 @@ def test_where_nothing_can_be_moved_it_waits(fresh, monkeypatch):
 
     monkeypatch.setattr(context.Context, "restore", refused)
     model = fresh()
-    found, still_ran = run(after_it_began(model, *calls))
-    assert not still_ran
+    found, ran_together = run(after_it_began(model, *calls))
+    assert not ran_together
     check_same(found, alone(fresh, *calls))
 
 
@@ -271,8 +290,8 @@ def test_a_model_that_can_not_go_back_is_never_asked_to(fresh, monkeypatch):
 
 def test_attention_is_read_from_now_on(fresh):
     calls = (ids_of(0), 60, Want(entropy=True)), (ids_of(1, 20),)
-    found, still_ran = run(after_it_began(fresh(), *calls))
-    assert still_ran
+    found, ran_together = run(after_it_began(fresh(), *calls))
+    assert ran_together
     check_same(found, alone(fresh, *calls))
 
 
@@ -322,9 +341,9 @@ def test_a_model_whose_texts_can_not_be_moved_gets_sequences_once_it_is_idle(sli
     """A running text makes the next one wait the first time, and never again."""
     calls = [((*ids_of(0, 150), number), 40) for number in range(5, 9)]
     model, expected = sliding(), alone(sliding, *calls)
-    _, still_ran = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))
-    assert not still_ran
+    _, ran_together = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))
+    assert not ran_together
     assert room(model) == (MAX_RUNNING, 512)
-    _, still_ran = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))
-    assert still_ran
+    _, ran_together = run(after_it_began(model, calls[0], (ids_of(1, 20), 3)))
+    assert ran_together
     check_same(run(together(model, *calls)), expected)
