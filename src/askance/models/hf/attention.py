@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask
@@ -159,8 +160,14 @@ def attention_forward(
     return output, None
 
 
+def use_own_attention(module: Any) -> None:
+    """Let a model of transformers compute attention by `attention_forward`, if it can."""
+    if module._supports_sdpa or getattr(module.config.get_text_config(), "attn_logit_softcapping", None):
+        module.set_attn_implementation(ATTENTION_NAME)
+
+
 def compute_attention(
-    module: nn.Module, states: States, mask: Tensor, options: Mapping[str, Any], needs_weights: bool
+    module: nn.Module, states: States, mask: Tensor | None, options: Mapping[str, Any], needs_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Compute the output of attention and, if needed, its weights.
 
@@ -172,12 +179,26 @@ def compute_attention(
         keys], or None if they are not needed.
     """
     eager = sys.modules[type(module).__module__].eager_attention_forward
-    # Stock attention does not support a soft cap on the scores.
-    implementation = sdpa_attention_forward if options.get("softcap") is None else eager
-    output, _ = implementation(module, *states, mask, **options)
-    if not needs_weights:
+    if options.get("softcap") is not None:  # stock attention does not support a soft cap on the scores
+        output, _ = eager(module, *states, mask, **options)
+    elif states[0].device.type == "cpu" and mask is not None and options.get("position_bias") is None:
+        output = _grouped_attention(states, mask, options)
+    else:
+        output, _ = sdpa_attention_forward(module, *states, mask, **options)
+    if not needs_weights or mask is None:
         return output, None
     return output, eager(module, *(tensor.float() for tensor in (*states, mask)), **options)[1]
+
+
+def _grouped_attention(states: States, mask: Tensor, options: Mapping[str, Any]) -> Tensor:
+    """Compute stock attention on a CPU, where heads that share keys need no copies of them.
+
+    Stock attention of transformers makes the copies, since GPUs are faster with them if there is a mask.
+    """
+    output = scaled_dot_product_attention(
+        *states, attn_mask=mask, scale=options.get("scaling"), enable_gqa=True
+    )
+    return output.transpose(1, 2)
 
 
 AttentionInterface.register(ATTENTION_NAME, attention_forward)

@@ -14,7 +14,7 @@ from torch import Tensor
 from askance.core.errors import ModelSpecError
 from askance.inference.backend import StepInput, StepOutput
 from askance.inference.prefix_cache import PrefixCache
-from askance.models.hf.attention import ATTENTION_NAME, AttentionGroup, ForwardContext, forward_context
+from askance.models.hf.attention import AttentionGroup, ForwardContext, forward_context, use_own_attention
 from askance.models.hf.kv_cache import KVCells, KVPool, TorchSlot
 from askance.models.hf.logits import rows_of
 
@@ -178,8 +178,7 @@ class TorchBackend:
             The sliding window of each of those layers, and the bytes that one token takes in the KV cache.
         """
         module = self.module
-        if module._supports_sdpa or getattr(module.config.get_text_config(), "attn_logit_softcapping", None):
-            module.set_attn_implementation(ATTENTION_NAME)
+        use_own_attention(module)
         with forward_context(ForwardContext()) as context:
             cache = module(input_ids=self._row((0, 0)), use_cache=True).past_key_values
         if cache is None:

@@ -69,7 +69,8 @@ class KVPool:
         """
         # On a CPU, `index_select` copies a cell at once; indexing with a tensor takes six times as long.
         keys, values = (
-            store.index_select(0, cells.flatten()).unflatten(0, cells.shape) for store in self.layers[layer]
+            store.index_select(0, cells.flatten()).view(*cells.shape, *store.shape[1:])
+            for store in self.layers[layer]
         )
         return keys, values
 

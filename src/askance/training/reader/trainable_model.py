@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from askance.core.errors import InputError, MissingExtra
 from askance.models.hf.adapter import Adapter
+from askance.models.hf.attention import use_own_attention
 from askance.training.loop.module import device_description, trainable_weights
 from askance.training.reader.packing import PackedRow, single_example_rows
 from askance.training.reader.settings import ReaderSettings
@@ -41,6 +42,7 @@ class TrainableModel:
         torch.manual_seed(settings.seed)
         self.module = with_adapter(module, settings, start) if settings.method == "lora" else module
         self.module.eval()
+        use_own_attention(module)
         self._base = module
         self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(module.forward).parameters
         self._precision = getattr(torch, settings.with_precision_for(module.device.type).precision)
