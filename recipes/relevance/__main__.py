@@ -1,10 +1,10 @@
 """Train the bundled cross-encoder, and check its gate on questions that it has not seen.
 
-python -m recipes.relevance --squad2 FILE --train hotpotqa:FILE --train musique:FILE --test hotpotqa:FILE \\
-    --out FOLDER
+python -m recipes.relevance --squad2 FILE --train hotpotqa:FILE --test hotpotqa:FILE --out FOLDER
 
-Four articles of SQuAD 2.0 are held out. The cross-encoder learns from all others and from the training files. The
-command exits with 1 if it misses a condition of the gate.
+The options `--train` and `--test` may be repeated. Four articles of SQuAD 2.0 are held out, and the
+cross-encoder learns from all others and from the training files. The command exits with 1 if it misses a
+condition of the gate.
 """
 
 import argparse

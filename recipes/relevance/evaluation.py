@@ -1,4 +1,4 @@
-"""What a cross-encoder is worth: on SQuAD articles that it has not seen, and on questions with several hops."""
+"""Measure a cross-encoder on SQuAD articles that it has not seen, and on questions with several hops."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,8 @@ class Reranking:
 
     Attributes:
         area, area_of_bm25: How well each score separates the relevant passages among BM25's first five.
-        bm25, alone, mixed: How often the first passage is relevant: by BM25, by the cross-encoder alone, and by
-            both. The weight of BM25's score for a question is the best one on the other articles.
+        bm25, alone, mixed: How often the first passage is relevant: by BM25, by the cross-encoder alone, and
+            by both. The weight of BM25's score for a question is the best one on the other articles.
         weights: That weight for each article.
         gain: The difference between `mixed` and `bm25`.
     """
@@ -61,9 +61,7 @@ class Reranking:
     gain: Difference
 
 
-def rank_candidates(
-    asked: Sequence[Example], corpus: Sequence[Example], scorer: PairScorer
-) -> list[Ranked]:
+def rank_candidates(asked: Sequence[Example], corpus: Sequence[Example], scorer: PairScorer) -> list[Ranked]:
     """Score the passages that BM25 finds for each question among all paragraphs of a corpus."""
     found, pairs = list[tuple[str, NDArray[np.float64], NDArray[np.bool_]]](), list[tuple[str, str]]()
     with indexed_paragraphs(corpus) as pool:
@@ -94,7 +92,9 @@ def reranking(ranked: Sequence[Ranked]) -> Reranking:
         return max(WEIGHTS, key=lambda weight: sum(each.is_first_relevant(weight) for each in others))
 
     def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
-        first_by_id, second_by_id = ({f"{i}": score for i, score in enumerate(each)} for each in (first, second))
+        first_by_id, second_by_id = (
+            {f"{i}": score for i, score in enumerate(each)} for each in (first, second)
+        )
         return paired_difference(first_by_id, second_by_id)
 
     weights = {article: best_weight(article) for article in sorted({each.article for each in ranked})}
@@ -112,7 +112,7 @@ def reranking(ranked: Sequence[Ranked]) -> Reranking:
 
 
 def area_of_paragraphs(examples: Sequence[Example], scorer: PairScorer) -> RocArea:
-    """Return how well the score separates supporting paragraphs from the other paragraphs of each question."""
+    """Return how well the score separates the supporting paragraphs of each question from its others."""
     pairs, labels = list[tuple[str, str]](), list[bool]()
     for example in examples:
         for paragraph in example.supporting_facts.paragraphs:

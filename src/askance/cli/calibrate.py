@@ -12,7 +12,6 @@ from rich.table import Table
 
 from askance.cli.options import JsonFlag, with_settings, write_out
 from askance.config_sources import SourcedConfig
-from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.metrics import open_metrics
@@ -42,7 +41,8 @@ def calibrate(
 
     Args:
         dataset: The questions: sample, jsonl:FILE, csv:FILE …; `askance datasets` lists the names.
-        searches: The average number of searches per question that you want; 2 by default. With --metric, the most.
+        searches: The average number of searches per question that you want; 2 by default. With --metric, it
+            is the most.
         metric: Find the best mean score by this metric instead, such as f1; it needs gold answers.
         limit: The number of questions to use, at most, from the first.
         parameter: The parameter to vary, if it is not the method's default one.
@@ -85,7 +85,9 @@ def calibrate(
             )
             found = asyncio.run(find_threshold(engine, questions, wanted, **options))
         else:
-            found = asyncio.run(calibrate_by_score(engine, examples, metric, max_searches=searches, **options))
+            found = asyncio.run(
+                calibrate_by_score(engine, examples, metric, max_searches=searches, **options)
+            )
     if file is not None and found.value is not None:
         write_out(file, _preset(found, settings, dataset))
     print(json_line(dataclasses.asdict(found))) if as_json else _show_calibration(found, file)
@@ -159,7 +161,9 @@ def _preset(found: Calibration | BestValue, settings: Mapping[str, Any], dataset
     """Return the text of a preset that holds the value found."""
     low, high = found.interval or (0.0, 0.0)
     chosen_by = (
-        f"best {_chosen_by(found)}" if isinstance(found, BestValue) else f"{found.wanted:g} searches per question"
+        f"best {_chosen_by(found)}"
+        if isinstance(found, BestValue)
+        else f"{found.wanted:g} searches per question"
     )
     comments = [
         f"askance calibrate, {datetime.now(UTC):%Y-%m-%d}: {chosen_by}",

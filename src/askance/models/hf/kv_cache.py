@@ -62,7 +62,9 @@ class KVPool:
             store[cells] = new
 
     def read(self, layer: int, cells: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of a layer, each of shape [sequences, tokens, key-value heads, head size].
+        """Return the keys and the values of a layer.
+
+        Both have the shape [sequences, tokens, key-value heads, head size].
 
         Args:
             cells: The indices of the cells, shape [sequences, tokens].

@@ -199,9 +199,7 @@ def _is_allowed(trial: Trial, counted: Sequence[int], max_searches: float | None
     return fmean(_searches(trial, counted)) <= (inf if max_searches is None else max_searches) + _ROUNDING
 
 
-def _allowed(
-    ordered: Sequence[Trial], counted: Sequence[int], max_searches: float | None
-) -> Sequence[Trial]:
+def _allowed(ordered: Sequence[Trial], counted: Sequence[int], max_searches: float | None) -> Sequence[Trial]:
     """Return the trials within the limit, or the one with the fewest searches if there are none."""
     allowed = [trial for trial in ordered if _is_allowed(trial, counted, max_searches)]
     return allowed or [min(ordered, key=lambda trial: fmean(_searches(trial, counted)))]
