@@ -52,7 +52,6 @@ def calibrate(
     Examples:
         askance calibrate --dataset sample --index sample-index --searches 2
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
-        askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1 --searches 1
     """
     if metric is not None:
         open_metrics([metric])  # a wrong name is told before models are loaded
