@@ -5,7 +5,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from askance.training.reader.save import TrainingReport
     from askance.training.reader.settings import ReaderSettings
     from askance.training.relevance.save import RelevanceReport
+    from askance.training.selfrag.settings import SelfRagSettings
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
 """The settings for those kinds of training examples that only the recipe in the repository can make."""
@@ -35,7 +36,7 @@ train = typer.Typer(no_args_is_help=True)
 
 @train.callback()
 def _train() -> None:
-    """Train models on questions with known supporting facts.
+    """Train models on questions with known supporting facts, or on answers with reflection tokens.
 
     Examples:
         askance train reader --dataset jsonl:mine.jsonl --out my-reader --dry-run
@@ -86,7 +87,8 @@ def reader_command(builder_spec: str) -> Callable[..., None]:
         check_free(folder)
         report = train_shown(examples, model, settings, builder, folder, is_dry_run=dry)
         if not dry:
-            _show(report, folder)
+            _show_steps(report, folder, "reader")
+            print_plain(out, f"use it: --model hf:{folder}")
 
     return reader
 
@@ -116,7 +118,7 @@ def train_shown(
     folder: Path,
     *,
     is_dry_run: bool = False,
-) -> "TrainingReport":
+) -> "TrainingReport[ReaderSettings]":
     """Train a reader, and show the progress on the terminal."""
     from askance.training.reader.train_reader import load_base, train_reader
 
@@ -148,7 +150,7 @@ def examples_by_name(specs: Sequence[str], limit: int | None) -> dict[str, tuple
     return examples
 
 
-def print_training_report(report: "TrainingReport", console: Console) -> None:
+def print_training_report(report: "TrainingReport[Any]", console: Console) -> None:
     """Print the training examples by kind, the left-out examples, and the number of steps and tokens."""
     counts = report.data_mix.counts_by_dataset
     console.print(plain_table(("dataset", "questions", "training examples", "of which"), counts))
@@ -168,12 +170,11 @@ def print_training_report(report: "TrainingReport", console: Console) -> None:
         print_plain(console, note, "yellow")
 
 
-def _show(report: "TrainingReport", folder: Path) -> None:
+def _show_steps(report: "TrainingReport[Any]", folder: Path, what: str) -> None:
     last = report.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}"
-    print_plain(out, f"{steps}; the reader is in {folder}, its card in {folder / 'README.md'}")
-    print_plain(out, f"use it: --model hf:{folder}")
+    print_plain(out, f"{steps}; the {what} is in {folder}, its card in {folder / 'README.md'}")
 
 
 @train.command()
@@ -243,3 +244,56 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}"
     print_plain(out, f"{steps}; the cross-encoder is in {folder}, its card in {folder / 'README.md'}")
     print_plain(out, f"use it: --retriever 'bm25:INDEX?rerank=cross-encoder:{folder}'")
+
+
+@train.command()
+def selfrag(
+    rows: Annotated[list[Path], typer.Option()],
+    folder: OutOption,
+    model: str = "bundled:base",
+    set_: Annotated[list[str] | None, typer.Option("--set")] = None,
+    limit: NumberOption = None,
+    dry: Annotated[bool, typer.Option("--dry-run")] = False,
+) -> None:
+    """Train a Self-RAG model: one that writes reflection tokens while it answers.
+
+    If the command is stopped, run it again to continue. `--set` takes method, learning_rate, epochs and other
+    hyperparameters: docs/train_selfrag.md lists them.
+
+    Args:
+        rows: A file of rows in the format of the authors' data; the option may be repeated.
+        folder: The folder of the model; a stopped training there is continued.
+        model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
+        set_: A hyperparameter, as parameter=value; the option may be repeated.
+        limit: Use only the first N rows of each file.
+        dry: Show what would be learned, and stop.
+
+    Examples:
+        askance train selfrag --rows mine.jsonl --out my-selfrag --dry-run
+        askance train selfrag --rows mine.jsonl --out my-selfrag --set method=full
+    """
+    for package in ("torch", "transformers", "peft"):
+        if find_spec(package) is None:
+            raise MissingExtra(package, "train", "training a Self-RAG model")
+    from askance.training.loop.checkpoint import check_free
+    from askance.training.reader.train_reader import load_base
+    from askance.training.selfrag.rows import read_rows
+    from askance.training.selfrag.settings import SelfRagSettings
+    from askance.training.selfrag.train_selfrag import train_selfrag
+
+    settings = SelfRagSettings(**parse_parameters(SelfRagSettings, parameters_by_name(set_ or ())))
+    rows_by_file = {str(path): read_rows(path, limit) for path in rows}
+    check_free(folder)
+    console = out if dry else err
+
+    def show(report: "TrainingReport[SelfRagSettings]", tokens: Mapping[str, int]) -> None:
+        print_training_report(report, console)
+        console.print(plain_table(("reflection token", "in training rows"), tokens.items()))
+
+    with TrainingProgress(err) as progress:
+        report = train_selfrag(
+            rows_by_file, load_base(model), settings, folder, progress, show, is_dry_run=dry
+        )
+    if not dry:
+        _show_steps(report, folder, "model")
+        print_plain(out, f"use it: --method selfrag --model hf:{folder}")

@@ -92,7 +92,17 @@ def prompt_head(
         record_escaped(trace, "question", num_strings)
     instruction = getattr(instructions, task)
     before = (Span(instruction + SEPARATORS[separator]),) if instruction else ()
-    return (Span("### Instruction:\n"), *before, untrusted(escaped), Span("\n\n### Response:\n"))
+    return instruction_prompt((*before, untrusted(escaped)))
+
+
+def instruction_prompt(instruction: Sequence[Span], more_input: Sequence[Span] = ()) -> tuple[Span, ...]:
+    """Return the prompt that checkpoints are trained with, up to where the answer begins.
+
+    Args:
+        more_input: The text of a separate input; empty if there is none, as in the authors' data.
+    """
+    inputs = (Span("\n\n### Input:\n"), *more_input) if more_input else ()
+    return (Span("### Instruction:\n"), *instruction, *inputs, Span("\n\n### Response:\n"))
 
 
 def record_escaped(trace: Trace, where: str, num_strings: int) -> None:

@@ -65,12 +65,15 @@ class PackedRow:
         The weights of the n tokens of a target add up to √n. With equal weights for all tokens, a worked
         answer would count forty times as much as a one-word judgement. With equal weights for all examples,
         both would count the same. If a target ends in an answer, the answer gets half of the weight. Most of
-        the reasoning is copied text, beside which a "yes" would otherwise have no influence.
+        the reasoning is copied text, beside which a "yes" would otherwise have no influence. An example
+        with weights of its own keeps these.
         """
         index, weights = -1, _token_weights(example)
         for position, token_id in enumerate(example.ids):
-            if position >= example.num_prompt_tokens:
-                weight = weights[position - example.num_prompt_tokens]
+            weight = (
+                weights[position - example.num_prompt_tokens] if position >= example.num_prompt_tokens else 0
+            )
+            if weight:
                 self.targets.append(TargetToken(index, token_id, weight))
             index = self._child(index, token_id, position)
         self.examples.append(example)
@@ -92,8 +95,8 @@ class PackedRow:
     def targets_of(self, example: EncodedExample) -> slice:
         """Return the slice of `targets` that belongs to one of the row's examples."""
         earlier = self.examples[: self.examples.index(example)]
-        start = sum(example.num_target_tokens for example in earlier)
-        return slice(start, start + example.num_target_tokens)
+        start = sum(example.num_learned_tokens for example in earlier)
+        return slice(start, start + example.num_learned_tokens)
 
     def attention_mask(self) -> NDArray[np.bool_]:
         """Return whether each token (row) attends to each token (column): shape [tokens, tokens]."""
@@ -117,8 +120,10 @@ class PackedRow:
         return child
 
 
-def _token_weights(example: EncodedExample) -> list[float]:
+def _token_weights(example: EncodedExample) -> Sequence[float]:
     """Return the weight of each token of the target in the loss."""
+    if example.target_weights:
+        return example.target_weights
     total, num_answer = example.num_target_tokens**0.5, example.num_answer_tokens
     num_reasoning = example.num_target_tokens - num_answer
     if not num_reasoning or not num_answer:

@@ -1,10 +1,10 @@
 """Save a finished reader: weights, note, loss curve and model card, all in one atomic step."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from safetensors import SafetensorError
 
@@ -17,7 +17,7 @@ from askance.training.loop.schedule import TrainingSchedule
 from askance.training.loop.trainer import TrainingStatus
 from askance.training.reader.data_mix import DataMix
 from askance.training.reader.packing import PackedRow
-from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.settings import LanguageModelSettings, ReaderSettings
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _LICENCES = {"bundled:base": "Apache-2.0"}
@@ -26,8 +26,11 @@ BUNDLED_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """The bundled model's name on the hub, where its weights have a slightly higher precision."""
 
 
+S = TypeVar("S", bound=LanguageModelSettings)
+
+
 @dataclass(slots=True)
-class TrainingReport:
+class TrainingReport(Generic[S]):
     """A report on a training run that is either about to start or finished.
 
     Attributes:
@@ -38,7 +41,7 @@ class TrainingReport:
     """
 
     base: str
-    settings: ReaderSettings
+    settings: S
     data_mix: DataMix
     too_long: Mapping[str, int]
     schedule: TrainingSchedule[PackedRow]
@@ -48,11 +51,16 @@ class TrainingReport:
     started_from: str = ""
 
 
+Write = Callable[[Path, Any, Any, TrainingReport[S], str, str], None]
+"""A function that writes a trained model. It takes the folder, the module, the tokenizer, the report, the
+fingerprint of the base's weights, and the digest of its chat template."""
+
+
 def write_reader(
     out: Path,
     module: Any,
     tokenizer: Any,
-    report: TrainingReport,
+    report: TrainingReport[ReaderSettings],
     base_fingerprint: str,
     template_digest: str,
 ) -> None:
@@ -109,7 +117,7 @@ def _write_adapter(folder: Path, module: Any, base: str) -> None:
     shutil.copymode(folder / "adapter_config.json", path)  # safetensors makes it readable for its owner only
 
 
-def model_card(report: TrainingReport) -> str:
+def model_card(report: TrainingReport[ReaderSettings]) -> str:
     """Return the README.md of a reader."""
     data_mix, settings = report.data_mix, report.settings
     too_long = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from askance.core.types import TokenIds
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.reader.packing import PackedRow, pack_rows, single_example_rows
-from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.settings import LanguageModelSettings
 from askance.training.reader.training_example import EncodedExample
 
 SHARED_BEGINNING = 100
@@ -17,7 +17,7 @@ the same passages."""
 def make_schedule(
     training: Sequence[EncodedExample],
     held_out: Sequence[EncodedExample],
-    settings: ReaderSettings,
+    settings: LanguageModelSettings,
     *,
     is_packed: bool = True,
 ) -> TrainingSchedule[PackedRow]:
@@ -43,7 +43,7 @@ def make_schedule(
 
 
 def _packed_rows(
-    training: Sequence[EncodedExample], settings: ReaderSettings, rng: random.Random
+    training: Sequence[EncodedExample], settings: LanguageModelSettings, rng: random.Random
 ) -> list[PackedRow]:
     """Return the rows of one epoch. With a packing window, only successive examples share rows.
 
@@ -65,7 +65,7 @@ def _packed_rows(
 
 
 def _unpacked_steps(
-    training: Sequence[EncodedExample], settings: ReaderSettings, rng: random.Random
+    training: Sequence[EncodedExample], settings: LanguageModelSettings, rng: random.Random
 ) -> Iterator[tuple[PackedRow, ...]]:
     max_tokens = settings.rows_per_step * settings.row_tokens
     step: list[PackedRow] = []

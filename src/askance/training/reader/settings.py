@@ -8,16 +8,8 @@ from askance.training.loop.settings import TrainingSettings
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderSettings(TrainingSettings):
-    """The settings of one training run.
-
-    An interrupted run can be resumed only with the same settings. If a description begins with "share:", the
-    value is the mean number of training examples per question of a dataset. A value of 0.3 makes three
-    examples from ten questions. A value of 2 makes two examples from each question, with different
-    distractors in a different order.
-    """
-
-    owner: ClassVar[str] = "askance train reader"
+class LanguageModelSettings(TrainingSettings):
+    """The settings of training a language model on packed rows of examples."""
 
     method: Literal["lora", "full"] = parameter("lora", "train a LoRA adapter, or all weights")
     rank: int = parameter(32, "rank of the adapter", at_least=1)
@@ -35,6 +27,27 @@ class ReaderSettings(TrainingSettings):
     max_tokens: int = parameter(
         1024, "tokens of an example; a longer one is left out, not truncated", at_least=16
     )
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """The greatest learning rate of the schedule."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return 1e-3 if self.method == "lora" else 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings(LanguageModelSettings):
+    """The settings of one training run of `askance train reader`.
+
+    An interrupted run can be resumed only with the same settings. If a description begins with "share:", the
+    value is the mean number of training examples per question of a dataset. A value of 0.3 makes three
+    examples from ten questions. A value of 2 makes two examples from each question, with different
+    distractors in a different order.
+    """
+
+    owner: ClassVar[str] = "askance train reader"
+
     passage_words: int = parameter(100, "words of a passage, at most", at_least=10)
     passages: int = parameter(4, "passages of an example, at most", at_least=1)
     reading: float = parameter(1.0, "share: answers from passages", at_least=0)
@@ -43,10 +56,3 @@ class ReaderSettings(TrainingSettings):
     chat: float = parameter(
         0.1, "share of the answers in chat format, if the model takes raw prompts too", at_least=0, at_most=1
     )
-
-    @property
-    def peak_learning_rate(self) -> float:
-        """The greatest learning rate of the schedule."""
-        if self.learning_rate is not None:
-            return self.learning_rate
-        return 1e-3 if self.method == "lora" else 1e-4

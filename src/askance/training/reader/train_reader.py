@@ -21,11 +21,11 @@ from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.models.local.model_files import adapter_fingerprint
 from askance.training.loop.checkpoint import check_free, open_checkpoints, remove_checkpoints
 from askance.training.loop.trainer import OnStep, Trainer
-from askance.training.reader.data_mix import ExampleBuilder, build_data_mix
+from askance.training.reader.data_mix import DataMix, ExampleBuilder, build_data_mix
 from askance.training.reader.packing import PackedRow
-from askance.training.reader.save import TrainingReport, write_reader
+from askance.training.reader.save import S, TrainingReport, Write, write_reader
 from askance.training.reader.schedule import make_schedule
-from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.settings import LanguageModelSettings, ReaderSettings
 from askance.training.reader.trainable_model import TrainableModel
 from askance.training.reader.training_example import EncodedExample, encode, examples_digest
 
@@ -39,12 +39,14 @@ class Base:
             path, so that the reader can load its base from any working directory.
         module, tokenizer: The model, in float32, and its tokenizer.
         adapter: The adapter to train further, from a reader on this base; None to start from a new adapter.
+        new_ids: The ids of tokens whose embeddings are trained along with an adapter.
     """
 
     spec: str
     module: Any
     tokenizer: Any
     adapter: Adapter | None = None
+    new_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,11 @@ def train_reader(
     settings: ReaderSettings,
     out: Path,
     on_step: OnStep = lambda status: None,
-    on_start: Callable[[TrainingReport], None] = lambda report: None,
+    on_start: Callable[[TrainingReport[ReaderSettings]], None] = lambda report: None,
     *,
     builder: type[ExampleBuilder] = ExampleBuilder,
     is_dry_run: bool = False,
-) -> TrainingReport:
+) -> TrainingReport[ReaderSettings]:
     """Train a reader, or resume an interrupted training run, and write the reader into the folder `out`.
 
     Until training is finished, its checkpoints are in a folder beside `out` whose name ends in ".training".
@@ -81,10 +83,41 @@ def train_reader(
             the folder exists or belongs to another training run, or the disk is full.
         TrainingFailed: A loss or a gradient is not finite.
     """
+
+    def make_mix(model: Model) -> DataMix:
+        return build_data_mix(examples_by_dataset, model, settings, builder)
+
+    return train_language_model(
+        make_mix, base, settings, out, on_step, on_start, write_reader, is_dry_run=is_dry_run
+    )
+
+
+def train_language_model(
+    make_mix: Callable[[Model], DataMix],
+    base: Base,
+    settings: S,
+    out: Path,
+    on_step: OnStep,
+    on_start: Callable[[TrainingReport[S]], None],
+    write: Write[S],
+    *,
+    is_dry_run: bool,
+) -> TrainingReport[S]:
+    """Train a language model on a data mix, or resume an interrupted training run, and write it into `out`.
+
+    Args:
+        make_mix: A function that makes the training examples for the model to be trained. The model that it
+            gets has capabilities, and nothing else.
+        write: A function that writes the trained model.
+        on_step, on_start, is_dry_run: As for `train_reader`.
+
+    Raises:
+        InputError, TrainingFailed: As for `train_reader`.
+    """
     check_free(out)
     _check_method(base, settings)
     settings = settings.with_precision_for(base.module.device.type)
-    report, training, held_out = _prepared(examples_by_dataset, base, settings, builder)
+    report, training, held_out = _prepared(make_mix, base, settings)
     if is_dry_run:
         on_start(report)
         return report
@@ -92,7 +125,7 @@ def train_reader(
     identity = _identity(base, settings, fingerprint, (*training, *held_out))
     folder = out.with_name(f"{out.name}.training")
     with open_checkpoints(folder, identity) as checkpoints:
-        model = TrainableModel(base.module, settings, base.adapter)
+        model = TrainableModel(base.module, settings, base.adapter, base.new_ids)
         if not model.packs_exactly(report.schedule.steps[0]):
             report.schedule = make_schedule(training, held_out, settings, is_packed=False)
         report.device = model.device_description
@@ -100,20 +133,17 @@ def train_reader(
         trainer = Trainer(model, report.schedule, checkpoints)
         trainer.run(on_step)
         report.curve, report.held_out = tuple(trainer.curve), losses_by_task(model, report.schedule.held_out)
-        write_reader(out, model.module, base.tokenizer, report, fingerprint, template)
+        write(out, model.module, base.tokenizer, report, fingerprint, template)
     remove_checkpoints(folder)
     return report
 
 
 def _prepared(
-    examples_by_dataset: Mapping[str, Sequence[Example]],
-    base: Base,
-    settings: ReaderSettings,
-    builder: type[ExampleBuilder],
-) -> tuple[TrainingReport, tuple[EncodedExample, ...], tuple[EncodedExample, ...]]:
+    make_mix: Callable[[Model], DataMix], base: Base, settings: S
+) -> tuple[TrainingReport[S], tuple[EncodedExample, ...], tuple[EncodedExample, ...]]:
     """Return a report on the data mix, the training examples, and the held-out examples."""
     encoding = encoding_of(base.tokenizer, base.module, base.spec)
-    data_mix = build_data_mix(examples_by_dataset, _capabilities(encoding), settings, builder)
+    data_mix = make_mix(_capabilities(encoding))
     window = min(settings.max_tokens, _context_window(base))
     training, too_long = encode(data_mix.training, encoding, window)
     held_out, _ = encode(data_mix.held_out, encoding, window)
@@ -137,12 +167,12 @@ def losses_by_task(model: TrainableModel, rows: Sequence[PackedRow]) -> Mapping[
             losses = model.token_losses(row).tolist()
         for example in row.examples:
             sums[example.task] += sum(losses[row.targets_of(example)])
-            counts[example.task] += example.num_target_tokens
+            counts[example.task] += example.num_learned_tokens
     return {task: sums[task] / counts[task] for task in sorted(counts)}
 
 
 def _identity(
-    base: Base, settings: ReaderSettings, fingerprint: str, examples: Sequence[EncodedExample]
+    base: Base, settings: LanguageModelSettings, fingerprint: str, examples: Sequence[EncodedExample]
 ) -> Mapping[str, Any]:
     """Return all settings and inputs that the trained reader depends on."""
     return {
@@ -162,7 +192,7 @@ def _capabilities(encoding: Encoding) -> Model:
     return cast(Model, _PromptCapabilities(frozenset(capabilities)))
 
 
-def _check_method(base: Base, settings: ReaderSettings) -> None:
+def _check_method(base: Base, settings: LanguageModelSettings) -> None:
     if base.adapter is not None and settings.method != "lora":
         raise InputError(
             f"method={settings.method} can't start from an adapter, {str(base.adapter.folder)!r}: start from "

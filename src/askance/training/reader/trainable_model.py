@@ -20,7 +20,7 @@ from askance.models.hf.adapter import Adapter
 from askance.models.hf.attention import use_own_attention
 from askance.training.loop.module import device_description, trainable_weights
 from askance.training.reader.packing import PackedRow, single_example_rows
-from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.settings import LanguageModelSettings
 
 _ADAPTER_NAME = "default"
 _TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: 0.05}
@@ -35,12 +35,18 @@ class TrainableModel:
     vocabulary of 50,000 words, the other logits would cost a fifth as much as all layers.
 
     Args:
-        module, settings, start: See `with_adapter`.
+        module, settings, start, new_ids: See `with_adapter`.
     """
 
-    def __init__(self, module: Any, settings: ReaderSettings, start: Adapter | None = None) -> None:
+    def __init__(
+        self,
+        module: Any,
+        settings: LanguageModelSettings,
+        start: Adapter | None = None,
+        new_ids: Sequence[int] = (),
+    ) -> None:
         torch.manual_seed(settings.seed)
-        self.module = with_adapter(module, settings, start) if settings.method == "lora" else module
+        self.module = with_adapter(module, settings, start, new_ids) if settings.method == "lora" else module
         self.module.eval()
         use_own_attention(module)
         self._base = module
@@ -100,12 +106,18 @@ class TrainableModel:
         return logits if self._takes_logits_to_keep else logits[indices]
 
 
-def with_adapter(module: Any, settings: ReaderSettings, start: Adapter | None = None) -> Any:
+def with_adapter(
+    module: Any,
+    settings: LanguageModelSettings,
+    start: Adapter | None = None,
+    new_ids: Sequence[int] = (),
+) -> Any:
     """Return a peft model around `module`, with a LoRA adapter on every linear layer except the last.
 
     Args:
         start: The reader whose weights the adapter starts from. Without one, half of the adapter's matrices
             are random and the others zero, so that the adapter does not change the output at first.
+        new_ids: The ids of tokens whose rows in the input and the output embeddings are trained, too.
 
     Raises:
         InputError: `start` has another rank or alpha, or does not cover all linear layers.
@@ -119,7 +131,11 @@ def with_adapter(module: Any, settings: ReaderSettings, start: Adapter | None = 
     from askance.models.hf.noise import quiet
 
     config = LoraConfig(
-        r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+        trainable_token_indices={name: [*new_ids] for name in _embeddings(module)} if new_ids else None,
     )
     with quiet():
         peft_model = get_peft_model(module, config)
@@ -131,7 +147,15 @@ def with_adapter(module: Any, settings: ReaderSettings, start: Adapter | None = 
     return peft_model
 
 
-def _load_weights(peft_model: Any, start: Adapter, settings: ReaderSettings) -> None:
+def _embeddings(module: Any) -> list[str]:
+    """Return the names of the input embeddings and, if they have weights of their own, of the output's."""
+    inputs, outputs = module.get_input_embeddings(), module.get_output_embeddings()
+    is_tied = outputs is None or outputs.weight is inputs.weight  # peft trains tied weights once, for both
+    parts = [inputs] if is_tied else [inputs, outputs]
+    return [name.rpartition(".")[2] for name, part in module.named_modules() if part in parts]
+
+
+def _load_weights(peft_model: Any, start: Adapter, settings: LanguageModelSettings) -> None:
     from peft import PeftConfig, load_peft_weights, set_peft_model_state_dict
 
     folder = str(start.folder)

@@ -1,5 +1,6 @@
 """A training example: a prompt as a method would write it, and the text that the model should write."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +8,20 @@ from hashlib import blake2b
 from typing import Protocol
 
 from askance.core.errors import InputError
-from askance.core.types import Prompt, Raw, TokenIds
+from askance.core.types import Part, Prompt, Raw, Span, TokenIds
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSpan:
+    """A piece of a target that is learned with a weight of its own.
+
+    Attributes:
+        span: The text, which may yield control tokens only if it is trusted.
+        weight: The weight of each of its tokens in the loss; 0 for text that is read, but not learned.
+    """
+
+    span: Span
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +31,9 @@ class TrainingExample:
     Attributes:
         task: The task that the example teaches, such as "reading"; losses are reported by task.
         id: The dataset's name and the id of the question that the example was made from.
-        target: The continuation exactly as it follows the prompt, including any leading space. The end token
-            is added by `encode`.
+        target: The continuation exactly as it follows the prompt, including any leading space. It is a
+            string, in which all tokens together have a weight that depends on their number, or spans, which
+            have their own weights. The end token is added by `encode`.
         answer: The answer at the end of the target, if other text of the target leads to the answer;
             otherwise an empty string.
     """
@@ -26,7 +41,7 @@ class TrainingExample:
     task: str
     id: str
     prompt: Prompt
-    target: str
+    target: str | tuple[TargetSpan, ...]
     answer: str = ""
 
 
@@ -42,6 +57,7 @@ class PromptEncoder(Protocol):
     """An encoder that turns a model's prompts into token ids."""
 
     def encode(self, prompt: Prompt) -> TokenIds: ...
+    def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds: ...
     def text_ids(self, text: str) -> TokenIds: ...
     @property
     def end_id(self) -> int: ...
@@ -56,6 +72,8 @@ class EncodedExample:
         num_prompt_tokens: The number of tokens before the target, which do not count in the loss.
         num_answer_tokens: The number of tokens in the answer at the end of the target, including the end
             token; 0 if the training example has no `answer`.
+        target_weights: The weight of each token of the target, the end token included; empty if the weights
+            depend on the number of tokens alone.
     """
 
     task: str
@@ -63,11 +81,17 @@ class EncodedExample:
     ids: TokenIds
     num_prompt_tokens: int
     num_answer_tokens: int = 0
+    target_weights: tuple[float, ...] = ()
 
     @property
     def num_target_tokens(self) -> int:
         """The number of tokens in the target, including the end token."""
         return len(self.ids) - self.num_prompt_tokens
+
+    @property
+    def num_learned_tokens(self) -> int:
+        """The number of tokens in the target that are learned."""
+        return sum(map(bool, self.target_weights)) if self.target_weights else self.num_target_tokens
 
 
 def encode(
@@ -84,16 +108,37 @@ def encode(
     encoded, num_too_long = [], Counter[str]()
     for example in examples:
         prompt_ids = _prompt_ids(example, encoder)
-        target_ids = encoder.text_ids(example.target)
+        weights: tuple[float, ...] = ()
+        if isinstance(example.target, str):
+            target_ids = encoder.text_ids(example.target)
+        else:
+            target_ids, weights = _weighted_ids(example.target, encoder)
         ids = (*prompt_ids, *target_ids, encoder.end_id)
         if len(ids) > max_tokens:
             num_too_long[example.task] += 1
             continue
-        # A token that crosses the border between reasoning and answer belongs to the answer.
-        reasoning_ids = encoder.text_ids(example.target.removesuffix(example.answer))
-        num_answer = len(target_ids) + 1 - len(reasoning_ids) if example.answer else 0
-        encoded.append(EncodedExample(example.task, example.id, ids, len(prompt_ids), num_answer))
+        num_answer = 0
+        if example.answer and isinstance(example.target, str):
+            # A token that crosses the border between reasoning and answer belongs to the answer.
+            reasoning_ids = encoder.text_ids(example.target.removesuffix(example.answer))
+            num_answer = len(target_ids) + 1 - len(reasoning_ids)
+        encoded.append(EncodedExample(example.task, example.id, ids, len(prompt_ids), num_answer, weights))
     return tuple(encoded), num_too_long
+
+
+def _weighted_ids(
+    target: tuple[TargetSpan, ...], encoder: PromptEncoder
+) -> tuple[TokenIds, tuple[float, ...]]:
+    """Return the ids of a target's spans, and the weight of each token, with 1 for the end token.
+
+    All spans are encoded together, as when a model answers. A token belongs to the span in which it ends.
+    """
+    spans = [piece.span for piece in target]
+    ids, weights = encoder.parts(spans, at_start=False), list[float]()
+    for number, piece in enumerate(target, start=1):
+        num_tokens = len(encoder.parts(spans[:number], at_start=False))
+        weights += itertools.repeat(piece.weight, num_tokens - len(weights))
+    return ids, (*weights, 1.0)
 
 
 def _prompt_ids(example: TrainingExample, encoder: PromptEncoder) -> TokenIds:
@@ -111,5 +156,6 @@ def examples_digest(examples: Sequence[EncodedExample]) -> str:
     digest = blake2b(digest_size=16)
     for example in examples:
         lengths = (example.num_prompt_tokens, example.num_answer_tokens)
-        digest.update(f"{example.task} {lengths} {example.ids}\n".encode())
+        weights = f" {example.target_weights}" if example.target_weights else ""
+        digest.update(f"{example.task} {lengths} {example.ids}{weights}\n".encode())
     return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Training of Self-RAG (Asai et al. 2024): a model that writes reflection tokens while it answers."""

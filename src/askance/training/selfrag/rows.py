@@ -1,0 +1,127 @@
+"""Rows of Self-RAG's training data: an instruction, and an output with reflection tokens and passages.
+
+The files have the format of the authors' released data: JSON Lines with the keys "instruction", "output" and,
+optionally, "input", "id" and "dataset_name".
+
+    {"id": "nq_7", "dataset_name": "nq", "instruction": "Where did Greene die?", "input": "",
+     "output": "[Retrieval]<paragraph>He died at Vevey.</paragraph>[Relevant]Vevey.[Fully supported]"}
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from askance.core.errors import InputError
+from askance.core.records import Field, read_records
+from askance.core.types import Raw, Span, untrusted
+from askance.methods.selfrag.prompts import instruction_prompt
+from askance.methods.selfrag.tokens import (
+    ALL_TOKENS,
+    PARAGRAPH_END,
+    PARAGRAPH_START,
+    escape_tokens,
+)
+from askance.training.reader.training_example import TargetSpan, TrainingExample
+
+_TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
+_SHAPE = (
+    'A row is a JSON object, such as {"instruction": "Where did he die?", "output": "At Vevey.[Utility:5]"}.'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SelfRagRow:
+    """A row of the training data.
+
+    Attributes:
+        dataset: The dataset that the row comes from; empty if the file does not say.
+        output: The answer with reflection tokens, in which passages stand between paragraph tokens.
+    """
+
+    id: str
+    dataset: str
+    instruction: str
+    input: str
+    output: str
+
+
+def read_rows(path: Path, limit: int | None = None) -> tuple[SelfRagRow, ...]:
+    """Return the rows of a file, at most `limit`.
+
+    Raises:
+        InputError: The file can't be read, is empty, or a row is malformed. The message gives the line.
+    """
+    rows = tuple(islice(read_records(path, _SHAPE, convert=_row), limit))
+    if not rows:
+        raise InputError(f"{path} has no rows. {_SHAPE}")
+    return rows
+
+
+def _row(record: Field, number: int) -> Iterator[SelfRagRow]:
+    yield SelfRagRow(
+        id=record.get("id", str(number)).id(),
+        dataset=record.get("dataset_name", "").maybe_blank(),
+        instruction=record["instruction"].text(),
+        input=record.get("input", "").maybe_blank(),
+        output=record["output"].text(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedOutput:
+    """An output as spans with their weights.
+
+    Attributes:
+        spans: Reflection tokens as trusted spans, and everything else as untrusted ones. Passages have the
+            weight 0.
+        tokens: The reflection tokens and paragraph tokens, in order.
+        is_cut: Whether a passage has no end. Such an output has no spans, since nothing says where it ends.
+    """
+
+    spans: tuple[TargetSpan, ...]
+    tokens: tuple[str, ...]
+    is_cut: bool = False
+
+
+def parse_output(output: str, reflection_weight: float = 1.0) -> ParsedOutput:
+    """Parse an output. What stands between a paragraph token and the next end of a paragraph is a passage.
+
+    The loss leaves out passages, but not the tokens around them, as in the authors' code. Reflection tokens
+    inside a passage are text: they are escaped as they are when a method shows a passage.
+
+    Args:
+        reflection_weight: The weight of each reflection token; text has the weight 1.
+    """
+    spans, tokens = list[TargetSpan](), list[str]()
+    pieces, at = _TOKEN.split(output), 0  # text and tokens by turns
+    while at < len(pieces):
+        piece, is_token = pieces[at], at % 2 == 1
+        at += 1
+        if not is_token:
+            spans += [TargetSpan(untrusted(piece))] if piece else []
+            continue
+        tokens.append(piece)
+        spans.append(TargetSpan(Span(piece), reflection_weight))
+        if piece != PARAGRAPH_START:
+            continue
+        try:
+            end = pieces.index(PARAGRAPH_END, at)
+        except ValueError:
+            return ParsedOutput((), tuple(tokens), is_cut=True)
+        passage = "".join(pieces[at:end])
+        spans += [TargetSpan(untrusted(escape_tokens(passage)[0]), 0.0)] if passage else []
+        at = end
+    return ParsedOutput(tuple(spans), tuple(tokens))
+
+
+def training_example(row: SelfRagRow, parsed: ParsedOutput, name: str) -> TrainingExample:
+    """Return the training example of a row.
+
+    Args:
+        name: The name of the file's data, for the example's id.
+    """
+    instruction, inputs = ((untrusted(escape_tokens(text)[0]),) for text in (row.instruction, row.input))
+    prompt = Raw(instruction_prompt(instruction, inputs if row.input.strip() else ()))
+    return TrainingExample(row.dataset or "selfrag", f"{name}/{row.id}", prompt, parsed.spans)

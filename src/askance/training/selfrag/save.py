@@ -1,0 +1,93 @@
+"""Save a finished Self-RAG model: weights, tokenizer, loss curve and model card, in one atomic step."""
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from askance.core.errors import InputError
+from askance.models.converting import atomic_folder
+from askance.models.hf.load import save_parts
+from askance.training.loop.model_card import curve_lines, render_card
+from askance.training.reader.save import TrainingReport
+from askance.training.selfrag.settings import SelfRagSettings
+from askance.training.selfrag.vocabulary import AddedTokens
+
+_TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
+_PACKAGES = ("torch", "transformers", "peft")
+
+
+class SelfRagWriter:
+    """A function that writes a trained model, and that says how far the rows of the new tokens moved.
+
+    Args:
+        added: The tokens that were added.
+        tokens: The number of each reflection token in the training rows.
+        module: The model before training, from which the first values of the new rows are remembered.
+    """
+
+    def __init__(self, added: AddedTokens, tokens: Counter[str], module: Any) -> None:
+        self._added, self._tokens = added, tokens
+        self._before = self._rows(module)
+
+    def __call__(
+        self,
+        out: Path,
+        module: Any,
+        tokenizer: Any,
+        report: TrainingReport[SelfRagSettings],
+        base_fingerprint: str,
+        template_digest: str,
+    ) -> None:
+        """Write all files into a temporary folder beside `out`, then rename it.
+
+        Raises:
+            InputError: The folder can't be written. The last checkpoint is kept.
+        """
+        merged = module.merge_and_unload(safe_merge=True) if report.settings.method == "lora" else module
+        card = self._card(report, base_fingerprint, self._moved(merged))
+        try:
+            with atomic_folder(out) as partial:
+                save_parts(merged, tokenizer, partial)
+                (partial / "README.md").write_text(card, encoding="utf-8")
+                (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
+        except (OSError, SafetensorError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(
+                f"can't write the model into {out}: {reason}. Free space, then give the same command again: "
+                "no step has to be computed again."
+            ) from error
+
+    def _rows(self, module: Any) -> torch.Tensor:
+        """Return a copy of the input embeddings of the new tokens: shape [tokens, size]."""
+        ids = [self._added.ids[token] for token in self._added.new]
+        rows: torch.Tensor = module.get_input_embeddings().weight.detach()[ids]
+        return rows.clone()
+
+    def _moved(self, module: Any) -> dict[str, float]:
+        """Return how far each new row moved, relative to its length before training."""
+        after = self._rows(module)
+        distances = (after - self._before).norm(dim=1) / self._before.norm(dim=1).clamp(min=1e-12)
+        return dict(zip(self._added.new, distances.tolist(), strict=True))
+
+    def _card(
+        self, report: TrainingReport[SelfRagSettings], base_fingerprint: str, moved: dict[str, float]
+    ) -> str:
+        too_long = (
+            f"{count:,} rows of {task} longer than the window" for task, count in report.too_long.items()
+        )
+        return render_card(
+            _TEMPLATE,
+            _PACKAGES,
+            report.curve,
+            report=report,
+            base_fingerprint=base_fingerprint,
+            schedule=report.schedule,
+            by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
+            left_out=(*report.data_mix.left_out_reasons, *too_long),
+            tokens=[(token, self._tokens[token], moved.get(token)) for token in self._added.ids],
+            values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
+        )

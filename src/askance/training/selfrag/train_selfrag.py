@@ -1,0 +1,102 @@
+"""Train a Self-RAG model from rows with reflection tokens, and write it into a folder."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+from askance.core.errors import InputError
+from askance.training.loop.trainer import OnStep
+from askance.training.reader.data_mix import DataMix
+from askance.training.reader.save import TrainingReport
+from askance.training.reader.train_reader import Base, train_language_model
+from askance.training.reader.training_example import TrainingExample
+from askance.training.selfrag.rows import SelfRagRow, parse_output, training_example
+from askance.training.selfrag.save import SelfRagWriter
+from askance.training.selfrag.settings import SelfRagSettings
+from askance.training.selfrag.vocabulary import add_reflection_tokens
+
+
+def train_selfrag(
+    rows_by_file: Mapping[str, Sequence[SelfRagRow]],
+    base: Base,
+    settings: SelfRagSettings,
+    out: Path,
+    on_step: OnStep = lambda status: None,
+    on_start: Callable[[TrainingReport[SelfRagSettings], Counter[str]], None] = lambda report, tokens: None,
+    *,
+    is_dry_run: bool = False,
+) -> TrainingReport[SelfRagSettings]:
+    """Train a Self-RAG model, or resume an interrupted training run, and write it into the folder `out`.
+
+    The reflection tokens are added to the vocabulary of the base. The loss covers the answer with its
+    reflection tokens, but no prompt and no passage. The result is a whole model, also if an adapter was
+    trained: the adapter is merged. Until training is finished, its checkpoints are in a folder beside `out`
+    whose name ends in ".training".
+
+    Args:
+        rows_by_file: The rows of each file, by the name that reports and the model card show.
+        base: The model to start from. Its module and its tokenizer are changed.
+        on_step: Called after every step.
+        on_start: Called before the first step, with the report on the data, and the number of each reflection
+            token in the training rows.
+        is_dry_run: Whether to return after `on_start` without writing anything.
+
+    Raises:
+        InputError: The rows teach nothing, no example fits, the folder exists or belongs to another training
+            run, the tokenizer can't take the tokens, or the disk is full.
+        TrainingFailed: A loss or a gradient is not finite.
+    """
+    mix, tokens = data_mix(rows_by_file, settings)
+    added = add_reflection_tokens(base.module, base.tokenizer)
+    new_ids = tuple(added.ids[token] for token in added.new)
+    return train_language_model(
+        lambda model: mix,
+        replace(base, new_ids=new_ids),
+        settings,
+        out,
+        on_step,
+        lambda report: on_start(report, tokens),
+        SelfRagWriter(added, tokens, base.module),
+        is_dry_run=is_dry_run,
+    )
+
+
+def data_mix(
+    rows_by_file: Mapping[str, Sequence[SelfRagRow]], settings: SelfRagSettings
+) -> tuple[DataMix, Counter[str]]:
+    """Return the training examples of all rows, and the number of each reflection token in them.
+
+    A hash of a row's id decides whether it is held out.
+
+    Raises:
+        InputError: There is nothing to learn from, or no row has a reflection token.
+    """
+    training, held_out = list[TrainingExample](), list[TrainingExample]()
+    left_out, tokens = Counter[tuple[str, str]](), Counter[str]()
+    for name, rows in rows_by_file.items():
+        for row in rows:
+            parsed = parse_output(row.output, settings.reflection_weight)
+            if not parsed.spans:
+                left_out[name, "a passage without an end" if parsed.is_cut else "no output"] += 1
+            elif _is_held_out(name, row, settings.held_out):
+                held_out.append(training_example(row, parsed, name))
+            else:
+                training.append(training_example(row, parsed, name))
+                tokens.update(parsed.tokens)
+    if not tokens:
+        reasons = "; ".join(f"{count:,} of {name}: {why}" for (name, why), count in left_out.items())
+        raise InputError(
+            f"the rows hold no reflection tokens to learn ({reasons or 'their outputs have none'}). Give "
+            'rows whose "output" has tokens such as [Retrieval] and [Relevant], or a lower held_out.'
+        )
+    random.Random(f"{settings.seed} order").shuffle(training)
+    counts = {name: len(rows) for name, rows in rows_by_file.items()}
+    return DataMix(tuple(training), tuple(held_out), counts, left_out), tokens
+
+
+def _is_held_out(name: str, row: SelfRagRow, share: float) -> bool:
+    digest = blake2b(f"{name} {row.id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64 < share

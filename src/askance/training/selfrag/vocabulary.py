@@ -1,0 +1,73 @@
+"""Add the reflection tokens of Self-RAG to the vocabulary of a model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AddedToken
+
+from askance.core.errors import InputError
+from askance.methods.selfrag.tokens import ALL_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class AddedTokens:
+    """The ids of all reflection tokens, and those that the model did not have before.
+
+    Attributes:
+        ids: The id of each token.
+        new: The tokens that were added.
+        is_tied: Whether the model uses the same weights for its input and its output.
+    """
+
+    ids: dict[str, int]
+    new: tuple[str, ...]
+    is_tied: bool
+
+
+def add_reflection_tokens(module: Any, tokenizer: Any) -> AddedTokens:
+    """Add the fifteen tokens to a tokenizer as control tokens, and their rows to the model's embeddings.
+
+    Tokens that the tokenizer has already keep their ids and rows. A new row is the mean of the rows of the
+    words in the token, such as "No" and "Retrieval", so that it starts near its meaning. Rows that a model
+    has beyond its vocabulary are used first.
+
+    Raises:
+        InputError: The tokenizer has one of the strings as ordinary text of a single token, or changes it.
+    """
+    missing = [token for token in ALL_TOKENS if token not in tokenizer.get_vocab()]
+    words = {token: _ids_of_words(token, tokenizer) for token in missing}
+    added = [AddedToken(token, special=True, normalized=False) for token in ALL_TOKENS]
+    tokenizer.add_tokens(added, special_tokens=True)
+    ids = {token: int(tokenizer.convert_tokens_to_ids(token)) for token in ALL_TOKENS}
+    special = {id for id, each in tokenizer.added_tokens_decoder.items() if each.special}
+    for token, id in ids.items():
+        if tokenizer.encode(token, add_special_tokens=False) != [id] or id not in special:
+            raise InputError(
+                f"the tokenizer can't take {token} as a control token, since it has this string for another "
+                "purpose: start from a model with another tokenizer."
+            )
+    embeddings = module.get_input_embeddings()
+    if len(tokenizer) > embeddings.num_embeddings:
+        module.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    matrices = _matrices(module)
+    with torch.no_grad():
+        for token in missing:
+            for matrix in matrices:
+                matrix[ids[token]] = matrix[words[token]].mean(dim=0)
+    return AddedTokens(ids, tuple(missing), is_tied=len(matrices) == 1)
+
+
+def _ids_of_words(token: str, tokenizer: Any) -> list[int]:
+    """Return the ids of the words in a reflection token."""
+    words = " ".join("".join(letter if letter.isalnum() else " " for letter in token).split())
+    ids: list[int] = tokenizer.encode(f" {words}", add_special_tokens=False)
+    return ids
+
+
+def _matrices(module: Any) -> list[Tensor]:
+    """Return the weights of the input embeddings, and those of the output if they are others."""
+    output = module.get_output_embeddings()
+    weights = [module.get_input_embeddings().weight, *([] if output is None else [output.weight])]
+    return weights[:1] if len(weights) > 1 and weights[1] is weights[0] else weights
