@@ -52,8 +52,21 @@ def look_by_hand():
 
 def test_influence_is_the_greatest_attention_of_what_follows():
     look = look_by_hand()
-    assert look.influence(1, 3, "max") == near(0.2), "of ' B' and 'o' on ' is'"
-    assert look.influence(4, 6, "max") == 0.0, "nothing that follows ' Bo' has been fed"
+    assert look.influence(1, 3, "max", counts_itself=False) == near(0.2), "of ' B' and 'o' on ' is'"
+    assert look.influence(4, 6, "max", counts_itself=False) == 0.0, "nothing that follows ' Bo' has been fed"
+
+
+def test_influence_with_the_attention_of_a_word_to_itself():
+    look = look_by_hand()
+    assert look.influence(1, 3, "max", counts_itself=True) == near(0.2), "' is' pays 0.1 to itself"
+    assert look.influence(4, 6, "max", counts_itself=True) == near(0.5), "of 'o' on ' B'"
+    assert look.influence(7, 8, "max", counts_itself=True) == 0.0, "' x' has not been fed"
+
+
+def test_the_paper_counts_only_what_follows():
+    look = look_by_hand()
+    assert look.max_attention_to(5, 6, "max") == near(0.2), "of ' B' on ' is', which pays 0.1 to itself"
+    assert look.max_attention_to(6, 8, "max") == 0.0, "nothing that follows ' Bo' has been fed"
 
 
 def test_words_before_have_the_row_that_predicted_what_follows():
@@ -83,7 +96,7 @@ def test_own_attention_stands_where_the_text_stands(name, request, question, so_
     for offsets, row in zip(look.offsets, look.rows, strict=True):
         assert row is None or len(row) == look.offsets.index(offsets) + 1 or offsets[0] == offsets[1]
     for token in written.tokens:
-        assert 0.0 <= look.influence(token.start, token.end, "max") <= 1.0
+        assert 0.0 <= look.influence(token.start, token.end, "max", counts_itself=False) <= 1.0
     weights = [weight for _, weight in attended_words_before(look, len(written.text))]
     assert all(0.0 <= weight <= NUM_HEADS for weight in weights)
     asked, shown = " ".join(question.split()), model.decode(written.prompt_ids)
@@ -128,7 +141,7 @@ def test_a_proxy_with_another_tokenizer_reads_the_same_words(name, proxy_name, r
     assert look.text[begin:end] == " ".join(question.split())
     assert look.text[start : look.sentence_start] == so_far
     for token in written.tokens:
-        assert 0.0 <= look.influence(token.start, token.end, "max") <= 1.0
+        assert 0.0 <= look.influence(token.start, token.end, "max", counts_itself=False) <= 1.0
     assert all(word in look.text for word, _ in attended_words_before(look, len(written.text)))
 
 

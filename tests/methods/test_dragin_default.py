@@ -77,6 +77,30 @@ def test_how_long_passages_are_shown():
     assert ["3,677 seated" in prompt for prompt in model.prompts] == [False, False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_in_doubt"),
+    [
+        ({}, True),
+        ({"self_attention": "no"}, False),
+        ({"search_first": True}, False),
+        ({"search_first": True, "self_attention": "yes"}, True),
+    ],
+)
+def test_the_attention_of_a_word_to_itself(settings, is_in_doubt):
+    """Every token looks at itself alone, so a word has influence only if its own attention counts."""
+
+    def itself(pieces):
+        return [1000.0 if index == len(pieces) - 1 else 0.001 for index in range(len(pieces))]
+
+    replies = [
+        Reply(" It lies in Ulm. So the", entropies={"Ulm": 3.0}),
+        *[" So the answer is Ulm."] * 3,
+    ]
+    result, _, _ = run(default(threshold=0.5, **settings), replies, look=itself)
+    hits = [word.text for each in result.trace.decisions for word in each.words if word.is_hit]
+    assert hits == (["Ulm."] if is_in_doubt else [])
+
+
 def test_case_2_the_relevant_passage_is_used_and_the_failure_is_not_hidden():
     def look(pieces):
         return [1000.0 if piece == " Missouri" else 1.0 for piece in pieces]

@@ -94,16 +94,24 @@ class AttentionMap:
         start = self.regions[1][0]
         return replace(self, text=self.text[:start] + answer + self.text[start + len(answer) :])
 
-    def influence(self, start: int, end: int, heads: Heads) -> float:
-        """Return the maximum attention that a later token pays to characters `start:end` of the sentence."""
-        return self.max_attention_to(
-            *self._token_range(self.sentence_start + start, self.sentence_start + end), heads
-        )
+    def influence(self, start: int, end: int, heads: Heads, *, counts_itself: bool) -> float:
+        """Return the maximum attention that a token pays to characters `start:end` of the sentence.
+
+        Args:
+            counts_itself: Whether the tokens of these characters count, which attend to themselves and to
+                each other, or only later tokens.
+        """
+        first, last = self._token_range(self.sentence_start + start, self.sentence_start + end)
+        return self._max_attention(first, last, first if counts_itself else last, heads)
 
     def max_attention_to(self, first: int, last: int, heads: Heads) -> float:
         """Return the maximum attention that a later token pays to any of the tokens `first:last`."""
-        later = (row[..., first:last] for row in self.rows[last:] if row is not None)
-        return max((float(over_heads(row, heads).max(initial=0.0)) for row in later), default=0.0)
+        return self._max_attention(first, last, last, heads)
+
+    def _max_attention(self, first: int, last: int, start: int, heads: Heads) -> float:
+        """Return the maximum attention that a token from `start` on pays to any of the tokens `first:last`."""
+        rows = (row[..., first:last] for row in self.rows[start:] if row is not None)
+        return max((float(over_heads(row, heads).max(initial=0.0)) for row in rows), default=0.0)
 
     def attended_words_before(
         self, offset: int, linguistics: Linguistics, heads: Heads

@@ -1,6 +1,6 @@
 """DRAGIN: when the model is uncertain about an influential word, search for the words that it attended to.
 
-RIND decides *when* to search, by uncertainty (entropy) times influence (the attention of later tokens). QFS
+RIND decides *when* to search, by uncertainty (entropy) times influence (the attention of other tokens). QFS
 decides *what* to search for: the words that the model attended to most. Any query mode works with any
 trigger.
 """
@@ -192,7 +192,8 @@ class Dragin(DraginParameters):
     The prompt then shows the new passages and the best of the earlier ones, and the model continues from the
     cut. Without a first search (`search_first=False`), the passages disappear when the sentence is complete:
     for the next sentence, the model would otherwise read passages that say nothing about it, instead of using
-    what it knows. A model in the role "attend" can provide the attention. If the entropy of a token is
+    what it knows. The attention of a word to itself counts then, too: what the model does not know is often the
+    last word of a sentence, which hardly any token follows. A model in the role "attend" can provide the attention. If the entropy of a token is
     unknown, the token's surprise (−log p) takes its place.
     """
 
@@ -204,10 +205,16 @@ class Dragin(DraginParameters):
         "show the passages of a search until the sentence is complete, or until the next search; auto: until "
         "the next search if search_first",
     )
+    self_attention: Literal["auto", "yes", "no"] = parameter(
+        "auto", "whether the attention of a word to itself counts as its influence; auto: no if search_first"
+    )
 
     rind_signal: ClassVar[str] = "doubt (nats) × attention"
     calibrated: ClassVar[SearchParameter] = SearchParameter(
-        "threshold", belongs_to=("trigger", "heads", "search_first"), scale=("trigger",), in_force="theta"
+        "threshold",
+        belongs_to=("trigger", "heads", "search_first", "self_attention"),
+        scale=("trigger",),
+        in_force="theta",
     )
 
     @property
@@ -220,6 +227,11 @@ class Dragin(DraginParameters):
     def _is_for_one_sentence(self) -> bool:
         """True if the passages of a search are shown only until the sentence is complete."""
         return self.passages_for == "sentence" or (self.passages_for == "auto" and not self.search_first)
+
+    @property
+    def _counts_itself(self) -> bool:
+        """True if the attention of a word to itself counts as its influence."""
+        return self.self_attention == "yes" or (self.self_attention == "auto" and not self.search_first)
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
@@ -276,7 +288,10 @@ class Dragin(DraginParameters):
             if self.trigger == "token_probability" or attention is None:
                 return max(map(improbability, parts))
             uncertainty = float(np.mean([_uncertainty(token) for token in parts]))
-            return uncertainty * attention.influence(word.start, word.end, self.heads)
+            influence = attention.influence(
+                word.start, word.end, self.heads, counts_itself=self._counts_itself
+            )
+            return uncertainty * influence
 
         signals = self.word_signals(words, map(score, words))
         pairs = zip(words, signals, strict=True)
