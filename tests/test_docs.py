@@ -1,6 +1,7 @@
 """The documents tell the truth: snippets run, commands exist, tables match the code."""
 
 import dataclasses
+import json
 import re
 import shlex
 import shutil
@@ -27,6 +28,8 @@ from askance.presets import open_preset
 from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_prompts
 from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.training.reader.settings import ReaderSettings
+from askance.training.selfrag.rows import parse_output
+from askance.training.selfrag.settings import SelfRagSettings
 from tests.evaluation.hand_made import record, written
 from tests.recipes.test_data_mix import TASKS
 
@@ -278,6 +281,20 @@ def test_the_page_on_readers_names_every_setting_and_task():
             assert defaults[name] == shown, name
     rows = (*table_rows(page, "task"), *table_rows(page, "further task"))
     assert {name for row in rows for name in row[0].split(", ")} == TASKS
+
+
+def test_the_page_on_training_self_rag_names_every_setting_and_token():
+    page = (ROOT / "docs" / "train_selfrag.md").read_text(encoding="utf-8")
+    defaults = {}
+    for names, values, _ in table_rows(page, "setting"):
+        defaults |= dict(zip(re.findall(r"\w+", names), values.split(", "), strict=True))
+    known = {field.name: field.default for field in dataclasses.fields(SelfRagSettings)}
+    assert defaults.keys() == known.keys()
+    for name, default in known.items():
+        shown = f"{default:g}" if isinstance(default, int | float) else str(default).lower()
+        assert defaults[name] == shown, name
+    (row,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert parse_output(json.loads(row)["output"]).tokens[0] == "[Retrieval]"
 
 
 def test_links_lead_somewhere():

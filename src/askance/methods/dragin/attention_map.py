@@ -109,7 +109,7 @@ class AttentionMap:
         return self._max_attention(first, last, last, heads)
 
     def _max_attention(self, first: int, last: int, start: int, heads: Heads) -> float:
-        """Return the maximum attention that a token from `start` on pays to any of the tokens `first:last`."""
+        """Return the maximum attention that a token from `start` on pays to any token of `first:last`."""
         rows = (row[..., first:last] for row in self.rows[start:] if row is not None)
         return max((float(over_heads(row, heads).max(initial=0.0)) for row in rows), default=0.0)
 

@@ -72,7 +72,7 @@ def data_mix(
     A hash of a row's id decides whether it is held out.
 
     Raises:
-        InputError: There is nothing to learn from, or no row has a reflection token.
+        InputError: No row can be learned from, or none has a reflection token.
     """
     training, held_out = list[TrainingExample](), list[TrainingExample]()
     left_out, tokens = Counter[tuple[str, str]](), Counter[str]()
