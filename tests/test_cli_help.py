@@ -14,6 +14,8 @@ from askance.models.registry import parse_spec
 from askance.presets import open_preset
 from askance.registry import DEFAULT_METHOD, METHODS, make_method
 from askance.training.reader.settings import ReaderSettings
+from askance.training.relevance.settings import RelevanceSettings
+from askance.training.selfrag.settings import SelfRagSettings
 
 
 def commands(group, path=()):
@@ -76,6 +78,10 @@ def test_the_docstring_of_a_command_tells_only_of_what_it_takes(path):
         assert told.keys() <= {parameter.name for parameter in command.params}
 
 
+TRAINING = {"reader": ReaderSettings, "relevance": RelevanceSettings, "selfrag": SelfRagSettings}
+"""The settings of each command that trains a model."""
+
+
 @pytest.mark.parametrize("example", sorted(EXAMPLES))
 def test_every_example_is_a_command_that_there_is(example):
     assert len(example) < 79
@@ -87,11 +93,11 @@ def test_every_example_is_a_command_that_there_is(example):
     assert method in METHODS
     assert (options.get("retriever") or "bm25") in RETRIEVERS
     settings = parameters_by_name(options.get("parameters", options.get("set_")) or ())
-    if command.name == "reader":
-        assert settings.keys() <= {*ReaderSettings.__dataclass_fields__}
+    if command.name in TRAINING:
+        assert settings.keys() <= {*TRAINING[command.name].__dataclass_fields__}
     else:
         make_method(method, settings)
-    specs = [*models_by_role(options.get("models") or ()).values()] if command.name != "reader" else []
+    specs = [*models_by_role(options.get("models") or ()).values()] if command.name not in TRAINING else []
     specs += [options[name] for name in ("encoder", "spec", "citations", "facts") if options.get(name)]
     for spec in specs:
         if command.name != "datasets":
