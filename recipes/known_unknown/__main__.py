@@ -9,15 +9,18 @@ misses a condition of the gate.
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from askance.cli.main import exit_codes
 from askance.evaluation.datasets import read_dataset
+from askance.terminal.console import err
 from askance.terminal.console import out as screen
 from recipes.known_unknown import runs, study
 from recipes.known_unknown.analysis import order_of
 from recipes.known_unknown.page import write_page
 from recipes.known_unknown.results import gate, results_of
+from recipes.known_unknown.side_by_side import make_runs, processes
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -27,6 +30,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder of the study")
     parser.add_argument("--pocket", action="store_true", help="a small world with few questions")
     parser.add_argument("--seed", type=int, default=study.SEED, help="the seed of the world")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="the number of runs at a time"
+    )
     parser.add_argument("--model", default=study.BASE, help="the model to teach: bundled, or hf:NAME")
     with exit_codes():
         options = parser.parse_args(arguments)
@@ -37,9 +43,12 @@ def main(arguments: list[str] | None = None) -> None:
         closed_book = runs.run_from_memory(options.out)
         for exposures, accuracy in runs.accuracy_from_memory(closed_book).items():
             screen.print(f"taught {exposures} times: {accuracy:.2f} right from memory", markup=False)
-        calibrated = runs.choose_thresholds(options.out)
         examples = read_dataset(f"jsonl:{options.out / 'questions.jsonl'}")
         second_unknown = [one.question.id for one in examples if order_of(one) == "known > unknown"]
+        if options.processes > 1:
+            with processes(options.processes) as pool:
+                make_runs(pool, options.out, second_unknown, lambda name: err.print(f"done: {name}"))
+        calibrated = runs.choose_thresholds(options.out)
         made_runs = runs.run_methods(options.out, calibrated)
         queries = runs.run_queries(options.out, calibrated, second_unknown)
         results = results_of(made_runs, queries, examples)

@@ -9,6 +9,7 @@ import json
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -17,10 +18,10 @@ from typing import Any
 
 from askance.config import EngineConfig
 from askance.core.errors import AskanceError, InputError
-from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.datasets import read_dataset
 from askance.evaluation.run.grid import Grid, prepare_experiments, run_grid
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import RunOptions
+from askance.evaluation.run.runner import Progress, RunOptions
 from askance.registry import load_models
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
@@ -78,28 +79,19 @@ def model_spec(out: Path) -> str:
 def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
     """Return each calibrated method with the threshold that is most accurate over the stale documents.
 
-    Only thresholds with at most `MAX_SEARCHES` searches per question compete.
-    The questions are others than those of the runs. A threshold that was found with the same settings before
-    is read again.
-
     Raises:
         AskanceError: A method can't be calibrated.
     """
-    examples = read_dataset(f"jsonl:{out / 'calibration.jsonl'}")
-    return {
-        name: _with_threshold(out, name, table, examples) for name, table in tables()["calibrated"].items()
-    }
+    return {name: choose_threshold(out, name) for name in tables()["calibrated"]}
 
 
 def run_methods(out: Path, calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, RecordedRun]:
     """Return the runs of all methods and drafts by "documents/method"."""
-    by_documents: dict[tuple[str, ...], dict[str, Any]] = {("stale",): {**tables()["drafts"]}}
-    for name, table in {**tables()["methods"], **calibrated}.items():
-        settings = {key: value for key, value in table.items() if key != "documents"}
-        by_documents.setdefault(tuple(table.get("documents", DOCUMENTS)), {})[name] = settings
     runs = dict[str, RecordedRun]()
-    for documents, methods in by_documents.items():
-        runs |= _run(out, methods, documents)
+    for name, settings, documents in uncalibrated_runs():
+        runs |= _run(out, {name: settings}, [documents])
+    for name, settings in calibrated.items():
+        runs |= _run(out, {name: settings}, documents_of(name))
     return runs
 
 
@@ -107,18 +99,60 @@ def run_queries(
     out: Path, calibrated: Mapping[str, Mapping[str, Any]], ids: Sequence[str]
 ) -> dict[str, RecordedRun]:
     """Return a run for each query mode, over some of the questions and the fresh documents."""
-    queries = tables()["queries"]
-    method = calibrated[queries["method"]]
-    modes = {
-        f"query-{mode}": {**method, "set": {**method["set"], "query": mode}} for mode in queries["modes"]
-    }
-    runs = _run(out, modes, ["fresh"], ids)
+    runs = _run(out, query_runs(calibrated[tables()["queries"]["method"]]), ["fresh"], ids)
     return {name.partition("/query-")[2]: run for name, run in runs.items()}
 
 
-def _with_threshold(
-    out: Path, name: str, table: Mapping[str, Any], examples: Sequence[Example]
-) -> Mapping[str, Any]:
+def make_run(
+    out: Path, name: str, settings: Mapping[str, Any], documents: str, ids: Sequence[str] | None = None
+) -> None:
+    """Make one run without showing its progress, or complete it.
+
+    Raises:
+        AskanceError: The run failed.
+    """
+    _run(out, {name: settings}, [documents], ids, is_shown=False)
+
+
+def uncalibrated_runs() -> list[tuple[str, Mapping[str, Any], str]]:
+    """Return the name, the settings and the documents of each run that needs no threshold."""
+    methods = {**tables()["methods"], **tables()["drafts"]}
+    return [(name, _settings(methods[name]), each) for name in methods for each in documents_of(name)]
+
+
+def documents_of(name: str) -> Sequence[str]:
+    """Return the sets of documents that a method or draft is run over."""
+    if name in tables()["drafts"]:
+        return ("stale",)
+    table = {**tables()["methods"], **tables()["calibrated"]}[name]
+    return tuple(table.get("documents", DOCUMENTS))
+
+
+def query_runs(method: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run for each query mode, by "query-MODE".
+
+    Args:
+        method: The settings of the method with its threshold.
+    """
+    modes = tables()["queries"]["modes"]
+    return {f"query-{mode}": {**method, "set": {**method["set"], "query": mode}} for mode in modes}
+
+
+def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key != "documents"}
+
+
+def choose_threshold(out: Path, name: str, *, is_shown: bool = True) -> Mapping[str, Any]:
+    """Return the settings of a method with the threshold that is most accurate over the stale documents.
+
+    Only thresholds with at most `MAX_SEARCHES` searches per question compete. The questions are others than
+    those of the runs. A threshold that was found with the same settings before is read again.
+
+    Raises:
+        AskanceError: The method can't be calibrated.
+    """
+    examples = read_dataset(f"jsonl:{out / 'calibration.jsonl'}")
+    table = tables()["calibrated"][name]
     path = out / "thresholds" / f"{name}.json"
     method, settings = table.get("method", name), table.get("set", {})
     asked = {"method": method, "set": settings, "max_searches": MAX_SEARCHES}
@@ -131,7 +165,8 @@ def _with_threshold(
             parameters=settings,
             seed=SEED,
         ).open()
-        with CalibrationProgress(err, name, len(examples)) as progress:
+        shown = CalibrationProgress(err, name, len(examples)) if is_shown else nullcontext(lambda *_: None)
+        with shown as progress:
             found = asyncio.run(
                 calibrate_by_score(
                     engine,
@@ -154,6 +189,8 @@ def _run(
     methods: Mapping[str, Any],
     documents: Sequence[str],
     ids: Sequence[str] | None = None,
+    *,
+    is_shown: bool = True,
 ) -> dict[str, RecordedRun]:
     dataset = f"jsonl:{out / 'questions.jsonl'}"
     chosen = {} if ids is None else {"ids": [*ids]}
@@ -170,9 +207,11 @@ def _run(
         },
     )
     experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
-    work = run_grid(
-        experiments, out / "runs", load_models, RunOptions(), lambda name: EvaluationProgress(err, name)
-    )
+
+    def progress(name: str) -> AbstractContextManager[Progress]:
+        return EvaluationProgress(err, name) if is_shown else nullcontext(lambda status: None)
+
+    work = run_grid(experiments, out / "runs", load_models, RunOptions(), progress)
     runs = {}
     for name, result in asyncio.run(work).items():
         if isinstance(result, AskanceError):

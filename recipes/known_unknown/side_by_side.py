@@ -1,0 +1,69 @@
+"""Make the runs of the study in several processes at a time: one process hardly gains from a second core."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from recipes.known_unknown import runs
+
+OnDone = Callable[[str], None]
+"""A function that is called with the name of each part that is finished."""
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def processes(count: int) -> ProcessPoolExecutor:
+    """Return a pool of processes with one thread each, since more threads would only share the cores."""
+    os.environ.update(_ONE_THREAD)  # for the processes that are started
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+
+
+def make_runs(
+    pool: Executor, out: Path, second_unknown: Sequence[str], on_done: OnDone = lambda name: None
+) -> None:
+    """Choose all thresholds and make all runs of the study. What is finished already is left alone.
+
+    Args:
+        pool: The processes. It is shut down if a part fails.
+        second_unknown: The ids of the questions for the runs of query modes.
+
+    Raises:
+        AskanceError: A part failed. The others that have begun are finished first.
+    """
+    names = [*runs.tables()["calibrated"]]
+    try:
+        thresholds = {pool.submit(runs.choose_threshold, out, name, is_shown=False): name for name in names}
+        parts = {
+            pool.submit(runs.make_run, out, name, settings, documents): f"{documents}/{name}"
+            for name, settings, documents in runs.uncalibrated_runs()
+        }
+        for done in as_completed(thresholds):
+            name = thresholds[done]
+            on_done(f"threshold of {name}")
+            parts |= _submit_calibrated(pool, out, name, done.result(), second_unknown)
+        for part in as_completed(parts):
+            part.result()
+            on_done(parts[part])
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+
+
+def _submit_calibrated(
+    pool: Executor,
+    out: Path,
+    name: str,
+    settings: Mapping[str, Any],
+    second_unknown: Sequence[str],
+) -> dict[Future[None], str]:
+    """Submit the runs of a method whose threshold is chosen, and those of the query modes that use it."""
+    parts = {
+        pool.submit(runs.make_run, out, name, settings, documents): f"{documents}/{name}"
+        for documents in runs.documents_of(name)
+    }
+    if name == runs.tables()["queries"]["method"]:
+        for mode, table in runs.query_runs(settings).items():
+            parts[pool.submit(runs.make_run, out, mode, table, "fresh", second_unknown)] = f"fresh/{mode}"
+    return parts

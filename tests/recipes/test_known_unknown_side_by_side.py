@@ -1,0 +1,55 @@
+"""Every run of the study is made once, and a part that fails stops the others."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from recipes.known_unknown import runs
+from recipes.known_unknown.side_by_side import make_runs
+
+from askance.core.errors import InputError
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The runs that were made: (name, documents, threshold, ids)."""
+    made = []
+
+    def make_run(out, name, settings, documents, ids=None):
+        made.append((name, documents, settings.get("set", {}).get("chosen"), ids))
+
+    def choose_threshold(out, name, *, is_shown):
+        return {"method": name, "set": {"chosen": name}}
+
+    monkeypatch.setattr(runs, "make_run", make_run)
+    monkeypatch.setattr(runs, "choose_threshold", choose_threshold)
+    return made
+
+
+def test_every_run_is_made_once(made, tmp_path):
+    finished = []
+    with ThreadPoolExecutor(2) as pool:
+        make_runs(pool, tmp_path, ["q7"], finished.append)
+    tables = runs.tables()
+    expected = Counter(
+        (name, documents)
+        for name in {**tables["methods"], **tables["drafts"], **tables["calibrated"]}
+        for documents in runs.documents_of(name)
+    )
+    expected.update((f"query-{mode}", "fresh") for mode in tables["queries"]["modes"])
+    assert Counter((name, documents) for name, documents, _, _ in made) == expected
+    for name, _, chosen, ids in made:
+        is_query = name.startswith("query-")
+        method = tables["queries"]["method"] if is_query else name
+        assert chosen == (method if method in tables["calibrated"] else None), "with its own threshold"
+        assert ids == (["q7"] if is_query else None)
+    assert len(finished) == expected.total() + len(tables["calibrated"])
+
+
+def test_a_part_that_fails_is_told(made, monkeypatch, tmp_path):
+    def fails(out, name, *, is_shown):
+        raise InputError(f"{name} can't be calibrated")
+
+    monkeypatch.setattr(runs, "choose_threshold", fails)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match="can't be calibrated"):
+        make_runs(pool, tmp_path, [])
