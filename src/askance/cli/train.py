@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from askance.cli.options import (
-    NumberOption,
-    OutOption,
-    parameters_by_name,
-)
+from askance.cli.options import NumberOption, OutOption, parameters_by_name, write_out
 from askance.core.errors import InputError, MissingExtra
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example, read_dataset
@@ -248,12 +244,14 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
 
 @train.command()
 def selfrag(
-    rows: Annotated[list[Path], typer.Option()],
     folder: OutOption,
+    rows: Annotated[list[Path] | None, typer.Option()] = None,
+    dataset: Annotated[list[str] | None, typer.Option()] = None,
     model: str = "bundled:base",
     set_: Annotated[list[str] | None, typer.Option("--set")] = None,
     limit: NumberOption = None,
     dry: Annotated[bool, typer.Option("--dry-run")] = False,
+    export: Annotated[Path | None, typer.Option()] = None,
 ) -> None:
     """Train a Self-RAG model: one that writes reflection tokens while it answers.
 
@@ -261,29 +259,40 @@ def selfrag(
     hyperparameters: docs/train_selfrag.md lists them.
 
     Args:
-        rows: A file of rows in the format of the authors' data; the option may be repeated.
         folder: The folder of the model; a stopped training there is continued.
+        rows: A file of rows in the format of the authors' data; the option may be repeated.
+        dataset: A dataset with supporting texts to make rows from, as NAME:FILE; the option may be repeated.
         model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
         set_: A hyperparameter, as parameter=value; the option may be repeated.
-        limit: Use only the first N rows of each file.
+        limit: Use only the first N rows of each file, and the first N questions of each dataset.
         dry: Show what would be learned, and stop.
+        export: Write all rows to this file, in the same format, before training.
 
     Examples:
         askance train selfrag --rows mine.jsonl --out my-selfrag --dry-run
-        askance train selfrag --rows mine.jsonl --out my-selfrag --set method=full
+        askance train selfrag --dataset squad2:dev.json --out my-selfrag
     """
     for package in ("torch", "transformers", "peft"):
         if find_spec(package) is None:
             raise MissingExtra(package, "train", "training a Self-RAG model")
     from askance.training.loop.checkpoint import check_free
     from askance.training.reader.train_reader import load_base
-    from askance.training.selfrag.rows import read_rows
+    from askance.training.selfrag.gold_rows import gold_rows
+    from askance.training.selfrag.rows import json_row, read_rows
     from askance.training.selfrag.settings import SelfRagSettings
     from askance.training.selfrag.train_selfrag import train_selfrag
 
     settings = SelfRagSettings(**parse_parameters(SelfRagSettings, parameters_by_name(set_ or ())))
-    rows_by_file = {str(path): read_rows(path, limit) for path in rows}
+    if not rows and not dataset:
+        raise InputError(
+            "there is nothing to learn from: give --rows FILE, or --dataset NAME:FILE to make rows from it."
+        )
+    rows_by_file = {str(path): read_rows(path, limit) for path in rows or ()}
+    for name, examples in examples_by_name(dataset or (), limit).items():
+        rows_by_file[name] = gold_rows(name, examples, settings)
     check_free(folder)
+    if export is not None:
+        write_out(export, "".join(json_row(row) for each in rows_by_file.values() for row in each))
     console = out if dry else err
 
     def show(report: "TrainingReport[SelfRagSettings]", tokens: Mapping[str, int]) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,13 +25,14 @@ from askance.models.hf.model import encoding_of
 from askance.training.reader.packing import PackedRow
 from askance.training.reader.train_reader import load_base
 from askance.training.reader.training_example import encode
-from askance.training.selfrag.rows import SelfRagRow
+from askance.training.selfrag.rows import SelfRagRow, read_rows
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.train_selfrag import data_mix, train_selfrag
 from askance.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
 from tests.tolerances import assert_near
 
+SQUAD = Path(__file__).parents[2] / "evaluation" / "datasets" / "files" / "squad2.json"
 ROWS = tuple(
     SelfRagRow(f"{number}", "nq", f"Where is it {number}?", "", output)
     for number in range(6)
@@ -203,3 +205,16 @@ def test_the_command(run, folder, tmp_path):
     code, out, err = run(*words, "--set", "passages=3")
     assert (code, out) == (2, "")
     assert "passages" in err
+    code, out, err = run(*words[:2], "--out", tmp_path / "made")
+    assert (code, out) == (2, "")
+    assert "there is nothing to learn from" in err
+
+
+def test_the_command_makes_rows_from_a_dataset(run, folder, tmp_path):
+    words = ["train", "selfrag", "--dataset", f"squad2:{SQUAD}?unanswerable=keep", "--model", f"hf:{folder}"]
+    words += ["--out", tmp_path / "made", "--set", "held_out=0", "--set", "max_tokens=4096"]
+    code, out, _ = run(*words, "--export", tmp_path / "rows.jsonl", "--dry-run", columns=140)
+    assert code == 0
+    assert "[Fully supported]" in out
+    assert read_rows(tmp_path / "rows.jsonl")
+    assert not (tmp_path / "made").exists()

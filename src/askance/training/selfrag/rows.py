@@ -1,7 +1,7 @@
 """Rows of Self-RAG's training data: an instruction, and an output with reflection tokens and passages.
 
 The files have the format of the authors' released data: JSON Lines with the keys "instruction", "output" and,
-optionally, "input", "id" and "dataset_name".
+optionally, "input", "id" and "dataset_name". Rows that were made here may also have the key "learned".
 
     {"id": "nq_7", "dataset_name": "nq", "instruction": "Where did Greene die?", "input": "",
      "output": "[Retrieval]<paragraph>He died at Vevey.</paragraph>[Relevant]Vevey.[Fully supported]"}
@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from askance.core.errors import InputError
 from askance.core.records import Field, read_records
+from askance.core.strict_json import json_line
 from askance.core.types import Raw, Span, untrusted
 from askance.methods.selfrag.prompts import instruction_prompt
 from askance.methods.selfrag.tokens import (
@@ -31,6 +33,10 @@ _SHAPE = (
 )
 
 
+Learned = Literal["all", "tokens"]
+"""What of an output is learned: its text and its reflection tokens, or only the latter."""
+
+
 @dataclass(frozen=True, slots=True)
 class SelfRagRow:
     """A row of the training data.
@@ -38,6 +44,7 @@ class SelfRagRow:
     Attributes:
         dataset: The dataset that the row comes from; empty if the file does not say.
         output: The answer with reflection tokens, in which passages stand between paragraph tokens.
+        learned: What is learned of the output: "tokens" if its text is wrong or follows from nothing.
     """
 
     id: str
@@ -45,6 +52,7 @@ class SelfRagRow:
     instruction: str
     input: str
     output: str
+    learned: Learned = "all"
 
 
 def read_rows(path: Path, limit: int | None = None) -> tuple[SelfRagRow, ...]:
@@ -66,7 +74,14 @@ def _row(record: Field, number: int) -> Iterator[SelfRagRow]:
         instruction=record["instruction"].text(),
         input=record.get("input", "").maybe_blank(),
         output=record["output"].text(),
+        learned=record.get("learned", "all").one_of("all", "tokens"),
     )
+
+
+def json_row(row: SelfRagRow) -> str:
+    """Return a row as a line of a file."""
+    fields = {"id": row.id, "dataset_name": row.dataset, "instruction": row.instruction, "input": row.input}
+    return f"{json_line({**fields, 'output': row.output, 'learned': row.learned})}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,7 @@ class ParsedOutput:
     is_cut: bool = False
 
 
-def parse_output(output: str, reflection_weight: float = 1.0) -> ParsedOutput:
+def parse_output(output: str, reflection_weight: float = 1.0, learned: Learned = "all") -> ParsedOutput:
     """Parse an output. What stands between a paragraph token and the next end of a paragraph is a passage.
 
     The loss leaves out passages, but not the tokens around them, as in the authors' code. Reflection tokens
@@ -93,6 +108,7 @@ def parse_output(output: str, reflection_weight: float = 1.0) -> ParsedOutput:
 
     Args:
         reflection_weight: The weight of each reflection token; text has the weight 1.
+        learned: What is learned. With "tokens", text has the weight 0.
     """
     spans, tokens = list[TargetSpan](), list[str]()
     pieces, at = _TOKEN.split(output), 0  # text and tokens by turns
@@ -100,7 +116,7 @@ def parse_output(output: str, reflection_weight: float = 1.0) -> ParsedOutput:
         piece, is_token = pieces[at], at % 2 == 1
         at += 1
         if not is_token:
-            spans += [TargetSpan(untrusted(piece))] if piece else []
+            spans += [TargetSpan(untrusted(piece), float(learned == "all"))] if piece else []
             continue
         tokens.append(piece)
         spans.append(TargetSpan(Span(piece), reflection_weight))

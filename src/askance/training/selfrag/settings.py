@@ -19,3 +19,23 @@ class SelfRagSettings(LanguageModelSettings):
     reflection_weight: float = parameter(
         1.0, "weight of a reflection token in the loss; a token of text has 1", at_least=0
     )
+    negatives: int = parameter(
+        3,
+        "rows with an irrelevant passage for each question of a dataset, the first that BM25 finds",
+        at_least=0,
+    )
+    unsupported: float = parameter(
+        0.5,
+        "share of the questions also shown with an answer that the passage does not support",
+        at_least=0,
+        at_most=1,
+    )
+    unanswerable: float = parameter(
+        0.5,
+        "share of the unanswerable questions whose own passage is shown as irrelevant",
+        at_least=0,
+        at_most=1,
+    )
+    in_question: float = parameter(
+        0.3, "share of the questions also shown with the passage in the question", at_least=0, at_most=1
+    )

@@ -78,7 +78,7 @@ def data_mix(
     left_out, tokens = Counter[tuple[str, str]](), Counter[str]()
     for name, rows in rows_by_file.items():
         for row in rows:
-            parsed = parse_output(row.output, settings.reflection_weight)
+            parsed = parse_output(row.output, settings.reflection_weight, row.learned)
             if not parsed.spans:
                 left_out[name, "a passage without an end" if parsed.is_cut else "no output"] += 1
             elif _is_held_out(name, row, settings.held_out):
