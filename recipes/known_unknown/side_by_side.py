@@ -30,7 +30,7 @@ def make_runs(
         second_unknown: The ids of the questions for the runs of query modes.
 
     Raises:
-        AskanceError: A part failed. The others that have begun are finished first.
+        AskanceError: A part failed. Those that were running are finished first.
     """
     names = [*runs.tables()["calibrated"]]
     try:
