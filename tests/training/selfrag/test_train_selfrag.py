@@ -23,7 +23,8 @@ from askance.methods.selfrag.tokens import (
 from askance.models.hf.load import load_hf, load_parts
 from askance.models.hf.model import encoding_of
 from askance.training.reader.packing import PackedRow
-from askance.training.reader.train_reader import load_base
+from askance.training.reader.settings import ReaderSettings
+from askance.training.reader.train_reader import load_base, train_reader
 from askance.training.reader.training_example import encode
 from askance.training.selfrag.rows import SelfRagRow, read_rows
 from askance.training.selfrag.settings import SelfRagSettings
@@ -31,6 +32,7 @@ from askance.training.selfrag.train_selfrag import data_mix, train_selfrag
 from askance.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
 from tests.tolerances import assert_near
+from tests.training.reader.sample_examples import TOWER
 
 SQUAD = Path(__file__).parents[2] / "evaluation" / "datasets" / "files" / "squad2.json"
 ROWS = tuple(
@@ -142,6 +144,20 @@ def test_an_interrupted_training_gives_the_same_weights(folder, tmp_path):
         load_parts(str(tmp_path / name), device="cpu")[0].state_dict() for name in ("whole", "made")
     )
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_an_adapter_is_trained_further(folder, tmp_path):
+    """With a learning rate of 0, the result is the reader, with rows for the tokens."""
+    readers = ReaderSettings(rank=4, max_tokens=512, held_out=0.0, precision="float32", paragraph=1.0)
+    reader = load_base(f"hf:{folder}", device="cpu")
+    train_reader({"squad2": (TOWER,)}, reader, readers, tmp_path / "reader")
+    start = load_base(f"hf:{tmp_path / 'reader'}", device="cpu")
+    train_selfrag({"f": ROWS}, start, settings(learning_rate=0.0), tmp_path / "made")
+    made, _ = load_parts(str(tmp_path / "made"), device="cpu", dtype="float32")
+    ids = torch.arange(3, 60)[None]
+    logits = made(input_ids=ids).logits.detach()
+    expected = reader.module(input_ids=ids).logits.detach()
+    assert_near(logits[..., : expected.shape[-1]].numpy(), expected.numpy(), "adapter in the file", "float16")
 
 
 def test_rows_that_teach_nothing_are_counted_and_left_out(folder, tmp_path):

@@ -156,7 +156,12 @@ def _embeddings(module: Any) -> list[str]:
 
 
 def _load_weights(peft_model: Any, start: Adapter, settings: LanguageModelSettings) -> None:
-    from peft import PeftConfig, load_peft_weights, set_peft_model_state_dict
+    from peft import (
+        PeftConfig,
+        get_peft_model_state_dict,
+        load_peft_weights,
+        set_peft_model_state_dict,
+    )
 
     folder = str(start.folder)
     config: Any = PeftConfig.from_pretrained(folder)
@@ -166,7 +171,11 @@ def _load_weights(peft_model: Any, start: Adapter, settings: LanguageModelSettin
             f"rank={settings.rank} and alpha={settings.alpha}: give --set rank={config.r} --set "
             f"alpha={config.lora_alpha}, or start from its base."
         )
-    result = set_peft_model_state_dict(peft_model, load_peft_weights(folder, device="cpu"))
+    # Rows of new tokens, which the adapter does not have, keep the values that they start from.
+    state = get_peft_model_state_dict(peft_model, save_embedding_layers=False)
+    weights = {name: row for name, row in state.items() if "trainable_tokens" in name}
+    weights |= load_peft_weights(folder, device="cpu")
+    result = set_peft_model_state_dict(peft_model, weights)
     unmatched = [*result.unexpected_keys, *(name for name in result.missing_keys if "lora_" in name)]
     if unmatched:
         raise InputError(
