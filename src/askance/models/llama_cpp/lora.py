@@ -62,7 +62,7 @@ def read_lora(folder: Path, base: GgufFile) -> Lora:
     parts: dict[str, Halves] = {}
     try:
         alpha = _alpha(folder)
-        for name, half, numbers in _renamed(_tensors(folder / WEIGHTS), base, folder):
+        for name, half, numbers in _renamed(read_tensors(folder / WEIGHTS), base, folder):
             parts.setdefault(name, {})[half] = numbers
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise ModelSpecError(f"the adapter {str(folder)!r} can't be converted: {error}.") from error
@@ -93,7 +93,7 @@ def write_lora(folder: Path, base: Path, target: Path) -> None:
         writer.close()
 
 
-def _tensors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
+def read_tensors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the tensors of a safetensors file with their names."""
     for name, tensor in deserialize(path.read_bytes()):  # type: ignore[no-untyped-call]
         if tensor["dtype"] not in _NUMBERS:
@@ -136,10 +136,7 @@ def _renamed(
     halves: Iterator[tuple[str, NDArray[Any]]], base: GgufFile, folder: Path
 ) -> Iterator[tuple[str, str, NDArray[Any]]]:
     """Yield the matrices under llama.cpp's tensor names."""
-    architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
-    architecture = architectures.get(base.architecture)
-    num_layers = int(base.entry("block_count"))
-    table = None if architecture is None else gguf.get_tensor_name_map(architecture, num_layers)
+    table = tensor_names(base)
     for name, numbers in halves:
         match = _NAME.fullmatch(name)
         part = table.get_name(match["part"]) if table and match else None
@@ -148,12 +145,23 @@ def _renamed(
                 f"adapter {str(folder)!r} holds {name!r}, for which there is no place in {str(base.path)!r}."
             )
         if match["half"] == "B":
-            numbers = _reordered(numbers, match["part"], base)
+            numbers = reordered_heads(numbers, match["part"], base)
         yield f"{part}.weight", match["half"].lower(), numbers
 
 
-def _reordered(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
-    """Reorder the rows of query and key projections for the llama architecture.
+def tensor_names(base: GgufFile) -> gguf.TensorNameMap | None:
+    """Return the map from transformers' names to llama.cpp's, or None for an unknown architecture."""
+    architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+    architecture = architectures.get(base.architecture)
+    return (
+        None
+        if architecture is None
+        else gguf.get_tensor_name_map(architecture, int(base.entry("block_count")))
+    )
+
+
+def reordered_heads(rows: NDArray[Any], part: str, base: GgufFile) -> NDArray[Any]:
+    """Return the rows of a tensor, reordered if they are query or key projections of the llama architecture.
 
     Rotary embeddings rotate a head's rows in pairs. Llama.cpp pairs neighbouring rows. Transformers pairs
     each row of a head's first half with the corresponding row of the second half.

@@ -16,7 +16,7 @@ from askance.core.notes import doing
 from askance.models.llama_cpp.gguf_file import GgufFile, write_out
 from askance.models.llama_cpp.lora import Lora, read_lora
 
-_EMBEDDINGS = ("token_embd.weight", "output.weight")
+EMBEDDINGS = ("token_embd.weight", "output.weight")
 
 
 def pack(
@@ -44,7 +44,7 @@ def pack(
         writer.add_file_type(LlamaFileType["ALL_F32" if matrices == "F32" else f"MOSTLY_{matrices}"])
         with doing("quantising tensors", total=len(base.tensors)) as advance:
             for name, tensor in base.tensors.items():
-                kind = _type_of(tensor, embeddings if name in _EMBEDDINGS else matrices)
+                kind = type_of(tensor, embeddings if name in EMBEDDINGS else matrices)
                 writer.add_tensor(name, _converted(tensor, kind, lora), raw_dtype=kind)
                 advance(1)
         write_out(writer)
@@ -52,7 +52,7 @@ def pack(
         writer.close()
 
 
-def _type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
+def type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
     """Return the type that a tensor gets in the new file."""
     if not wanted or len(tensor.shape) < 2:
         return tensor.tensor_type

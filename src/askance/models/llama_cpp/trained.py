@@ -1,0 +1,103 @@
+"""Write a trained model as a GGUF file, after the file of the model that training started from."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from askance.core.errors import ModelSpecError
+from askance.models.llama_cpp.gguf_file import GgufFile, shape_of, write_out
+from askance.models.llama_cpp.lora import read_tensors, reordered_heads, tensor_names
+from askance.models.llama_cpp.packing import EMBEDDINGS, type_of
+
+_CONTROL = 3
+"""The type of a control token in a GGUF vocabulary."""
+_ADDED = {"tokenizer.ggml.token_type": _CONTROL, "tokenizer.ggml.scores": 0.0}
+"""The value that an added token gets in each array of the vocabulary beside its string."""
+
+
+def write_trained(source: Path, target: Path, folder: Path, tokens: Sequence[str], *, matrices: str) -> None:
+    """Write the model in a folder of transformers to `target`, with the metadata of the file `source`.
+
+    Args:
+        source: The file of the model that training started from.
+        folder: The folder of the trained model, whose weights are safetensors.
+        tokens: The control tokens that were added, in the order of their ids, which follow those of `source`.
+        matrices: The type of all matrices: F32, Q8_0 or Q4_0. A matrix whose rows are not a whole number of
+            blocks becomes F32.
+
+    Raises:
+        ModelSpecError: The file `source` is damaged, or the folder holds other tensors than the file.
+        OSError: The file `target` can't be written.
+    """
+    base = GgufFile(source)
+    writer = GGUFWriter(target, base.architecture)
+    try:
+        for name, value, kind, items in base.entries():
+            writer.add_key_value(name, _extended(base, name, value, tokens), kind, items)
+        writer.add_file_type(LlamaFileType["ALL_F32" if matrices == "F32" else f"MOSTLY_{matrices}"])
+        missing = set(base.tensors)
+        for name, numbers in _tensors(folder, base):
+            _check_shape(name, numbers, base, len(tokens), folder)
+            kind = type_of(base.tensors[name], matrices)
+            if numbers.ndim < 2:
+                kind = GGMLQuantizationType.F32
+            writer.add_tensor(name, gguf.quantize(numbers, kind), raw_dtype=kind)
+            missing.discard(name)
+        # Tables of rotary frequencies are computed from the configuration, and are in no folder.
+        for name in sorted(missing):
+            if not name.startswith("rope_"):
+                raise ModelSpecError(
+                    f"the folder {str(folder)!r} lacks the tensor {name} of {str(source)!r}."
+                )
+            tensor = base.tensors[name]
+            writer.add_tensor(name, tensor.data, raw_dtype=tensor.tensor_type)
+        write_out(writer)
+    finally:
+        writer.close()
+
+
+def _extended(base: GgufFile, name: str, value: Any, tokens: Sequence[str]) -> Any:
+    """Return a metadata entry with the added tokens."""
+    if name == "tokenizer.ggml.tokens":
+        return [*value, *tokens]
+    if name in _ADDED:
+        return [*value, *[_ADDED[name]] * len(tokens)]
+    return value + len(tokens) if name == f"{base.architecture}.vocab_size" else value
+
+
+def _tensors(folder: Path, base: GgufFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield the tensors of a folder in float32, with the names and the row order of llama.cpp."""
+    names = tensor_names(base)
+    try:
+        for path in sorted(folder.glob("*.safetensors")):
+            for name, numbers in read_tensors(path):
+                part, _, kind = name.rpartition(".")
+                renamed = names.get_name(part) if names else None
+                if renamed is None:
+                    raise ModelSpecError(
+                        f"the folder {str(folder)!r} holds {name!r}, and {str(base.path)!r} has no place "
+                        "for it."
+                    )
+                if f"{renamed}.{kind}" in base.tensors:  # a tied output matrix is not stored twice
+                    yield f"{renamed}.{kind}", reordered_heads(numbers.astype(np.float32), part, base)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelSpecError(f"the weights in {str(folder)!r} can't be read: {error}.") from error
+
+
+def _check_shape(
+    name: str, numbers: NDArray[np.float32], base: GgufFile, num_tokens: int, folder: Path
+) -> None:
+    expected = shape_of(base.tensors[name])
+    if name in EMBEDDINGS:
+        expected = (expected[0] + num_tokens, *expected[1:])
+    if numbers.shape != expected:
+        raise ModelSpecError(
+            f"the tensor {name} in {str(folder)!r} has the shape {numbers.shape}, and {expected} is expected "
+            f"after {str(base.path)!r} and {num_tokens} added tokens."
+        )
