@@ -75,7 +75,7 @@ def _label_places(points: Mapping[str, tuple[float, float]]) -> dict[str, tuple[
     places = dict[str, tuple[float, float]]()
     for name in sorted(points, key=lambda name: points[name][1]):
         x, y = points[name]
-        for other_x, other_y in places.values():  # in ascending order
+        for other_x, other_y in places.values():
             if abs(x - other_x) < _LABEL_WIDTH and abs(y - other_y) < _LABEL_HEIGHT:
                 y = other_y + _LABEL_HEIGHT
         places[name] = x, y

@@ -5,10 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from askance.core.errors import AskanceError, InputError
 from recipes.known_unknown import runs
 
+P = ParamSpec("P")
+T = TypeVar("T")
 OnDone = Callable[[str], None]
 """A function that is called with the name of each part that is finished."""
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -32,11 +35,13 @@ def make_runs(
     Raises:
         AskanceError: A part failed. Those that were running are finished first.
     """
-    names = [*runs.tables()["calibrated"]]
     try:
-        thresholds = {pool.submit(runs.choose_threshold, out, name, is_shown=False): name for name in names}
+        thresholds = {
+            pool.submit(_told, runs.choose_threshold, out, name, is_shown=False): name
+            for name in runs.tables()["calibrated"]
+        }
         parts = {
-            pool.submit(runs.make_run, out, name, settings, documents): f"{documents}/{name}"
+            pool.submit(_told, runs.make_run, out, name, settings, documents): f"{documents}/{name}"
             for name, settings, documents in runs.uncalibrated_runs()
         }
         for done in as_completed(thresholds):
@@ -51,6 +56,14 @@ def make_runs(
         raise
 
 
+def _told(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Run `work`. An error becomes one that every process can be told: some others can't be pickled."""
+    try:
+        return work(*args, **options)
+    except AskanceError as error:
+        raise InputError(str(error)) from None
+
+
 def _submit_calibrated(
     pool: Executor,
     out: Path,
@@ -60,10 +73,11 @@ def _submit_calibrated(
 ) -> dict[Future[None], str]:
     """Submit the runs of a method whose threshold is chosen, and those of the query modes that use it."""
     parts = {
-        pool.submit(runs.make_run, out, name, settings, documents): f"{documents}/{name}"
+        pool.submit(_told, runs.make_run, out, name, settings, documents): f"{documents}/{name}"
         for documents in runs.documents_of(name)
     }
     if name == runs.tables()["queries"]["method"]:
         for mode, table in runs.query_runs(settings).items():
-            parts[pool.submit(runs.make_run, out, mode, table, "fresh", second_unknown)] = f"fresh/{mode}"
+            part = pool.submit(_told, runs.make_run, out, mode, table, "fresh", second_unknown)
+            parts[part] = f"fresh/{mode}"
     return parts

@@ -3,21 +3,46 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.core.errors import InputError
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.models.pair_scorer import PairScorer
 from askance.training.relevance.pairs import indexed_paragraphs
 
+HELD_OUT = ("Normans", "Steam engine", "Huguenot", "Warsaw")
+"""The articles of SQuAD 2.0 that nothing is learned about."""
 NUM_FIRST = 5
 """The number of BM25's first passages among which relevant ones are told from others."""
 WEIGHTS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """The weights of BM25's score that are tried."""
+
+
+def split(corpus: Sequence[Example], path: Path) -> tuple[list[Example], list[Example]]:
+    """Return the questions to learn from, and the answerable questions about the articles that are held out.
+
+    Args:
+        path: The file of the questions, for messages.
+
+    Raises:
+        InputError: The file has no questions of one of the two kinds.
+    """
+    learned = [each for each in corpus if each.supporting_titles[0] not in HELD_OUT]
+    others = [each for each in corpus if each.supporting_titles[0] in HELD_OUT]
+    asked = [each for each in others if each.kind != UNANSWERABLE]
+    if not learned or not asked:
+        raise InputError(
+            f"{path} has {len(learned):,} questions to learn from, and {len(asked):,} about the articles "
+            f"that are held out ({', '.join(HELD_OUT)}): give the dev file of SQuAD 2.0."
+        )
+    return learned, asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,9 @@ import random
 from pathlib import Path
 
 from askance.cli.main import exit_codes
-from askance.cli.train import print_training_report
+from askance.cli.train import examples_by_name, print_training_report
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.models.hf.load import load_hf
 from askance.terminal.console import err, plain_table
 from askance.terminal.console import out as screen
@@ -24,7 +23,7 @@ from askance.training.relevance.save import shown_area
 from askance.training.selfrag.gold_rows import gold_rows
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.train_selfrag import train_selfrag
-from recipes.relevance.__main__ import HELD_OUT
+from recipes.relevance.evaluation import split
 from recipes.selfrag.evaluation import cases, separations
 
 GATE = {"relevance": 0.80, "support": 0.70, "retrieve": 0.90}
@@ -37,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
     parser.add_argument("--train", action="append", default=[], help="a dataset to learn from, as NAME:FILE")
-    parser.add_argument("--model", default="bundled", help="the model to start from")
+    parser.add_argument("--model", default="bundled:base", help="the model to start from")
     parser.add_argument("--rows", type=int, help="learn from so many rows, drawn by the seed; by default all")
     parser.add_argument("--limit", type=int, help="measure on the first N questions of each article")
     parser.add_argument("--set", action="append", default=[], help="a hyperparameter, as parameter=value")
@@ -47,11 +46,10 @@ def main(arguments: list[str] | None = None) -> None:
         given = dict(each.partition("=")[::2] for each in options.set)
         settings = SelfRagSettings(**parse_parameters(SelfRagSettings, given))
         corpus = read_dataset(f"squad2:{options.squad2}?unanswerable=keep")
+        learned, asked = split(corpus, options.squad2)
         if not options.out.exists():
-            learned = [each for each in corpus if each.supporting_titles[0] not in HELD_OUT]
-            rows = list(gold_rows("squad2", learned, settings))
-            for spec in options.train:
-                rows += gold_rows(spec.partition(":")[0], read_dataset(spec), settings)
+            examples = {**examples_by_name(options.train, None), "articles of squad2": tuple(learned)}
+            rows = [row for name, each in examples.items() for row in gold_rows(name, each, settings)]
             random.Random(settings.seed).shuffle(rows)
             base = load_base(options.model)
             with TrainingProgress(err) as progress:
@@ -63,15 +61,8 @@ def main(arguments: list[str] | None = None) -> None:
                     progress,
                     lambda report, tokens: print_training_report(report, err),
                 )
-        asked = [
-            example
-            for title in HELD_OUT
-            for example in [
-                each for each in corpus if each.supporting_titles[0] == title and each.kind != UNANSWERABLE
-            ][: options.limit]
-        ]
         model = load_hf(str(options.out), dtype="bfloat16")
-        found = separations(model, list(cases(asked, corpus)))
+        found = separations(model, list(cases(asked, corpus, limit=options.limit)))
         table = [
             (group, f"{each.num_cases:,}", shown_area(each.area), shown_area(each.by_bm25))
             for group, each in found.items()

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -57,18 +57,23 @@ class Separation:
     by_bm25: RocArea | None
 
 
-def cases(asked: Sequence[Example], corpus: Sequence[Example], seed: int = 0) -> Iterator[Case]:
+def cases(
+    asked: Sequence[Example], corpus: Sequence[Example], *, limit: int | None = None, seed: int = 0
+) -> Iterator[Case]:
     """Yield the cases of all questions that a paragraph answers.
 
     Relevance is asked for BM25's first passages among all paragraphs of the corpus, support for the right
     answer and for the answer to another question about the same article, and retrieval with and without the
     passage in the question.
+
+    Args:
+        limit: The greatest number of questions about each article; by default all are used.
     """
     rng, answers = random.Random(seed), defaultdict[str, list[str]](list)
     for example in asked:
         answers[example.supporting_titles[0]].append(example.golds[0])
     with indexed_paragraphs(corpus) as pool:
-        for example in asked:
+        for example in _first_of_each(asked, limit):
             question, relevant = example.question.text, pool.relevant_passages(example)
             prompt = instruction_prompt((untrusted(escape_tokens(question)[0]),))
             known = {passage.id for passage in relevant}
@@ -78,11 +83,20 @@ def cases(asked: Sequence[Example], corpus: Sequence[Example], seed: int = 0) ->
                 continue
             shown = (*_retrieved(Hit(relevant[0], 0.0, 1)), Span(RELEVANT))
             others = [one for one in answers[example.supporting_titles[0]] if one not in example.golds]
-            for answer, is_right in ((example.golds[0], True), (rng.choice(others), False)):
+            wrong = [(rng.choice(others), False)] if others else []
+            for answer, is_right in ((example.golds[0], True), *wrong):
                 yield Case("support", prompt, (*shown, untrusted(escape_tokens(answer)[0])), is_right)
             yield Case("retrieve", prompt, (), True)
             inside = escape_tokens(f"{relevant[0].titled_text}\n\n{question}")[0]
             yield Case("retrieve", instruction_prompt((untrusted(inside),)), (), False)
+
+
+def _first_of_each(asked: Sequence[Example], limit: int | None) -> Iterator[Example]:
+    counts = Counter[str]()
+    for example in asked:
+        counts[example.supporting_titles[0]] += 1
+        if limit is None or counts[example.supporting_titles[0]] <= limit:
+            yield example
 
 
 def separations(model: Model, all_cases: Sequence[Case]) -> dict[str, Separation]:

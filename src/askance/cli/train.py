@@ -278,7 +278,7 @@ def selfrag(
     from askance.training.loop.checkpoint import check_free
     from askance.training.reader.train_reader import load_base
     from askance.training.selfrag.gold_rows import gold_rows
-    from askance.training.selfrag.rows import json_row, read_rows
+    from askance.training.selfrag.rows import SelfRagRow, json_row, read_rows
     from askance.training.selfrag.settings import SelfRagSettings
     from askance.training.selfrag.train_selfrag import train_selfrag
 
@@ -287,10 +287,15 @@ def selfrag(
         raise InputError(
             "there is nothing to learn from: give --rows FILE, or --dataset NAME:FILE to make rows from it."
         )
-    rows_by_file = {str(path): read_rows(path, limit) for path in rows or ()}
-    for name, examples in examples_by_name(dataset or (), limit).items():
-        rows_by_file[name] = gold_rows(name, examples, settings)
     check_free(folder)
+    base = load_base(model)
+    rows_by_file = dict[str, tuple[SelfRagRow, ...]]()
+    for path in rows or ():
+        if path.name in rows_by_file:
+            raise InputError(f"--rows {path}: another file of this name is given: put both into one file.")
+        rows_by_file[path.name] = read_rows(path, limit)
+    for name, examples in examples_by_name(dataset or (), limit).items():
+        rows_by_file[f"rows of {name}"] = gold_rows(name, examples, settings)
     if export is not None:
         write_out(export, "".join(json_row(row) for each in rows_by_file.values() for row in each))
     console = out if dry else err
@@ -300,9 +305,7 @@ def selfrag(
         console.print(plain_table(("reflection token", "in training rows"), tokens.items()))
 
     with TrainingProgress(err) as progress:
-        report = train_selfrag(
-            rows_by_file, load_base(model), settings, folder, progress, show, is_dry_run=dry
-        )
+        report = train_selfrag(rows_by_file, base, settings, folder, progress, show, is_dry_run=dry)
     if not dry:
         _show_steps(report, folder, "model")
         print_plain(out, f"use it: --method selfrag --model hf:{folder}")

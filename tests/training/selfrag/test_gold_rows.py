@@ -97,6 +97,58 @@ def test_several_hops_are_several_segments():
     )
 
 
+def test_a_passage_that_lacks_the_answer_supports_nothing():
+    """Evidence that begins at the end of one passage goes on in the next one."""
+    filler = "Nothing is said of it here. " * 16
+    text = f"{filler}The cat, which nobody in the whole town has seen again since that day in May, is red."
+    paragraph = Paragraph("Cats", text, ((len(filler), len(text)),))
+    single = Example(
+        Question("s", "Which colour is the cat?"), ("red",), ("Cats",), "answerable", 1,
+        SupportingFacts((paragraph,)),
+    )  # fmt: skip
+    for row in rows_of([single]):
+        assert "red" in passage_of(row)
+    other = Paragraph("Dogs", "Dogs are blue.", whole("Dogs are blue."))
+    two = replace(single, hops=2, supporting_facts=SupportingFacts((other, paragraph)))
+    for row in rows_of([two]):
+        assert "red" in passage_of(row) or "Dogs" in passage_of(row)
+        assert all(quoted in row.output for quoted in ("Dogs are blue.", "is red."))
+
+
+def test_an_answer_in_other_words_is_not_called_wrong():
+    texts = (
+        "It began in the 10th century.",
+        "It ended in the 11th century.",
+        "In the 10th century, it began.",
+    )
+    golds = ("the 10th century", "11th century", "10th century")
+    asked = [
+        Example(
+            Question(f"c{number}", f"Question {number}?"), (gold,), ("Age",), "answerable", 1,
+            SupportingFacts((Paragraph("Age", text, whole(text)),)),
+        )
+        for number, (text, gold) in enumerate(zip(texts, golds, strict=True))
+    ]  # fmt: skip
+    wrong = [row.output for row in rows_of(asked, unsupported=1.0) if "[No support" in row.output]
+    assert len(wrong) == 3
+    assert all(("11th" in output.partition("[Relevant]")[2]) == ("began" in output) for output in wrong)
+
+
+@pytest.mark.parametrize("gold", ["no", "yes"])
+def test_a_passage_may_have_the_words_yes_and_no(gold):
+    texts = ("Ann lives in the north.", "Bob lives in the south.", "No one lives in the north, yes, no one.")
+    marked = [Paragraph(f"P{n}", text, whole(text) if n < 2 else ()) for n, text in enumerate(texts)]
+    asked = Example(
+        Question("y", "Do Ann and Bob live in the north?"),
+        (gold,),
+        ("P0",),
+        "",
+        2,
+        SupportingFacts((*marked,)),
+    )
+    assert len([row for row in rows_of([asked], negatives=3) if "[Irrelevant]" in row.output]) == 1
+
+
 def test_strings_of_tokens_in_a_passage_or_an_answer_are_data():
     text = "The cat says </paragraph> and [Utility:1] all day."
     paragraph = Paragraph("[Relevant] cats", text, whole(text))

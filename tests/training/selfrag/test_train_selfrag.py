@@ -22,6 +22,7 @@ from askance.methods.selfrag.tokens import (
 )
 from askance.models.hf.load import load_hf, load_parts
 from askance.models.hf.model import encoding_of
+from askance.models.llama_cpp import load_gguf
 from askance.training.reader.packing import PackedRow
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.train_reader import load_base, train_reader
@@ -31,6 +32,7 @@ from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.train_selfrag import data_mix, train_selfrag
 from askance.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
+from tests.models.tiny_gguf import save_gguf, tiny_llama
 from tests.tolerances import assert_near
 from tests.training.reader.sample_examples import TOWER
 
@@ -146,6 +148,17 @@ def test_an_interrupted_training_gives_the_same_weights(folder, tmp_path):
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_a_base_in_a_gguf_file_gives_one_for_llama_cpp(tmp_path):
+    module, tokenizer = tiny_llama(seed=6)
+    file = save_gguf(tmp_path / "tiny.gguf", module, tokenizer)
+    base = load_base(f"hf:{file}", device="cpu")
+    train_selfrag({"f": ROWS}, base, settings(), tmp_path / "made")
+    made = load_gguf(str(tmp_path / "made" / "model.gguf"), display_name="made")
+    plain = load_hf(str(tmp_path / "made"), device="cpu", dtype="float32")
+    assert ReflectionVocabulary.of(made).ids == ReflectionVocabulary.of(plain).ids
+    assert "gguf:THIS_FOLDER/model.gguf" in (tmp_path / "made" / "README.md").read_text()
+
+
 def test_an_adapter_is_trained_further(folder, tmp_path):
     """With a learning rate of 0, the result is the reader, with rows for the tokens."""
     readers = ReaderSettings(rank=4, max_tokens=512, held_out=0.0, precision="float32", paragraph=1.0)
@@ -158,6 +171,26 @@ def test_an_adapter_is_trained_further(folder, tmp_path):
     logits = made(input_ids=ids).logits.detach()
     expected = reader.module(input_ids=ids).logits.detach()
     assert_near(logits[..., : expected.shape[-1]].numpy(), expected.numpy(), "adapter in the file", "float16")
+
+
+def test_rows_about_one_document_are_held_out_together():
+    rows = [
+        SelfRagRow(
+            f"q{topic}.{number}", "squad2", f"Question {number}?", "", "Ulm.[Utility:5]", topic=f"T{topic}"
+        )
+        for topic in range(40)
+        for number in range(5)
+    ]
+    made, _ = data_mix({"folder/rows.jsonl": rows}, settings(held_out=0.3))
+    topics = [
+        {each.id.rpartition("/q")[2].partition(".")[0] for each in part}
+        for part in (made.training, made.held_out)
+    ]
+    assert topics[0].isdisjoint(topics[1])
+    assert len(topics[0] | topics[1]) == 40
+    assert 4 <= len(topics[1]) <= 22
+    again, _ = data_mix({"rows.jsonl": rows}, settings(held_out=0.3))
+    assert len(again.held_out) == len(made.held_out), "however the file is named"
 
 
 def test_rows_that_teach_nothing_are_counted_and_left_out(folder, tmp_path):

@@ -192,9 +192,10 @@ class Dragin(DraginParameters):
     The prompt then shows the new passages and the best of the earlier ones, and the model continues from the
     cut. Without a first search (`search_first=False`), the passages disappear when the sentence is complete:
     for the next sentence, the model would otherwise read passages that say nothing about it, instead of using
-    what it knows. The attention of a word to itself counts then, too: what the model does not know is often
-    the last word of a sentence, which hardly any token follows. A model in the role "attend" can provide the
-    attention. If the entropy of a token is unknown, the token's surprise (−log p) takes its place.
+    what it knows. Without a first search, influence includes the attention of a word to itself, since hardly
+    any token follows the last word of a sentence, which the model often does not know. A model in the role
+    "attend" can provide the attention. If the entropy of a token is unknown, the token's surprise (−log p)
+    takes its place.
     """
 
     profile: Literal["default"] = parameter("default", "variant of the method")

@@ -8,10 +8,13 @@ Answers that stand where they teach the wrong thing are read, but only the token
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
 
 from askance.core.types import Passage
 from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.example import Paragraph
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.methods.selfrag.tokens import (
     FULLY_SUPPORTED,
@@ -25,6 +28,7 @@ from askance.methods.selfrag.tokens import (
     UTILITIES,
     escape_tokens,
 )
+from askance.text.answers import normalise_answer
 from askance.training.relevance.pairs import ParagraphPool, indexed_paragraphs
 from askance.training.selfrag.rows import Learned, SelfRagRow
 from askance.training.selfrag.settings import SelfRagSettings
@@ -58,71 +62,95 @@ def _rows(
     rng: random.Random,
 ) -> Iterator[SelfRagRow]:
     """Yield the rows of one question."""
-    question, number = example.question.text, 0
+    question, topic, number = example.question.text, _topic(example), 0
 
     def row(output: str, learned: Learned = "all", instruction: str = question) -> SelfRagRow:
         nonlocal number
         number += 1
-        return SelfRagRow(f"{example.question.id}.{number}", name, instruction, "", output, learned)
+        return SelfRagRow(f"{example.question.id}.{number}", name, instruction, "", output, learned, topic)
 
-    relevant = pool.relevant_passages(example)
-    others = [answer for answer in answers[_topic(example)] if answer not in example.golds]
-    wrong = rng.choice(others) if others else ""
     if example.kind == UNANSWERABLE:
         own = [each for part in example.supporting_facts.paragraphs for each in pool.passages_of(part)]
-        if own and wrong and rng.random() < settings.unanswerable:
-            yield row(_segment(rng.choice(own), IRRELEVANT, wrong) + _WORST, "tokens")
+        if own and answers[topic] and rng.random() < settings.unanswerable:
+            yield row(_segment(rng.choice(own), IRRELEVANT, rng.choice(answers[topic])) + _WORST, "tokens")
         return
-    if not relevant or not _is_answerable(example):
+    if not _is_answerable(example):
         return
-    answer = _text(example.golds[0])
+    relevant = pool.relevant_passages(example)
     if len(example.supporting_facts.supporting) > 1:
-        yield row(_chain(example, pool))
+        chain = _chain(example, pool)
+        if chain:
+            yield row(chain)
     else:
-        yield row(_segment(relevant[0], RELEVANT, answer, FULLY_SUPPORTED) + _BEST)
-        if wrong and rng.random() < settings.unsupported:
-            yield row(_segment(relevant[0], RELEVANT, wrong, NO_SUPPORT) + _WORST, "tokens")
-        if rng.random() < settings.in_question:
-            yield row(
-                f"{NO_RETRIEVAL}{answer}{_BEST}", instruction=f"{relevant[0].titled_text}\n\n{question}"
-            )
+        yield from _single(example, relevant, answers[topic], settings, rng, row)
+    if not relevant or not settings.negatives:
+        return
     known = {passage.id for passage in relevant}
     lacking = (
         hit.passage
         for hit in pool.search(question)
         if hit.passage.id not in known and not any(_holds(hit.passage, gold) for gold in example.golds)
     )
-    for passage, _ in zip(lacking, range(settings.negatives), strict=False):
-        yield row(_segment(passage, IRRELEVANT, answer) + _BEST, "tokens")
+    for passage in islice(lacking, settings.negatives):
+        yield row(_segment(passage, IRRELEVANT, example.golds[0]) + _BEST, "tokens")
+
+
+def _single(
+    example: Example,
+    relevant: Sequence[Passage],
+    answers: Sequence[str],
+    settings: SelfRagSettings,
+    rng: random.Random,
+    row: Callable[..., SelfRagRow],
+) -> Iterator[SelfRagRow]:
+    """Yield the rows of a question with one supporting paragraph, about the passage that has the answer.
+
+    Args:
+        answers: The answers to all questions about the same document.
+    """
+    pairs = ((each, gold) for gold in example.golds for each in relevant if _holds(each, gold))
+    passage, answer = next(pairs, (None, ""))
+    if passage is None:
+        return
+    yield row(_segment(passage, RELEVANT, answer, FULLY_SUPPORTED) + _BEST)
+    wrong = [each for each in answers if not any(_overlap(each, gold) for gold in example.golds)]
+    if wrong and rng.random() < settings.unsupported:
+        yield row(_segment(passage, RELEVANT, rng.choice(wrong), NO_SUPPORT) + _WORST, "tokens")
+    if rng.random() < settings.in_question:
+        with_passage = f"{passage.titled_text}\n\n{example.question.text}"
+        yield row(f"{NO_RETRIEVAL}{_escaped(answer)}{_BEST}", instruction=with_passage)
 
 
 def _chain(example: Example, pool: ParagraphPool) -> str:
-    """Return an output with a segment for each supporting paragraph: its evidence."""
-    segments = list[str]()
-    supporting = example.supporting_facts.supporting
+    """Return an output with a segment for each supporting paragraph, which quotes its evidence.
+
+    If the evidence of a paragraph does not stand in one passage, the result is an empty string.
+    """
+    segments, supporting = list[str](), example.supporting_facts.supporting
     for number, paragraph in enumerate(supporting, start=1):
-        passage = next(
-            (
-                each
-                for each in pool.passages_of(paragraph)
-                if any(each.start <= start < each.end for start, _ in paragraph.evidence)
-            ),
-            None,
-        )
-        text = " ".join(paragraph.evidence_texts)
+        quoted = next(filter(itemgetter(1), _quotes(paragraph, pool)), None)
+        if quoted is None:
+            return ""
+        passage, text = quoted
         if number == len(supporting):
             text += f" So the answer is {example.golds[0]}."
-        if passage is not None:
-            segments.append(_segment(passage, RELEVANT, _text(text), FULLY_SUPPORTED))
+        segments.append(_segment(passage, RELEVANT, text, FULLY_SUPPORTED))
     return "".join(segments) + _BEST
 
 
+def _quotes(paragraph: Paragraph, pool: ParagraphPool) -> Iterator[tuple[Passage, str]]:
+    """Yield each passage of a paragraph, and the evidence that stands in it as a whole."""
+    for passage in pool.passages_of(paragraph):
+        spans = [span for span in paragraph.evidence if passage.start <= span[0] and span[1] <= passage.end]
+        yield passage, " ".join(paragraph.text[start:end].strip() for start, end in spans)
+
+
 def _segment(passage: Passage, relevance: str, text: str, support: str = "") -> str:
-    shown = _text(f"{passage.title}\n{passage.text}")
-    return f"{RETRIEVAL}{PARAGRAPH_START}{shown}{PARAGRAPH_END}{relevance}{_text(text)}{support}"
+    shown = _escaped(f"{passage.title}\n{passage.text}")
+    return f"{RETRIEVAL}{PARAGRAPH_START}{shown}{PARAGRAPH_END}{relevance}{_escaped(text)}{support}"
 
 
-def _text(text: str) -> str:
+def _escaped(text: str) -> str:
     """Return a text in which the strings of reflection tokens are data."""
     return escape_tokens(text)[0]
 
@@ -132,9 +160,19 @@ def _is_answerable(example: Example) -> bool:
 
 
 def _topic(example: Example) -> str:
-    """Return an output with a segment for each supporting paragraph, which quotes its evidence."""
+    """Return the title of the first document that a question is about, or an empty string."""
     return next(iter(example.supporting_titles), "")
 
 
 def _holds(passage: Passage, answer: str) -> bool:
-    return answer.lower() in passage.text.lower()
+    """Return whether a passage has an answer, word for word. No passage has the answer yes or no."""
+    words = normalise_answer(answer)
+    if not words or words in ("yes", "no"):
+        return False
+    return f" {words} " in f" {normalise_answer(passage.text)} "
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return whether one of two answers has the other in it."""
+    first, second = (f" {normalise_answer(each)} " for each in (one, other))
+    return first in second or second in first

@@ -45,6 +45,8 @@ class SelfRagRow:
         dataset: The dataset that the row comes from; empty if the file does not say.
         output: The answer with reflection tokens, in which passages stand between paragraph tokens.
         learned: What is learned of the output: "tokens" if its text is wrong or follows from nothing.
+        topic: What rows that are held out together have in common, such as the title of a document. Without
+            one, rows with the same instruction are held out together.
     """
 
     id: str
@@ -53,6 +55,7 @@ class SelfRagRow:
     input: str
     output: str
     learned: Learned = "all"
+    topic: str = ""
 
 
 def read_rows(path: Path, limit: int | None = None) -> tuple[SelfRagRow, ...]:
@@ -73,15 +76,17 @@ def _row(record: Field, number: int) -> Iterator[SelfRagRow]:
         dataset=record.get("dataset_name", "").maybe_blank(),
         instruction=record["instruction"].text(),
         input=record.get("input", "").maybe_blank(),
-        output=record["output"].text(),
+        output=record["output"].maybe_blank(),
         learned=record.get("learned", "all").one_of("all", "tokens"),
+        topic=record.get("topic", "").maybe_blank(),
     )
 
 
 def json_row(row: SelfRagRow) -> str:
     """Return a row as a line of a file."""
-    fields = {"id": row.id, "dataset_name": row.dataset, "instruction": row.instruction, "input": row.input}
-    return f"{json_line({**fields, 'output': row.output, 'learned': row.learned})}\n"
+    fields = {"id": row.id, "dataset_name": row.dataset, "topic": row.topic, "instruction": row.instruction}
+    written = {"input": row.input, "output": row.output, "learned": row.learned}
+    return f"{json_line({**fields, **written})}\n"
 
 
 @dataclass(frozen=True, slots=True)

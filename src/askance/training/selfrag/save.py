@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from askance.core.errors import InputError
+from askance.core.errors import InputError, ModelSpecError
 from askance.models.converting import atomic_folder
 from askance.models.hf.load import save_parts
+from askance.models.llama_cpp.trained import write_trained
 from askance.training.loop.model_card import curve_lines, render_card
 from askance.training.reader.save import TrainingReport
 from askance.training.selfrag.settings import SelfRagSettings
@@ -27,10 +28,23 @@ class SelfRagWriter:
         added: The tokens that were added.
         tokens: The number of each reflection token in the training rows.
         module: The model before training, from which the first values of the new rows are remembered.
+        fingerprint: The `weights_fingerprint` of the base before the tokens were added.
+        source: The GGUF file that the base was read from, or None.
+
+    Attributes:
+        gguf_error: The reason why there is no `model.gguf`; an empty string if there is one.
     """
 
-    def __init__(self, added: AddedTokens, tokens: Counter[str], module: Any) -> None:
-        self._added, self._tokens = added, tokens
+    def __init__(
+        self,
+        added: AddedTokens,
+        tokens: Counter[str],
+        module: Any,
+        fingerprint: str,
+        source: Path | None = None,
+    ) -> None:
+        self._added, self._tokens, self._fingerprint, self._source = added, tokens, fingerprint, source
+        self.gguf_error = "" if source else "the base is not a GGUF file"
         self._before = self._rows(module)
 
     def __call__(
@@ -48,10 +62,11 @@ class SelfRagWriter:
             InputError: The folder can't be written. The last checkpoint is kept.
         """
         merged = module.merge_and_unload(safe_merge=True) if report.settings.method == "lora" else module
-        card = self._card(report, base_fingerprint, self._moved(merged))
         try:
             with atomic_folder(out) as partial:
                 save_parts(merged, tokenizer, partial)
+                self._write_gguf(partial)
+                card = self._card(report, self._moved(merged))
                 (partial / "README.md").write_text(card, encoding="utf-8")
                 (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
         except (OSError, SafetensorError) as error:
@@ -60,6 +75,20 @@ class SelfRagWriter:
                 f"can't write the model into {out}: {reason}. Free space, then give the same command again: "
                 "no step has to be computed again."
             ) from error
+
+    def _write_gguf(self, folder: Path) -> None:
+        """Write `model.gguf` into the folder of the trained model, if the base came from a GGUF file.
+
+        The trained model is worth saving without it, since torch can run it.
+        """
+        if self._source is None:
+            return
+        target = folder / "model.gguf"
+        try:
+            write_trained(self._source, target, folder, self._added.new, matrices="Q8_0")
+        except ModelSpecError as error:
+            target.unlink(missing_ok=True)
+            self.gguf_error = str(error)
 
     def _rows(self, module: Any) -> torch.Tensor:
         """Return a copy of the input embeddings of the new tokens: shape [tokens, size]."""
@@ -73,9 +102,7 @@ class SelfRagWriter:
         distances = (after - self._before).norm(dim=1) / self._before.norm(dim=1).clamp(min=1e-12)
         return dict(zip(self._added.new, distances.tolist(), strict=True))
 
-    def _card(
-        self, report: TrainingReport[SelfRagSettings], base_fingerprint: str, moved: dict[str, float]
-    ) -> str:
+    def _card(self, report: TrainingReport[SelfRagSettings], moved: dict[str, float]) -> str:
         too_long = (
             f"{count:,} rows of {task} longer than the window" for task, count in report.too_long.items()
         )
@@ -84,8 +111,9 @@ class SelfRagWriter:
             _PACKAGES,
             report.curve,
             report=report,
-            base_fingerprint=base_fingerprint,
+            base_fingerprint=self._fingerprint,
             schedule=report.schedule,
+            gguf_error=self.gguf_error,
             by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
             left_out=(*report.data_mix.left_out_reasons, *too_long),
             tokens=[(token, self._tokens[token], moved.get(token)) for token in self._added.ids],

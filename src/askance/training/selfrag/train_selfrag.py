@@ -8,6 +8,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from askance.core.errors import InputError
+from askance.models.bundled import BUNDLED_BASE, gguf_path
+from askance.models.hf.fingerprint import weights_fingerprint
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix
 from askance.training.reader.save import TrainingReport
@@ -50,6 +52,7 @@ def train_selfrag(
         TrainingFailed: A loss or a gradient is not finite.
     """
     mix, tokens = data_mix(rows_by_file, settings)
+    fingerprint = weights_fingerprint(base.module)
     added = add_reflection_tokens(base.module, base.tokenizer)
     new_ids = tuple(added.ids[token] for token in added.new)
     return train_language_model(
@@ -59,9 +62,17 @@ def train_selfrag(
         out,
         on_step,
         lambda report: on_start(report, tokens),
-        SelfRagWriter(added, tokens, base.module),
+        SelfRagWriter(added, tokens, base.module, fingerprint, _gguf_source(base.spec)),
         is_dry_run=is_dry_run,
     )
+
+
+def _gguf_source(spec: str) -> Path | None:
+    """Return the GGUF file that a base was read from, or None if it was another kind of file."""
+    if spec == BUNDLED_BASE:
+        return gguf_path()
+    name = spec.removeprefix("hf:")
+    return Path(name) if name.endswith(".gguf") and Path(name).is_file() else None
 
 
 def data_mix(
@@ -69,19 +80,22 @@ def data_mix(
 ) -> tuple[DataMix, Counter[str]]:
     """Return the training examples of all rows, and the number of each reflection token in them.
 
-    A hash of a row's id decides whether it is held out.
+    A hash of a row's topic, or of its instruction if it has none, decides whether it is held out. The tokens
+    are counted before rows that are too long are left out.
 
     Raises:
         InputError: No row can be learned from, or none has a reflection token.
     """
     training, held_out = list[TrainingExample](), list[TrainingExample]()
-    left_out, tokens = Counter[tuple[str, str]](), Counter[str]()
-    for name, rows in rows_by_file.items():
+    left_out, tokens, counts = Counter[tuple[str, str]](), Counter[str](), dict[str, int]()
+    for file, rows in rows_by_file.items():
+        name = file.replace("/", ":")  # the part of an example's id before "/" is what it is counted by
+        counts[name] = len(rows)
         for row in rows:
             parsed = parse_output(row.output, settings.reflection_weight, row.learned)
             if not parsed.spans:
                 left_out[name, "a passage without an end" if parsed.is_cut else "no output"] += 1
-            elif _is_held_out(name, row, settings.held_out):
+            elif _is_held_out(row, settings.held_out):
                 held_out.append(training_example(row, parsed, name))
             else:
                 training.append(training_example(row, parsed, name))
@@ -93,10 +107,9 @@ def data_mix(
             'rows whose "output" has tokens such as [Retrieval] and [Relevant], or a lower held_out.'
         )
     random.Random(f"{settings.seed} order").shuffle(training)
-    counts = {name: len(rows) for name, rows in rows_by_file.items()}
     return DataMix(tuple(training), tuple(held_out), counts, left_out), tokens
 
 
-def _is_held_out(name: str, row: SelfRagRow, share: float) -> bool:
-    digest = blake2b(f"{name} {row.id}".encode(), digest_size=8).digest()
+def _is_held_out(row: SelfRagRow, share: float) -> bool:
+    digest = blake2b(f"{row.dataset} {row.topic or row.instruction}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64 < share

@@ -61,6 +61,7 @@ def add_reflection_tokens(module: Any, tokenizer: Any) -> AddedTokens:
 
 def _ids_of_words(token: str, tokenizer: Any) -> list[int]:
     """Return the ids of the words in a reflection token."""
+    token = token.replace("</", "end ")  # the end of a paragraph is not to start like its beginning
     words = " ".join("".join(letter if letter.isalnum() else " " for letter in token).split())
     ids: list[int] = tokenizer.encode(f" {words}", add_special_tokens=False)
     return ids
