@@ -37,11 +37,13 @@ def make_runs(
     """
     try:
         thresholds = {
-            pool.submit(_told, runs.choose_threshold, out, name, is_shown=False): name
+            pool.submit(_with_plain_errors, runs.choose_threshold, out, name, is_shown=False): name
             for name in runs.tables()["calibrated"]
         }
         parts = {
-            pool.submit(_told, runs.make_run, out, name, settings, documents): f"{documents}/{name}"
+            pool.submit(
+                _with_plain_errors, runs.make_run, out, name, settings, documents
+            ): f"{documents}/{name}"
             for name, settings, documents in runs.uncalibrated_runs()
         }
         for done in as_completed(thresholds):
@@ -56,8 +58,8 @@ def make_runs(
         raise
 
 
-def _told(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Run `work`. An error becomes one that every process can be told: some others can't be pickled."""
+def _with_plain_errors(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Run `work`. Every error becomes an `InputError`, since some others can't be sent between processes."""
     try:
         return work(*args, **options)
     except AskanceError as error:
@@ -73,11 +75,11 @@ def _submit_calibrated(
 ) -> dict[Future[None], str]:
     """Submit the runs of a method whose threshold is chosen, and those of the query modes that use it."""
     parts = {
-        pool.submit(_told, runs.make_run, out, name, settings, documents): f"{documents}/{name}"
+        pool.submit(_with_plain_errors, runs.make_run, out, name, settings, documents): f"{documents}/{name}"
         for documents in runs.documents_of(name)
     }
     if name == runs.tables()["queries"]["method"]:
         for mode, table in runs.query_runs(settings).items():
-            part = pool.submit(_told, runs.make_run, out, mode, table, "fresh", second_unknown)
+            part = pool.submit(_with_plain_errors, runs.make_run, out, mode, table, "fresh", second_unknown)
             parts[part] = f"fresh/{mode}"
     return parts
