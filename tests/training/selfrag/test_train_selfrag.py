@@ -69,6 +69,7 @@ def test_a_model_that_self_rag_recognises(folder, tmp_path, method):
     _, report = trained(folder, tmp_path / "made", method=method, epochs=15)
     assert report.curve[-1].loss < 0.7 * report.curve[0].loss
     assert {path.name for path in tmp_path.iterdir()} == {"made"}
+    assert len({path.stat().st_mode for path in (tmp_path / "made").iterdir()}) == 1
     model = load_hf(str(tmp_path / "made"), device="cpu", dtype="float32")
     assert has_reflection_tokens(model)
     ids = ReflectionVocabulary.of(model).ids

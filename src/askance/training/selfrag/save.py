@@ -1,5 +1,6 @@
 """Save a finished Self-RAG model: weights, tokenizer, loss curve and model card, in one atomic step."""
 
+import shutil
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -65,6 +66,8 @@ class SelfRagWriter:
         try:
             with atomic_folder(out) as partial:
                 save_parts(merged, tokenizer, partial)
+                for path in partial.glob("*.safetensors"):  # safetensors makes it readable for its owner only
+                    shutil.copymode(partial / "config.json", path)
                 self._write_gguf(partial)
                 card = self._card(report, self._moved(merged))
                 (partial / "README.md").write_text(card, encoding="utf-8")
