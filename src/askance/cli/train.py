@@ -1,5 +1,6 @@
 """The commands that train models on questions with supporting facts."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -275,6 +276,7 @@ def selfrag(
     for package in ("torch", "transformers", "peft"):
         if find_spec(package) is None:
             raise MissingExtra(package, "train", "training a Self-RAG model")
+    from askance.methods.selfrag.tokens import ALL_TOKENS
     from askance.training.loop.checkpoint import check_free
     from askance.training.reader.train_reader import load_base
     from askance.training.selfrag.gold_rows import gold_rows
@@ -300,9 +302,12 @@ def selfrag(
         write_out(export, "".join(json_row(row) for each in rows_by_file.values() for row in each))
     console = out if dry else err
 
-    def show(report: "TrainingReport[SelfRagSettings]", tokens: Mapping[str, int]) -> None:
+    def show(report: "TrainingReport[SelfRagSettings]", tokens: Counter[str]) -> None:
         print_training_report(report, console)
         console.print(plain_table(("reflection token", "in training rows"), tokens.items()))
+        missing = [token for token in ALL_TOKENS if not tokens[token]]
+        if missing:
+            print_plain(console, f"in no row, so not learned: {', '.join(missing)}", "yellow")
 
     with TrainingProgress(err) as progress:
         report = train_selfrag(rows_by_file, base, settings, folder, progress, show, is_dry_run=dry)

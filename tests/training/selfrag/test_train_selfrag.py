@@ -247,6 +247,7 @@ def test_the_command(run, folder, tmp_path):
     code, out, _ = run(*words, "--dry-run", columns=140)
     assert code == 0
     assert "[Fully supported]" in out
+    assert "in no row, so not learned: [Continue to Use Evidence], [Irrelevant], [Partially supported]" in out
     assert not (tmp_path / "made").exists()
     code, out, _ = run(*words, columns=140)
     assert code == 0
