@@ -14,6 +14,7 @@ from pathlib import Path
 
 from askance.cli.main import exit_codes
 from askance.evaluation.datasets import read_dataset
+from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.console import out as screen
 from recipes.known_unknown import runs, study
@@ -44,7 +45,9 @@ def main(arguments: list[str] | None = None) -> None:
         for exposures, accuracy in runs.accuracy_from_memory(closed_book).items():
             screen.print(f"taught {exposures} times: {accuracy:.2f} right from memory", markup=False)
         examples = read_dataset(f"jsonl:{options.out / 'questions.jsonl'}")
-        second_unknown = [one.question.id for one in examples if order_of(one) == "known > unknown"]
+        second_unknown = options.out / "known-then-unknown.txt"
+        ids = [one.question.id for one in examples if order_of(one) == "known > unknown"]
+        write_atomically(second_unknown, "".join(f"{id}\n" for id in ids))
         if options.processes > 1:
             with processes(options.processes) as pool:
                 make_runs(pool, options.out, second_unknown, lambda name: err.print(f"done: {name}"))

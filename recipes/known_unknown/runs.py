@@ -95,16 +95,14 @@ def run_methods(out: Path, calibrated: Mapping[str, Mapping[str, Any]]) -> dict[
     return runs
 
 
-def run_queries(
-    out: Path, calibrated: Mapping[str, Mapping[str, Any]], ids: Sequence[str]
-) -> dict[str, RecordedRun]:
+def run_queries(out: Path, calibrated: Mapping[str, Mapping[str, Any]], ids: Path) -> dict[str, RecordedRun]:
     """Return a run for each query mode, over some of the questions and the fresh documents."""
     runs = _run(out, query_runs(calibrated[tables()["queries"]["method"]]), ["fresh"], ids)
     return {name.partition("/query-")[2]: run for name, run in runs.items()}
 
 
 def make_run(
-    out: Path, name: str, settings: Mapping[str, Any], documents: str, ids: Sequence[str] | None = None
+    out: Path, name: str, settings: Mapping[str, Any], documents: str, ids: Path | None = None
 ) -> None:
     """Make one run without showing its progress, or complete it.
 
@@ -184,20 +182,21 @@ def choose_threshold(out: Path, name: str, *, is_shown: bool = True) -> Mapping[
     return {"method": method, "set": {**settings, before["parameter"]: before["value"]}}
 
 
-def _run(
-    out: Path,
-    methods: Mapping[str, Any],
-    documents: Sequence[str],
-    ids: Sequence[str] | None = None,
-    *,
-    is_shown: bool = True,
-) -> dict[str, RecordedRun]:
-    dataset = f"jsonl:{out / 'questions.jsonl'}"
-    chosen = {} if ids is None else {"ids": [*ids]}
-    grid = Grid(
-        datasets={
-            name: {"questions": dataset, "index": str(out / f"index-{name}"), **chosen} for name in documents
-        },
+def run_table(
+    out: Path, methods: Mapping[str, Any], documents: Sequence[str], ids: Path | None = None
+) -> Grid:
+    """Return the grid of some runs.
+
+    Args:
+        ids: A file with the ids of the questions to ask; by default all are asked.
+
+    Raises:
+        GridError: A setting of a method does not exist, or has a wrong value.
+    """
+    chosen = {"questions": f"jsonl:{out / 'questions.jsonl'}"}
+    chosen |= {} if ids is None else {"ids": str(ids)}
+    return Grid(
+        datasets={name: {**chosen, "index": str(out / f"index-{name}")} for name in documents},
         methods=methods,
         models={"taught": {"answer": model_spec(out)}},
         common={
@@ -206,6 +205,17 @@ def _run(
             "in_flight": _IN_FLIGHT,
         },
     )
+
+
+def _run(
+    out: Path,
+    methods: Mapping[str, Any],
+    documents: Sequence[str],
+    ids: Path | None = None,
+    *,
+    is_shown: bool = True,
+) -> dict[str, RecordedRun]:
+    grid = run_table(out, methods, documents, ids)
     experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
 
     def progress(name: str) -> AbstractContextManager[Progress]:

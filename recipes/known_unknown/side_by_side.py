@@ -1,7 +1,7 @@
 """Make the runs of the study in several processes at a time: one process hardly gains from a second core."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,14 +23,12 @@ def processes(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
 
 
-def make_runs(
-    pool: Executor, out: Path, second_unknown: Sequence[str], on_done: OnDone = lambda name: None
-) -> None:
+def make_runs(pool: Executor, out: Path, second_unknown: Path, on_done: OnDone = lambda name: None) -> None:
     """Choose all thresholds and make all runs of the study. What is finished already is left alone.
 
     Args:
         pool: The processes. It is shut down if a part fails.
-        second_unknown: The ids of the questions for the runs of query modes.
+        second_unknown: The file with the ids of the questions for the runs of query modes.
 
     Raises:
         AskanceError: A part failed. Those that were running are finished first.
@@ -71,7 +69,7 @@ def _submit_calibrated(
     out: Path,
     name: str,
     settings: Mapping[str, Any],
-    second_unknown: Sequence[str],
+    second_unknown: Path,
 ) -> dict[Future[None], str]:
     """Submit the runs of a method whose threshold is chosen, and those of the query modes that use it."""
     parts = {

@@ -30,7 +30,7 @@ def made(monkeypatch):
 def test_every_run_is_made_once(made, tmp_path):
     finished = []
     with ThreadPoolExecutor(2) as pool:
-        make_runs(pool, tmp_path, ["q7"], finished.append)
+        make_runs(pool, tmp_path, tmp_path / "ids.txt", finished.append)
     tables = runs.tables()
     expected = Counter(
         (name, documents)
@@ -43,7 +43,7 @@ def test_every_run_is_made_once(made, tmp_path):
         is_query = name.startswith("query-")
         method = tables["queries"]["method"] if is_query else name
         assert chosen == (method if method in tables["calibrated"] else None), "with its own threshold"
-        assert ids == (["q7"] if is_query else None)
+        assert ids == (tmp_path / "ids.txt" if is_query else None)
     assert len(finished) == expected.total() + len(tables["calibrated"])
 
 
@@ -55,5 +55,19 @@ def test_a_part_that_fails_is_told(made, monkeypatch, tmp_path):
 
     monkeypatch.setattr(runs, "choose_threshold", fails)
     with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match="a threshold of") as raised:
-        make_runs(pool, tmp_path, [])
+        make_runs(pool, tmp_path, tmp_path / "ids.txt")
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_every_run_is_a_valid_experiment(tmp_path):
+    """The settings of all methods, and of the query modes over some questions, as a user could write them."""
+    tables = runs.tables()
+    made = {name: settings for name, settings, _ in runs.uncalibrated_runs()}
+    for name, table in tables["calibrated"].items():
+        made[name] = {"method": table.get("method", name), "set": table.get("set", {})}
+    query = runs.query_runs(made[tables["queries"]["method"]])
+    (tmp_path / "ids.txt").write_text("q7\n")
+    for settings, ids in ((made, None), (query, tmp_path / "ids.txt")):
+        grid = runs.run_table(tmp_path, settings, ["stale", "fresh"], ids)
+        experiments = list(grid.experiments())
+        assert len(experiments) == 2 * len(settings)
