@@ -125,3 +125,16 @@ def test_on_the_command_line(run, sample_index, folder):
     code, _, told = run("ask", "Which river?", "--index", sample_index, "--model", f"cross-encoder:{folder}")
     assert code == 2
     assert "only judges pairs of texts" in " ".join(told.split())
+
+
+def test_counting_tokens_does_not_disturb_a_thread_that_scores(folder):
+    """The tokenizer of a model keeps how it truncates and pads from one call to the next."""
+    scorer = load_cross_encoder(str(folder), device="cpu")
+    long = Passage("a", "Arno", "It flows through Florence. " * 100)
+    scores = asyncio.run(scorer.score("Which river?", [long, Passage("b", "Po", "It flows.")]))
+    backend = scorer._module.tokenizer.backend_tokenizer
+    before = backend.truncation, backend.padding
+    assert before[0] is not None
+    assert scorer.count_tokens("Which river?", long.titled_text) == scorer.max_tokens
+    assert (backend.truncation, backend.padding) == before
+    assert asyncio.run(scorer.score("Which river?", [long]))[0] == near(scores[0], "encoder", "float32")

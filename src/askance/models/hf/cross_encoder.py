@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from copy import deepcopy
 from hashlib import blake2b
 from typing import Any
 
@@ -25,6 +26,8 @@ class CrossEncoder(PairScorer):
     def __init__(self, module: Any, name: str) -> None:
         super().__init__(name, _fingerprint(module), module.max_seq_length or sys.maxsize)
         self._module = module
+        # A tokenizer keeps how it truncates between calls, and another thread may be scoring with the first one.
+        self._counting_tokenizer = deepcopy(module.tokenizer)
 
     def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         scores = self._module.predict(
@@ -33,7 +36,7 @@ class CrossEncoder(PairScorer):
         return [float(score) for score in scores]
 
     def count_tokens(self, query: str, text: str) -> int:
-        return min(len(self._module.tokenizer(query, text)["input_ids"]), self.max_tokens)
+        return min(len(self._counting_tokenizer(query, text)["input_ids"]), self.max_tokens)
 
 
 def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
