@@ -26,7 +26,7 @@ class CrossEncoder(PairScorer):
     def __init__(self, module: Any, name: str) -> None:
         super().__init__(name, _fingerprint(module), module.max_seq_length or sys.maxsize)
         self._module = module
-        # A tokenizer keeps how it truncates between calls, and another thread may be scoring with the first one.
+        # A tokenizer keeps how it truncates between calls, and another thread may score with the first one.
         self._counting_tokenizer = deepcopy(module.tokenizer)
 
     def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
