@@ -69,7 +69,7 @@ class KVPool:
         Args:
             cells: The indices of the cells, shape [sequences, tokens].
         """
-        # On a CPU, `index_select` copies a cell at once; indexing with a tensor takes six times as long.
+        # On a CPU, `index_select` copies a cell at once; indexing with a tensor takes five times as long.
         keys, values = (
             store.index_select(0, cells.flatten()).view(*cells.shape, *store.shape[1:])
             for store in self.layers[layer]
