@@ -25,6 +25,7 @@ from askance.methods.selfrag.tokens import (
     support_score,
 )
 from askance.training.relevance.pairs import indexed_paragraphs
+from askance.training.selfrag.gold_rows import holds_answer, overlap
 
 NUM_FIRST = 5
 """The number of BM25's first passages among which relevant ones are told from others."""
@@ -79,15 +80,21 @@ def cases(
             known = {passage.id for passage in relevant}
             for hit in pool.search(question)[:NUM_FIRST]:
                 yield Case("relevance", prompt, _retrieved(hit), hit.passage.id in known, hit.score)
-            if not relevant:
+            gold = example.golds[0]
+            passage = next((each for each in relevant if holds_answer(each, gold)), None)
+            if passage is None:
                 continue
-            shown = (*_retrieved(Hit(relevant[0], 0.0, 1)), Span(RELEVANT))
-            others = [one for one in answers[example.supporting_titles[0]] if one not in example.golds]
+            shown = (*_retrieved(Hit(passage, 0.0, 1)), Span(RELEVANT))
+            others = [
+                one
+                for one in answers[example.supporting_titles[0]]
+                if not any(overlap(one, each) for each in example.golds)
+            ]
             wrong = [(rng.choice(others), False)] if others else []
-            for answer, is_right in ((example.golds[0], True), *wrong):
+            for answer, is_right in ((gold, True), *wrong):
                 yield Case("support", prompt, (*shown, untrusted(escape_tokens(answer)[0])), is_right)
             yield Case("retrieve", prompt, (), True)
-            inside = escape_tokens(f"{relevant[0].titled_text}\n\n{question}")[0]
+            inside = escape_tokens(f"{passage.titled_text}\n\n{question}")[0]
             yield Case("retrieve", instruction_prompt((untrusted(inside),)), (), False)
 
 

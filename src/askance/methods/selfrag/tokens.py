@@ -39,7 +39,7 @@ SCORED_TOKENS = tuple(token for tokens in GROUPS.values() for token in tokens)
 """The thirteen tokens whose probabilities are requested from the model."""
 ALL_TOKENS = (*SCORED_TOKENS, PARAGRAPH_START, PARAGRAPH_END)
 
-_TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
+TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
 _BREAK = "\u200b"
 
 
@@ -49,14 +49,14 @@ def without_tokens(text: str) -> str:
     bare = re.sub(passage, " ", text, flags=re.DOTALL)
     line = " ".join(bare.split())
     # Removing a token or a line break may join the text around it into another token.
-    while _TOKEN.search(line):
-        line = " ".join(_TOKEN.sub(" ", line).split())
+    while TOKEN.search(line):
+        line = " ".join(TOKEN.sub(" ", line).split())
     return re.sub(r"^[#:]\s*", "", line)
 
 
 def escape_tokens(text: str) -> tuple[str, int]:
     """Return `text` with an invisible character in each reflection token, and the number of such tokens."""
-    return _TOKEN.subn(lambda match: f"{match.group()[0]}{_BREAK}{match.group()[1:]}", text)
+    return TOKEN.subn(lambda match: f"{match.group()[0]}{_BREAK}{match.group()[1:]}", text)
 
 
 def escape_hit(hit: Hit) -> tuple[Hit, int]:

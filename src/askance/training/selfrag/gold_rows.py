@@ -89,7 +89,7 @@ def _rows(
     lacking = (
         hit.passage
         for hit in pool.search(question)
-        if hit.passage.id not in known and not any(_holds(hit.passage, gold) for gold in example.golds)
+        if hit.passage.id not in known and not any(holds_answer(hit.passage, gold) for gold in example.golds)
     )
     for passage in islice(lacking, settings.negatives):
         yield row(_segment(passage, IRRELEVANT, example.golds[0]) + _BEST, "tokens")
@@ -108,12 +108,12 @@ def _single(
     Args:
         answers: The answers to all questions about the same document.
     """
-    pairs = ((each, gold) for gold in example.golds for each in relevant if _holds(each, gold))
+    pairs = ((each, gold) for gold in example.golds for each in relevant if holds_answer(each, gold))
     passage, answer = next(pairs, (None, ""))
     if passage is None:
         return
     yield row(_segment(passage, RELEVANT, answer, FULLY_SUPPORTED) + _BEST)
-    wrong = [each for each in answers if not any(_overlap(each, gold) for gold in example.golds)]
+    wrong = [each for each in answers if not any(overlap(each, gold) for gold in example.golds)]
     if wrong and rng.random() < settings.unsupported:
         yield row(_segment(passage, RELEVANT, rng.choice(wrong), NO_SUPPORT) + _WORST, "tokens")
     if rng.random() < settings.in_question:
@@ -164,7 +164,7 @@ def _topic(example: Example) -> str:
     return next(iter(example.supporting_titles), "")
 
 
-def _holds(passage: Passage, answer: str) -> bool:
+def holds_answer(passage: Passage, answer: str) -> bool:
     """Return whether a passage has an answer, word for word. No passage has the answer yes or no."""
     words = normalise_answer(answer)
     if not words or words in ("yes", "no"):
@@ -172,7 +172,7 @@ def _holds(passage: Passage, answer: str) -> bool:
     return f" {words} " in f" {normalise_answer(passage.text)} "
 
 
-def _overlap(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
     """Return whether one of two answers has the other in it."""
     first, second = (f" {normalise_answer(each)} " for each in (one, other))
     return first in second or second in first

@@ -1,13 +1,13 @@
 """Rows of Self-RAG's training data: an instruction, and an output with reflection tokens and passages.
 
 The files have the format of the authors' released data: JSON Lines with the keys "instruction", "output" and,
-optionally, "input", "id" and "dataset_name". Rows that were made here may also have the key "learned".
+optionally, "input", "id" and "dataset_name". Rows that were made here also have the keys
+"learned" and "topic".
 
     {"id": "nq_7", "dataset_name": "nq", "instruction": "Where did Greene die?", "input": "",
      "output": "[Retrieval]<paragraph>He died at Vevey.</paragraph>[Relevant]Vevey.[Fully supported]"}
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -19,15 +19,9 @@ from askance.core.records import Field, read_records
 from askance.core.strict_json import json_line
 from askance.core.types import Raw, Span, untrusted
 from askance.methods.selfrag.prompts import instruction_prompt
-from askance.methods.selfrag.tokens import (
-    ALL_TOKENS,
-    PARAGRAPH_END,
-    PARAGRAPH_START,
-    escape_tokens,
-)
+from askance.methods.selfrag.tokens import PARAGRAPH_END, PARAGRAPH_START, TOKEN, escape_tokens
 from askance.training.reader.training_example import TargetSpan, TrainingExample
 
-_TOKEN = re.compile("(" + "|".join(map(re.escape, ALL_TOKENS)) + ")")
 _SHAPE = (
     'A row is a JSON object, such as {"instruction": "Where did he die?", "output": "At Vevey.[Utility:5]"}.'
 )
@@ -116,7 +110,7 @@ def parse_output(output: str, reflection_weight: float = 1.0, learned: Learned =
         learned: What is learned. With "tokens", text has the weight 0.
     """
     spans, tokens = list[TargetSpan](), list[str]()
-    pieces, at = _TOKEN.split(output), 0  # text and tokens by turns
+    pieces, at = TOKEN.split(output), 0  # text and tokens by turns
     while at < len(pieces):
         piece, is_token = pieces[at], at % 2 == 1
         at += 1
