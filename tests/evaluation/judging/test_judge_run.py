@@ -192,7 +192,8 @@ def test_judgements_of_another_judge_are_not_taken_for_those_of_this_one(run):
     other.write_bytes(one.read_bytes())
     one.unlink()
     with pytest.raises(
-        RunFolderError, match=r"line 1: this is not the header of this judge\. Move the file away"
+        RunFolderError,
+        match=r"line 1: .* made with model '\w+', now it is '\w+': .* move the file away",
     ):
         [citations(run, ScriptedEntailment(name=name)) for name in ("one", "other")]
 

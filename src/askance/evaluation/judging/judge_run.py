@@ -9,7 +9,7 @@ answer changes, the new answer is judged.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -22,22 +22,16 @@ from askance.core.errors import AskanceError, InputError, ModelFailure, RunFolde
 from askance.core.strict_json import json_line
 from askance.core.types import Answer
 from askance.evaluation.run.record import Record
-from askance.evaluation.run.recorded_run import (
-    RecordedRun,
-    os_errors_as_run_errors,
-    read_sealed_lines,
-    validated,
-)
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.run.result_file import Append, open_results
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
-from askance.storage.durable_files import AppendOnlyFile, locked_folder, sealed, write_atomically
+from askance.storage.durable_files import write_atomically
 
 Kind = Literal["citations", "facts"]
 FORMAT, SCHEMA_VERSION = "askance-judgements", 1
-FOLDER, LOCK = "judged", "lock"
+FOLDER = "judged"
 # In files written before there were checksums, the header and the judgements begin with these bytes.
 _OLD = (b'{"format": ', b'{"id": ')
-_DAMAGED = "The file is damaged: move it away to judge anew."
-_KEPT = "Earlier judgements are kept: make room, and run the same command again to continue."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,34 +70,22 @@ def answer_hash(answer: str) -> str:
 @contextmanager
 def open_judgements(
     run: Path, kind: Kind, judge: Mapping[str, str]
-) -> Iterator[tuple[dict[str, Judgement], AppendOnlyFile, Path]]:
+) -> Iterator[tuple[dict[str, Judgement], Append[Judgement], Path]]:
     """Open or create the file with a judge's judgements of a run.
 
-    Yields the judgements by question id, the open file, and the path of the file.
+    Yields the judgements by question id, a function that adds judgements, and the path of the file.
 
     Args:
         judge: Everything that the verdicts depend on, by name.
 
     Raises:
-        RunFolderError: The file is damaged, another process is judging, or the folder can't be written (when
-            the file is opened, or whenever something is added to it).
+        RunFolderError: As for `open_results`.
     """
-    header = json_line({"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge})
-    name = sha256((header + "\n").encode()).hexdigest()[:8]
+    header = {"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge}
+    name = sha256((json_line(header) + "\n").encode()).hexdigest()[:8]
     path = run / FOLDER / f"{kind}-{name}.jsonl"
-    with os_errors_as_run_errors(f"write {path}", _KEPT), locked_folder(path.parent, LOCK):
-        lines, size_bytes = read_sealed_lines(path, _OLD, _DAMAGED) if path.exists() else ([], 0)
-        if lines and lines[0][1].decode(errors="replace") != header:
-            raise RunFolderError(f"{path}, line 1: this is not the header of this judge. Move the file away.")
-        kept = [validated(_JUDGEMENT, line, place, _DAMAGED) for place, line in lines[1:]]
-        with closing(AppendOnlyFile(path, size_bytes)) as file:
-            if not size_bytes:
-                file.append([_line(header)])
-            yield {each.id: each for each in kept}, file, path
-
-
-def _line(text: str) -> bytes:
-    return sealed(text.encode()) + b"\n"
+    with open_results(path, header, _JUDGEMENT, old=_OLD) as (kept, append):
+        yield {each.id: each for each in kept}, append, path
 
 
 JudgeAnswer = Callable[[str, str, Answer], Awaitable[tuple[JudgeFinding, ...]]]
@@ -185,7 +167,7 @@ async def judge_run(
         findings = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
         return Judgement(record.id, answer_hash(record.text), findings)
 
-    with open_judgements(run.folder, judge.kind, judge.identity) as (kept, file, path):
+    with open_judgements(run.folder, judge.kind, judge.identity) as (kept, append, path):
         hashes = {record.id: answer_hash(record.text) for record in run.records}
         found = {id: each for id, each in kept.items() if hashes.get(id) == each.answer_sha256}
         progress(judge.kind, len(found), len(hashes))
@@ -193,7 +175,7 @@ async def judge_run(
         async with aclosing(map_concurrent(left, judge_record, judge.in_flight)) as finishing:
             async for outcomes in finishing:
                 judged = [outcome.result for outcome in outcomes if outcome.result is not None]
-                file.append([_line(json_line(each)) for each in judged])
+                append(judged)
                 found |= {each.id: each for each in judged}
                 progress(judge.kind, len(found), len(hashes))
                 for outcome in outcomes:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from askance.core.version import VERSION
 from askance.evaluation.datasets import DATASETS
@@ -24,14 +24,19 @@ def render_card(
     """Return a model card.
 
     Args:
-        template: A Jinja template. Beside `values`, it gets the functions `licence_of` and `public_name`, the
-            last and the most telling steps of the curve (`last`, `curve`), `machine` and `versions`.
+        template: A Jinja template, which may include `training_part.md.jinja`. Beside `values`, it gets the
+            functions `licence_of` and `public_name`, the last and the most telling steps of the curve
+            (`last`, `curve`), `machine` and `versions`.
         packages: The packages whose versions the card names.
     """
     environment = Environment(
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+        loader=FileSystemLoader([template.parent, Path(__file__).parent]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
     )
-    return environment.from_string(template.read_text(encoding="utf-8")).render(
+    return environment.get_template(template.name).render(
         licence_of=_licence_of,
         public_name=_public_name,
         curve=_shown_steps(curve),

@@ -21,7 +21,7 @@ from askance.training.reader.settings import LanguageModelSettings, ReaderSettin
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _LICENCES = {"bundled:base": "Apache-2.0"}
-_PACKAGES = ("torch", "transformers", "peft")
+PACKAGES = ("torch", "transformers", "peft")
 BUNDLED_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """The bundled model's name on the hub, where its weights have a slightly higher precision."""
 
@@ -64,10 +64,31 @@ def write_reader(
     base_fingerprint: str,
     template_digest: str,
 ) -> None:
+    """Write a reader (see `write_model`)."""
+
+    def card(folder: Path) -> str:
+        return model_card(report)
+
+    write_model(out, module, tokenizer, report, base_fingerprint, template_digest, card)
+
+
+def write_model(
+    out: Path,
+    module: Any,
+    tokenizer: Any,
+    report: TrainingReport[S],
+    base_fingerprint: str,
+    template_digest: str,
+    card: Callable[[Path], str],
+) -> None:
     """Write all files into a temporary folder beside `out`, then rename it.
 
     An adapter is stored in float16, in peft's format. A whole model is stored in its own precision, together
     with its tokenizer.
+
+    Args:
+        card: A function that returns the model card. It takes the temporary folder, from which the model can
+            be loaded.
 
     Raises:
         InputError: The folder can't be written. The last checkpoint is kept.
@@ -89,12 +110,12 @@ def write_reader(
                 module.save_pretrained(partial)
                 tokenizer.save_pretrained(partial)
             write_note(partial, note)
-            (partial / "README.md").write_text(model_card(report), encoding="utf-8")
+            (partial / "README.md").write_text(card(partial), encoding="utf-8")
             (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"can't write the reader into {out}: {reason}. Free space, then give the same command again: "
+            f"can't write the model into {out}: {reason}. Free space, then give the same command again: "
             "no step has to be computed again."
         ) from error
 
@@ -125,7 +146,7 @@ def model_card(report: TrainingReport[ReaderSettings]) -> str:
     )
     return render_card(
         _TEMPLATE,
-        _PACKAGES,
+        PACKAGES,
         report.curve,
         report=report,
         schedule=report.schedule,

@@ -8,7 +8,7 @@ give nothing away.
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -151,7 +151,13 @@ class ParagraphPool:
 @contextmanager
 def indexed_paragraphs(examples: Sequence[Example]) -> Iterator[ParagraphPool]:
     """Index the paragraphs of all examples in a temporary folder."""
-    paragraphs = [each for example in examples for each in example.supporting_facts.paragraphs]
+    with index_of(each for example in examples for each in example.supporting_facts.paragraphs) as pool:
+        yield pool
+
+
+@contextmanager
+def index_of(paragraphs: Iterable[Paragraph]) -> Iterator[ParagraphPool]:
+    """Index paragraphs in a temporary folder."""
     ids: dict[tuple[str, str], str] = {}
     with TemporaryDirectory() as folder:
         writer = LexicalWriter(Path(folder), _ANALYSIS)

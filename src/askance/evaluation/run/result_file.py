@@ -1,0 +1,89 @@
+"""A file of results that grows line by line: a header, then one result for each line.
+
+The header says what the results depend on. A result counts once its line is on disk, so the work can be
+stopped and continued.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from askance.core.errors import RunFolderError
+from askance.core.strict_json import json_line
+from askance.evaluation.run.recorded_run import os_errors_as_run_errors, read_sealed_lines, validated
+from askance.storage.durable_files import AppendOnlyFile, locked_folder, sealed
+
+LOCK = "lock"
+_DAMAGED = "The file is damaged: move it away to start again."
+_KEPT = "Earlier results are kept: make room, and run the same command again to continue."
+R = TypeVar("R")
+Append = Callable[[Sequence[R]], None]
+"""A function that writes results to disk."""
+
+
+@contextmanager
+def open_results(
+    path: Path, header: Mapping[str, Any], kind: TypeAdapter[R], *, old: tuple[bytes, ...] = ()
+) -> Iterator[tuple[list[R], Append[R]]]:
+    """Open or create a file of results, and lock its folder.
+
+    Yields the results that are there, and a function that adds results.
+
+    Args:
+        header: Everything that the results depend on, by name.
+        kind: The type of a result.
+        old: The prefixes of lines that were written before there were checksums.
+
+    Raises:
+        RunFolderError: The file is damaged or has another header, another process is writing, or the folder
+            can't be written (when the file is opened, or whenever something is added to it).
+    """
+    text = json_line(dict(header))
+    with os_errors_as_run_errors(f"write {path}", _KEPT), locked_folder(path.parent, LOCK):
+        lines, size_bytes = read_sealed_lines(path, old, _DAMAGED) if path.exists() else ([], 0)
+        if lines:
+            _check_header(path, lines[0][1], text)
+        results = [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
+        with closing(AppendOnlyFile(path, size_bytes)) as file:
+            if not size_bytes:
+                file.append([_line(text)])
+
+            def append(new: Sequence[R]) -> None:
+                file.append([_line(json_line(each)) for each in new])
+
+            yield results, append
+
+
+def read_results(path: Path, kind: TypeAdapter[R]) -> tuple[Mapping[str, Any], list[R]]:
+    """Return the header and the results of a file.
+
+    Raises:
+        RunFolderError: The file can't be read, or is damaged.
+    """
+    lines, _ = read_sealed_lines(path, (), _DAMAGED)
+    if not lines:
+        raise RunFolderError(f"{path} has no header. {_DAMAGED}")
+    header = validated(TypeAdapter(dict[str, Any]), lines[0][1], lines[0][0], _DAMAGED)
+    return header, [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
+
+
+def _check_header(path: Path, line: bytes, text: str) -> None:
+    if line.decode(errors="replace") == text:
+        return
+    try:
+        before, now = dict(json.loads(line)), dict(json.loads(text))
+    except (ValueError, TypeError):
+        raise RunFolderError(f"{path}, line 1: this is not a header. {_DAMAGED}") from None
+    name = next(name for name in (*now, *before) if before.get(name) != now.get(name))
+    raise RunFolderError(
+        f"{path}, line 1: these results were made with {name} {before.get(name)!r}, now it is "
+        f"{now.get(name)!r}: give the same, or move the file away."
+    )
+
+
+def _line(text: str) -> bytes:
+    return sealed(text.encode()) + b"\n"
