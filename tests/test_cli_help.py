@@ -15,6 +15,7 @@ from askance.presets import open_preset
 from askance.registry import DEFAULT_METHOD, METHODS, make_method
 from askance.training.reader.settings import ReaderSettings
 from askance.training.relevance.settings import RelevanceSettings
+from askance.training.selfrag.critic import CriticSettings
 from askance.training.selfrag.settings import SelfRagSettings
 
 
@@ -78,7 +79,12 @@ def test_the_docstring_of_a_command_tells_only_of_what_it_takes(path):
         assert told.keys() <= {parameter.name for parameter in command.params}
 
 
-TRAINING = {"reader": ReaderSettings, "relevance": RelevanceSettings, "selfrag": SelfRagSettings}
+TRAINING = {
+    "reader": ReaderSettings,
+    "relevance": RelevanceSettings,
+    "selfrag": SelfRagSettings,
+    "critic": CriticSettings,
+}
 """The settings of each command that trains a model."""
 
 

@@ -1,6 +1,5 @@
 """The commands that train models on questions with supporting facts."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from askance.cli.options import NumberOption, OutOption, parameters_by_name, write_out
+from askance.cli.options import NumberOption, OutOption, parameters_by_name
 from askance.core.errors import InputError, MissingExtra
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example, read_dataset
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from askance.training.reader.save import TrainingReport
     from askance.training.reader.settings import ReaderSettings
     from askance.training.relevance.save import RelevanceReport
-    from askance.training.selfrag.settings import SelfRagSettings
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
 """The settings for those kinds of training examples that only the recipe in the repository can make."""
@@ -84,7 +82,7 @@ def reader_command(builder_spec: str) -> Callable[..., None]:
         check_free(folder)
         report = train_shown(examples, model, settings, builder, folder, is_dry_run=dry)
         if not dry:
-            _show_steps(report, folder, "reader")
+            show_steps(report, folder, "reader")
             print_plain(out, f"use it: --model hf:{folder}")
 
     return reader
@@ -167,7 +165,7 @@ def print_training_report(report: "TrainingReport[Any]", console: Console) -> No
         print_plain(console, note, "yellow")
 
 
-def _show_steps(report: "TrainingReport[Any]", folder: Path, what: str) -> None:
+def show_steps(report: "TrainingReport[Any]", folder: Path, what: str) -> None:
     last = report.curve[-1]
     held_out = "" if last.held_out is None else f", {last.held_out:.3f} on what was held out"
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}{held_out}"
@@ -241,76 +239,3 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}"
     print_plain(out, f"{steps}; the cross-encoder is in {folder}, its card in {folder / 'README.md'}")
     print_plain(out, f"use it: --retriever 'bm25:INDEX?rerank=cross-encoder:{folder}'")
-
-
-@train.command()
-def selfrag(
-    folder: OutOption,
-    rows: Annotated[list[Path] | None, typer.Option()] = None,
-    dataset: Annotated[list[str] | None, typer.Option()] = None,
-    model: str = "bundled:base",
-    set_: Annotated[list[str] | None, typer.Option("--set")] = None,
-    limit: NumberOption = None,
-    dry: Annotated[bool, typer.Option("--dry-run")] = False,
-    export: Annotated[Path | None, typer.Option()] = None,
-) -> None:
-    """Train a Self-RAG model: one that writes reflection tokens while it answers.
-
-    If the command is stopped, run it again to continue. `--set` takes method, learning_rate, epochs and other
-    hyperparameters: docs/train_selfrag.md lists them.
-
-    Args:
-        folder: The folder of the model; a stopped training there is continued.
-        rows: A file of rows in the format of the authors' data; the option may be repeated.
-        dataset: A dataset with supporting texts to make rows from, as NAME:FILE; the option may be repeated.
-        model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
-        set_: A hyperparameter, as parameter=value; the option may be repeated.
-        limit: Use only the first N rows of each file, and the first N questions of each dataset.
-        dry: Show what would be learned, and stop.
-        export: Write all rows to this file, in the same format, before training.
-
-    Examples:
-        askance train selfrag --rows mine.jsonl --out my-selfrag --dry-run
-        askance train selfrag --dataset squad2:dev.json --out my-selfrag
-    """
-    for package in ("torch", "transformers", "peft"):
-        if find_spec(package) is None:
-            raise MissingExtra(package, "train", "training a Self-RAG model")
-    from askance.methods.selfrag.tokens import ALL_TOKENS
-    from askance.training.loop.checkpoint import check_free
-    from askance.training.reader.train_reader import load_base
-    from askance.training.selfrag.gold_rows import gold_rows
-    from askance.training.selfrag.rows import SelfRagRow, json_row, read_rows
-    from askance.training.selfrag.settings import SelfRagSettings
-    from askance.training.selfrag.train_selfrag import train_selfrag
-
-    settings = SelfRagSettings(**parse_parameters(SelfRagSettings, parameters_by_name(set_ or ())))
-    if not rows and not dataset:
-        raise InputError(
-            "there is nothing to learn from: give --rows FILE, or --dataset NAME:FILE to make rows from it."
-        )
-    check_free(folder)
-    base = load_base(model)
-    rows_by_file = dict[str, tuple[SelfRagRow, ...]]()
-    for path in rows or ():
-        if path.name in rows_by_file:
-            raise InputError(f"--rows {path}: another file of this name is given: put both into one file.")
-        rows_by_file[path.name] = read_rows(path, limit)
-    for name, examples in examples_by_name(dataset or (), limit).items():
-        rows_by_file[f"rows of {name}"] = gold_rows(name, examples, settings)
-    if export is not None:
-        write_out(export, "".join(json_row(row) for each in rows_by_file.values() for row in each))
-    console = out if dry else err
-
-    def show(report: "TrainingReport[SelfRagSettings]", tokens: Counter[str]) -> None:
-        print_training_report(report, console)
-        console.print(plain_table(("reflection token", "in training rows"), tokens.items()))
-        missing = [token for token in ALL_TOKENS if not tokens[token]]
-        if missing:
-            print_plain(console, f"in no row, so not learned: {', '.join(missing)}", "yellow")
-
-    with TrainingProgress(err) as progress:
-        report = train_selfrag(rows_by_file, base, settings, folder, progress, show, is_dry_run=dry)
-    if not dry:
-        _show_steps(report, folder, "model")
-        print_plain(out, f"use it: --method selfrag --model hf:{folder}")

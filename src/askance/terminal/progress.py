@@ -169,6 +169,20 @@ class JudgingProgress(_Bar):
         self._show(done, total, f"{done}/{total} answers", f"{self._name}, {kind}", stage)
 
 
+class AnnotationProgress(_Bar):
+    """The progress of annotating rows."""
+
+    _continues_from = "the last annotation"
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show the number of annotated rows."""
+        stage = "" if self._done else f"annotating {total - done:,} of {total:,} rows"
+        self._done = f"{done:,}/{total:,} rows"
+        self._show(done, total, self._done, stage=stage)
+        if self._is_due():
+            self._print(self._done)
+
+
 class EvaluationProgress(_Bar):
     """The progress of an evaluation, as a bar on a terminal, and as a line at intervals elsewhere."""
 

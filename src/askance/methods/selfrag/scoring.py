@@ -50,13 +50,15 @@ LABELS: Mapping[Group, Mapping[str, str]] = {
     group: dict(zip(names, _PROMPTS[group]["words"], strict=True)) for group, names in tokens.GROUPS.items()
 }
 """The label word for each reflection token."""
+_CHECKED: str = _PROMPTS["checked"]["instruction"]
 
 Scorer = Callable[..., Awaitable[Distribution]]
 """A function of `(group, hit, so_far, text, *, key)` that returns a distribution, which may be all zeros.
 
 Each group asks one question:
 
-- retrieve: whether to search before continuing the answer `so_far`. `hit` is the passage in use, if any.
+- retrieve: whether to search before continuing the answer `so_far`. `hit` is the passage in use, if any. If
+  the next sentence is known, it is `text`.
 - relevance: whether `hit` is relevant to the question.
 - support: how far `hit` supports `text`, which follows `so_far`.
 - utility: how useful `text`, the whole answer, is.
@@ -99,6 +101,7 @@ def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> S
     """
 
     async def judge(group: Group, hit: Hit | None, so_far: str, text: str, *, key: Key) -> Distribution:
+        text = "" if group == "retrieve" else text  # the checkpoint decides before it writes the sentence
         spans = _one_line(text or so_far)
         without_passage = (Span(tokens.NO_RETRIEVAL), *spans) if spans else ()
         before = _one_line(so_far) if text else ()
@@ -194,10 +197,12 @@ def judgement_prompt(
 ) -> Prompt:
     """Return the prompt that asks a model for a judgement (see `Scorer`)."""
     question_part = (Span("Question: "), *question_spans(question), Span("\n"))
-    judged = list[Span]()
+    judged, instruction = list[Span](), INSTRUCTIONS[group]
     if group == "retrieve":
         context = (*numbered(list(map(passage_text, passages))), *question_part)
         judged += _line("Answer so far", so_far)
+        if text:
+            judged, instruction = [*judged, *_line("Sentence", text)], _CHECKED
     else:
         shown = [(Span("Passage: "), untrusted(passage_text(each)), Span("\n")) for each in passages]
         context = (*question_part, *chain.from_iterable(shown))
@@ -205,7 +210,7 @@ def judgement_prompt(
         judged += _line("Answer" if group == "utility" else "Sentence", text) if text else ()
     ending = (Span("\n\n"), *judged) if judged else (Span("\n"),)
     # The last part is a line break, which a chat turn does not need.
-    spans = (*context, Span(f"\n{INSTRUCTIONS[group]}"), *ending)
+    spans = (*context, Span(f"\n{instruction}"), *ending)
     if "chat" in model.capabilities:
         return Chat((Turn("system", (Span(SYSTEM),)), Turn("user", spans[:-1])))
     return Raw((*spans, Span("Judgement:")))

@@ -21,22 +21,18 @@ from askance.methods.selfrag.tokens import (
     IRRELEVANT,
     NO_RETRIEVAL,
     NO_SUPPORT,
-    PARAGRAPH_END,
-    PARAGRAPH_START,
     RELEVANT,
-    RETRIEVAL,
     UTILITIES,
-    escape_tokens,
 )
 from askance.text.answers import normalise_answer
 from askance.training.relevance.pairs import ParagraphPool, indexed_paragraphs
-from askance.training.selfrag.rows import Learned, SelfRagRow
-from askance.training.selfrag.settings import SelfRagSettings
+from askance.training.selfrag.rows import Learned, SelfRagRow, escaped, segment
+from askance.training.selfrag.settings import RowSettings
 
 _BEST, _WORST = UTILITIES[-1], UTILITIES[0]
 
 
-def gold_rows(name: str, examples: Sequence[Example], settings: SelfRagSettings) -> tuple[SelfRagRow, ...]:
+def gold_rows(name: str, examples: Sequence[Example], settings: RowSettings) -> tuple[SelfRagRow, ...]:
     """Return the rows of a dataset. They depend on the seed in the settings.
 
     Args:
@@ -58,7 +54,7 @@ def _rows(
     example: Example,
     pool: ParagraphPool,
     answers: Mapping[str, Sequence[str]],
-    settings: SelfRagSettings,
+    settings: RowSettings,
     rng: random.Random,
 ) -> Iterator[SelfRagRow]:
     """Yield the rows of one question."""
@@ -72,7 +68,7 @@ def _rows(
     if example.kind == UNANSWERABLE:
         own = [each for part in example.supporting_facts.paragraphs for each in pool.passages_of(part)]
         if own and answers[topic] and rng.random() < settings.unanswerable:
-            yield row(_segment(rng.choice(own), IRRELEVANT, rng.choice(answers[topic])) + _WORST, "tokens")
+            yield row(segment(rng.choice(own), IRRELEVANT, rng.choice(answers[topic])) + _WORST, "tokens")
         return
     if not _is_answerable(example):
         return
@@ -92,14 +88,14 @@ def _rows(
         if hit.passage.id not in known and not any(holds_answer(hit.passage, gold) for gold in example.golds)
     )
     for passage in islice(lacking, settings.negatives):
-        yield row(_segment(passage, IRRELEVANT, example.golds[0]) + _BEST, "tokens")
+        yield row(segment(passage, IRRELEVANT, example.golds[0]) + _BEST, "tokens")
 
 
 def _single(
     example: Example,
     relevant: Sequence[Passage],
     answers: Sequence[str],
-    settings: SelfRagSettings,
+    settings: RowSettings,
     rng: random.Random,
     row: Callable[..., SelfRagRow],
 ) -> Iterator[SelfRagRow]:
@@ -112,13 +108,13 @@ def _single(
     passage, answer = next(pairs, (None, ""))
     if passage is None:
         return
-    yield row(_segment(passage, RELEVANT, answer, FULLY_SUPPORTED) + _BEST)
+    yield row(segment(passage, RELEVANT, answer, FULLY_SUPPORTED) + _BEST)
     wrong = [each for each in answers if not any(overlap(each, gold) for gold in example.golds)]
     if wrong and rng.random() < settings.unsupported:
-        yield row(_segment(passage, RELEVANT, rng.choice(wrong), NO_SUPPORT) + _WORST, "tokens")
+        yield row(segment(passage, RELEVANT, rng.choice(wrong), NO_SUPPORT) + _WORST, "tokens")
     if rng.random() < settings.in_question:
         with_passage = f"{passage.titled_text}\n\n{example.question.text}"
-        yield row(f"{NO_RETRIEVAL}{_escaped(answer)}{_BEST}", instruction=with_passage)
+        yield row(f"{NO_RETRIEVAL}{escaped(answer)}{_BEST}", instruction=with_passage)
 
 
 def _chain(example: Example, pool: ParagraphPool) -> str:
@@ -134,7 +130,7 @@ def _chain(example: Example, pool: ParagraphPool) -> str:
         passage, text = quoted
         if number == len(supporting):
             text += f" So the answer is {example.golds[0]}."
-        segments.append(_segment(passage, RELEVANT, text, FULLY_SUPPORTED))
+        segments.append(segment(passage, RELEVANT, text, FULLY_SUPPORTED))
     return "".join(segments) + _BEST
 
 
@@ -143,16 +139,6 @@ def _quotes(paragraph: Paragraph, pool: ParagraphPool) -> Iterator[tuple[Passage
     for passage in pool.passages_of(paragraph):
         spans = [span for span in paragraph.evidence if passage.start <= span[0] and span[1] <= passage.end]
         yield passage, " ".join(paragraph.text[start:end].strip() for start, end in spans)
-
-
-def _segment(passage: Passage, relevance: str, text: str, support: str = "") -> str:
-    shown = _escaped(f"{passage.title}\n{passage.text}")
-    return f"{RETRIEVAL}{PARAGRAPH_START}{shown}{PARAGRAPH_END}{relevance}{_escaped(text)}{support}"
-
-
-def _escaped(text: str) -> str:
-    """Return a text in which the strings of reflection tokens are data."""
-    return escape_tokens(text)[0]
 
 
 def _is_answerable(example: Example) -> bool:

@@ -9,17 +9,26 @@ optionally, "input", "id" and "dataset_name". Rows that were made here also have
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Literal
 
 from askance.core.errors import InputError
 from askance.core.records import Field, read_records
 from askance.core.strict_json import json_line
-from askance.core.types import Raw, Span, untrusted
+from askance.core.types import Passage, Raw, Span, untrusted
 from askance.methods.selfrag.prompts import instruction_prompt
-from askance.methods.selfrag.tokens import PARAGRAPH_END, PARAGRAPH_START, TOKEN, escape_tokens
+from askance.methods.selfrag.tokens import (
+    ALL_TOKENS,
+    GROUPS,
+    PARAGRAPH_END,
+    PARAGRAPH_START,
+    RETRIEVAL,
+    TOKEN,
+    escape_tokens,
+)
 from askance.training.reader.training_example import TargetSpan, TrainingExample
 
 _SHAPE = (
@@ -83,6 +92,64 @@ def json_row(row: SelfRagRow) -> str:
     return f"{json_line({**fields, **written})}\n"
 
 
+def is_held_out(row: SelfRagRow, share: float) -> bool:
+    """Return whether a row is held out from training, if this share of all rows is."""
+    digest = blake2b(f"{row.dataset} {row.topic or row.instruction}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64 < share
+
+
+def segment(passage: Passage, relevance: str, text: str, support: str = "") -> str:
+    """Return a segment of an output: a passage with its relevance, and a text with its support."""
+    shown = escaped(f"{passage.title}\n{passage.text}")
+    return f"{RETRIEVAL}{PARAGRAPH_START}{shown}{PARAGRAPH_END}{relevance}{escaped(text)}{support}"
+
+
+def escaped(text: str) -> str:
+    """Return a text in which the strings of reflection tokens are data."""
+    return escape_tokens(text)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSegment:
+    """A segment of an output as strings. Tokens that the output lacks are empty."""
+
+    retrieve: str = ""
+    passage: Passage | None = None
+    relevance: str = ""
+    text: str = ""
+    support: str = ""
+
+
+def written_segments(output: str) -> tuple[list[WrittenSegment], str]:
+    """Return the segments of an output, and its utility token.
+
+    A segment begins with a retrieve token, or with text after a support token. Tokens in an unknown order are
+    taken as they come. An output with a passage without an end has no segments.
+    """
+    segments, utility = [WrittenSegment()], ""
+    pieces = iter(() if parse_output(output).is_cut else TOKEN.split(output))
+    for piece in pieces:
+        last, text = segments[-1], piece.strip()
+        if piece not in ALL_TOKENS:
+            if text and last.support:
+                segments.append(WrittenSegment(text=text))
+            elif text:
+                segments[-1] = replace(last, text=f"{last.text} {text}".strip())
+        elif piece in GROUPS["retrieve"]:
+            segments.append(WrittenSegment(piece))
+        elif piece == PARAGRAPH_START:
+            inside = list(takewhile(lambda each: each != PARAGRAPH_END, pieces))
+            title, _, body = "".join(inside).partition("\n")
+            segments[-1] = replace(last, passage=Passage("", title, body) if body else Passage("", "", title))
+        elif piece in GROUPS["relevance"]:
+            segments[-1] = replace(last, relevance=piece)
+        elif piece in GROUPS["support"]:
+            segments[-1] = replace(last, support=piece)
+        elif piece in GROUPS["utility"]:
+            utility = piece
+    return [each for each in segments if each != WrittenSegment()], utility
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedOutput:
     """An output as spans with their weights.
@@ -126,7 +193,7 @@ def parse_output(output: str, reflection_weight: float = 1.0, learned: Learned =
         except ValueError:
             return ParsedOutput((), tuple(tokens), is_cut=True)
         passage = "".join(pieces[at:end])
-        spans += [TargetSpan(untrusted(escape_tokens(passage)[0]), 0.0)] if passage else []
+        spans += [TargetSpan(untrusted(escaped(passage)), 0.0)] if passage else []
         at = end
     return ParsedOutput(tuple(spans), tuple(tokens))
 
@@ -137,6 +204,6 @@ def training_example(row: SelfRagRow, parsed: ParsedOutput, name: str) -> Traini
     Args:
         name: The name of the file's data, for the example's id.
     """
-    instruction, inputs = ((untrusted(escape_tokens(text)[0]),) for text in (row.instruction, row.input))
+    instruction, inputs = ((untrusted(escaped(text)),) for text in (row.instruction, row.input))
     prompt = Raw(instruction_prompt(instruction, inputs if row.input.strip() else ()))
     return TrainingExample(row.dataset or "selfrag", f"{name}/{row.id}", prompt, parsed.spans)

@@ -14,12 +14,11 @@ from askance.models.converting import atomic_folder
 from askance.models.hf.load import save_parts
 from askance.models.llama_cpp.trained import write_trained
 from askance.training.loop.model_card import curve_lines, render_card
-from askance.training.reader.save import TrainingReport
+from askance.training.reader.save import PACKAGES, TrainingReport
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.vocabulary import AddedTokens
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
-_PACKAGES = ("torch", "transformers", "peft")
 
 
 class SelfRagWriter:
@@ -111,7 +110,7 @@ class SelfRagWriter:
         )
         return render_card(
             _TEMPLATE,
-            _PACKAGES,
+            PACKAGES,
             report.curve,
             report=report,
             base_fingerprint=self._fingerprint,

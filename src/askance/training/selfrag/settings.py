@@ -1,4 +1,4 @@
-"""The settings of the training of a Self-RAG model."""
+"""The settings of the training of a Self-RAG model, and of what it learns from."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,17 +8,9 @@ from askance.training.reader.settings import LanguageModelSettings
 
 
 @dataclass(frozen=True, slots=True)
-class SelfRagSettings(LanguageModelSettings):
-    """The settings of one training run of `askance train selfrag`.
+class RowSettings(LanguageModelSettings):
+    """The settings of training from rows: how many rows are made from a dataset."""
 
-    An interrupted run can be resumed only with the same settings.
-    """
-
-    owner: ClassVar[str] = "askance train selfrag"
-
-    reflection_weight: float = parameter(
-        1.0, "weight of a reflection token in the loss; a token of text has 1", at_least=0
-    )
     negatives: int = parameter(
         3,
         "rows with an irrelevant passage for each question of a dataset, the first that BM25 finds",
@@ -38,4 +30,31 @@ class SelfRagSettings(LanguageModelSettings):
     )
     in_question: float = parameter(
         0.3, "share of the questions also shown with the passage in the question", at_least=0, at_most=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SelfRagSettings(RowSettings):
+    """The settings of one training run of `askance train selfrag`.
+
+    An interrupted run can be resumed only with the same settings.
+    """
+
+    owner: ClassVar[str] = "askance train selfrag"
+
+    reflection_weight: float = parameter(
+        1.0, "weight of a reflection token in the loss; a token of text has 1", at_least=0
+    )
+    no_retrieval_kept: float = parameter(
+        0.4, "share of the annotated rows without a search that are kept", at_least=0, at_most=1
+    )
+    partial_kept: float = parameter(
+        0.7,
+        "share of the sentences that get the passage that supports them in part, if there is no better one; "
+        "the others get an irrelevant one",
+        at_least=0,
+        at_most=1,
+    )
+    unsupported_kept: float = parameter(
+        0.25, "the same share for relevant passages that do not support the sentence", at_least=0, at_most=1
     )

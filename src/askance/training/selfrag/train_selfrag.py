@@ -4,7 +4,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 
 from askance.core.errors import InputError
@@ -15,7 +14,7 @@ from askance.training.reader.data_mix import DataMix
 from askance.training.reader.save import TrainingReport
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.reader.training_example import TrainingExample
-from askance.training.selfrag.rows import SelfRagRow, parse_output, training_example
+from askance.training.selfrag.rows import SelfRagRow, is_held_out, parse_output, training_example
 from askance.training.selfrag.save import SelfRagWriter
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.vocabulary import add_reflection_tokens
@@ -95,7 +94,7 @@ def data_mix(
             parsed = parse_output(row.output, settings.reflection_weight, row.learned)
             if not parsed.spans:
                 left_out[name, "a passage without an end" if parsed.is_cut else "no output"] += 1
-            elif _is_held_out(row, settings.held_out):
+            elif is_held_out(row, settings.held_out):
                 held_out.append(training_example(row, parsed, name))
             else:
                 training.append(training_example(row, parsed, name))
@@ -108,8 +107,3 @@ def data_mix(
         )
     random.Random(f"{settings.seed} order").shuffle(training)
     return DataMix(tuple(training), tuple(held_out), counts, left_out), tokens
-
-
-def _is_held_out(row: SelfRagRow, share: float) -> bool:
-    digest = blake2b(f"{row.dataset} {row.topic or row.instruction}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64 < share
