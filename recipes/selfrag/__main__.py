@@ -8,25 +8,27 @@ command exits with 1 if it misses a condition of the gate.
 
 import argparse
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 from askance.cli.main import exit_codes
 from askance.cli.train import examples_by_name, print_training_report
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import read_dataset
+from askance.methods.selfrag.tokens import Group
 from askance.models.hf.load import load_hf
 from askance.terminal.console import err, plain_table
 from askance.terminal.console import out as screen
 from askance.terminal.progress import TrainingProgress
 from askance.training.reader.train_reader import load_base
-from askance.training.relevance.save import shown_area
 from askance.training.selfrag.gold_rows import gold_rows
+from askance.training.selfrag.group_results import COLUMNS, results_table
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.train_selfrag import train_selfrag
 from recipes.relevance.evaluation import split
-from recipes.selfrag.evaluation import cases, separations
+from recipes.selfrag.evaluation import cases, measure
 
-GATE = {"relevance": 0.80, "support": 0.70, "retrieve": 0.90}
+GATE: Mapping[Group, float] = {"relevance": 0.80, "support": 0.70, "retrieve": 0.90}
 """The least area under the ROC curve of each group's score."""
 
 
@@ -62,12 +64,8 @@ def main(arguments: list[str] | None = None) -> None:
                     lambda report, tokens: print_training_report(report, err),
                 )
         model = load_hf(str(options.out), dtype="bfloat16")
-        found = separations(model, list(cases(asked, corpus, limit=options.limit)))
-        table = [
-            (group, f"{each.num_cases:,}", shown_area(each.area), shown_area(each.by_bm25))
-            for group, each in found.items()
-        ]
-        screen.print(plain_table(("tokens", "cases", "AUC", "of BM25's score"), table))
+        found = measure(model, list(cases(asked, corpus, limit=options.limit)))
+        screen.print(plain_table(COLUMNS, results_table(found)))
         missed = [group for group, least in GATE.items() if not found[group].area.area >= least]
         for group, least in GATE.items():
             word = "missed" if group in missed else "met"

@@ -3,9 +3,10 @@
 from collections import Counter
 
 import pytest
-from recipes.selfrag.evaluation import cases, separations
+from recipes.selfrag.evaluation import cases, measure
 
 from askance.models.hf.load import load_hf, load_parts, save_parts
+from askance.training.selfrag.group_results import DESIRED
 from askance.training.selfrag.vocabulary import add_reflection_tokens
 from tests.recipes.test_commands import FILES, called
 from tests.training.relevance.test_pairs import ANIMALS, COLOURS, example
@@ -19,22 +20,23 @@ def shown(spans):
 
 def test_the_cases():
     made = list(cases(EXAMPLES, EXAMPLES))
-    assert Counter((case.group, case.is_desired) for case in made) == {
-        ("relevance", True): 10, ("relevance", False): 40,
-        ("support", True): 10, ("support", False): 10,
-        ("retrieve", True): 10, ("retrieve", False): 10,
+    assert Counter(case.label for case in made) == {
+        "[Relevant]": 10, "[Irrelevant]": 40,
+        "[Fully supported]": 10, "[No support / Contradictory]": 10,
+        "[Retrieval]": 10, "[No Retrieval]": 10,
     }  # fmt: skip
     assert all((case.bm25 is not None) == (case.group == "relevance") for case in made)
     for case in made:
+        is_desired = case.label in DESIRED[case.group]
         (animal,) = (each for each in ANIMALS if f"the {each}?" in shown(case.prompt))
         right, written = COLOURS[ANIMALS.index(animal)], shown(case.written)
         if case.group == "relevance":
-            assert (f"It is {right}" in written) == case.is_desired
+            assert (f"It is {right}" in written) == is_desired
         elif case.group == "support":
-            assert written.endswith(f"[Relevant]{right}") == case.is_desired
+            assert written.endswith(f"[Relevant]{right}") == is_desired
         else:
             assert written == ""
-            assert (f"It is {right}" in shown(case.prompt)) != case.is_desired
+            assert (f"It is {right}" in shown(case.prompt)) != is_desired
 
 
 @pytest.mark.parametrize("name", ["llama_folder", "qwen_folder"])
@@ -44,7 +46,7 @@ def test_a_model_that_knows_nothing_separates_nothing_surely(request, tmp_path, 
     (tmp_path / "made").mkdir()
     save_parts(module, tokenizer, tmp_path / "made")
     model = load_hf(str(tmp_path / "made"), device="cpu", dtype="float32")
-    found = separations(model, list(cases(EXAMPLES, EXAMPLES)))
+    found = measure(model, list(cases(EXAMPLES, EXAMPLES)))
     assert {group: each.num_cases for group, each in found.items()} == {
         "relevance": 50, "support": 20, "retrieve": 20,
     }  # fmt: skip

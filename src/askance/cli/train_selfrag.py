@@ -29,7 +29,8 @@ from askance.terminal.progress import AnnotationProgress, TrainingProgress
 if TYPE_CHECKING:
     from askance.methods.selfrag.tokens import Group
     from askance.training.reader.save import TrainingReport
-    from askance.training.selfrag.critic_report import GroupResult
+    from askance.training.selfrag.acceptance import Acceptance
+    from askance.training.selfrag.group_results import GroupResult
     from askance.training.selfrag.judgements import LabelledJudgement
     from askance.training.selfrag.rows import SelfRagRow
     from askance.training.selfrag.settings import RowSettings
@@ -103,8 +104,16 @@ def selfrag(
         if missing:
             print_plain(console, f"in no row, so not learned: {', '.join(missing)}", "yellow")
 
+    def end(accepted: "Acceptance") -> None:
+        _show_results(accepted.results)
+        if accepted.num_written:
+            share = (
+                f"{accepted.well_formed:.1%} of {accepted.num_written:,} answers written for held-out rows"
+            )
+            print_plain(out, f"{share} are well-formed")
+
     with TrainingProgress(err) as progress:
-        report = train_selfrag(rows_by_file, base, settings, folder, progress, show, is_dry_run=dry)
+        report = train_selfrag(rows_by_file, base, settings, folder, progress, show, end, is_dry_run=dry)
     if not dry:
         show_steps(report, folder, "model")
         print_plain(out, f"use it: --method selfrag --model hf:{folder}")
@@ -271,19 +280,7 @@ def _annotations(folder: Path, limit: int | None) -> list[Any]:
 
 
 def _show_results(results: "Mapping[Group, GroupResult]") -> None:
-    from askance.training.relevance.save import shown_area
+    from askance.training.selfrag.group_results import COLUMNS, results_table
 
-    rows = [
-        (
-            group,
-            f"{each.num_cases:,}",
-            f"{each.accuracy:.3f}",
-            f"{each.constant:.3f}",
-            shown_area(each.area),
-            shown_area(each.by_bm25),
-        )
-        for group, each in results.items()
-    ]
-    if rows:
-        columns = ("held out", "judgements", "right", "most frequent label", "AUC", "of BM25's score")
-        out.print(plain_table(columns, rows))
+    if results:
+        out.print(plain_table(COLUMNS, results_table(results)))

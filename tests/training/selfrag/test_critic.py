@@ -13,7 +13,7 @@ from askance.models.scripted import ScriptedModel
 from askance.training.reader.train_reader import load_base
 from askance.training.selfrag.annotations import question_of
 from askance.training.selfrag.critic import CriticSettings, train_critic
-from askance.training.selfrag.critic_report import bm25_scores, critic_results
+from askance.training.selfrag.group_results import bm25_scores, critic_results
 from askance.training.selfrag.judgements import LabelledJudgement, judgements_of_annotation, judgements_of_row
 from askance.training.selfrag.rows import SelfRagRow
 from tests.contracts.model_contract import run

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,22 @@ def test_a_model_that_self_rag_recognises(folder, tmp_path, method):
     card = (tmp_path / "made" / "README.md").read_text()
     assert "| `[Utility:5]` | 3 |" in card
     assert sorted(ids) == sorted(ALL_TOKENS)
+
+
+def test_a_finished_model_is_measured_on_rows_held_out(folder, tmp_path):
+    found, base = [], load_base(f"hf:{folder}", device="cpu")
+    options = settings(held_out=0.5, measured=2)
+    rows = tuple(
+        replace(row, instruction=f"{row.instruction} {number}") for row in ROWS for number in range(4)
+    )
+    train_selfrag({"rows.jsonl": rows}, base, options, tmp_path / "made", on_end=found.append)
+    (accepted,) = found
+    assert accepted.results["retrieve"].num_cases == 2
+    assert accepted.num_written == 2
+    assert 0 <= accepted.well_formed <= 1
+    card = (tmp_path / "made" / "README.md").read_text()
+    assert f"| retrieve | 2 | {accepted.results['retrieve'].accuracy:.3f} |" in card
+    assert "Of 2 answers that the model wrote" in card
 
 
 def test_an_adapter_moves_the_new_rows_and_no_other(folder, tmp_path):

@@ -22,9 +22,8 @@ from askance.training.reader.data_mix import DataMix
 from askance.training.reader.save import PACKAGES, TrainingReport, write_model
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.reader.training_example import TrainingExample
-from askance.training.relevance.save import shown_area
 from askance.training.selfrag.annotations import question_of
-from askance.training.selfrag.critic_report import GroupResult, critic_results
+from askance.training.selfrag.group_results import COLUMNS, GroupResult, critic_results, results_table
 from askance.training.selfrag.judgements import LabelledJudgement
 from askance.training.selfrag.rows import is_held_out
 from askance.training.selfrag.settings import RowSettings
@@ -46,9 +45,6 @@ class CriticSettings(RowSettings):
     held_out: float = parameter(0.05, "share of the rows held out from training", at_least=0, at_most=0.5)
     relevant_dropped: float = parameter(
         0.3, "share of the judgements with the label [Relevant] that are left out", at_least=0, at_most=1
-    )
-    measured: int = parameter(
-        200, "held-out judgements of each group by which the critic is measured, at most", at_least=0
     )
 
 
@@ -182,8 +178,8 @@ def critic_card(
         report=report,
         schedule=report.schedule,
         labels=[(label, labels[label]) for of_group in GROUPS.values() for label in of_group],
-        results=results,
-        shown_area=shown_area,
+        columns=COLUMNS,
+        results=results_table(results),
         by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
         left_out=[
             f"{count:,} judgements of {task} longer than the window"

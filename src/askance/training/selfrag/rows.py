@@ -204,6 +204,10 @@ def training_example(row: SelfRagRow, parsed: ParsedOutput, name: str) -> Traini
     Args:
         name: The name of the file's data, for the example's id.
     """
+    return TrainingExample(row.dataset or "selfrag", f"{name}/{row.id}", Raw(prompt_of(row)), parsed.spans)
+
+
+def prompt_of(row: SelfRagRow) -> tuple[Span, ...]:
+    """Return the prompt of a row, up to where its output begins."""
     instruction, inputs = ((untrusted(escaped(text)),) for text in (row.instruction, row.input))
-    prompt = Raw(instruction_prompt(instruction, inputs if row.input.strip() else ()))
-    return TrainingExample(row.dataset or "selfrag", f"{name}/{row.id}", prompt, parsed.spans)
+    return instruction_prompt(instruction, inputs if row.input.strip() else ())

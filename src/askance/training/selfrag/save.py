@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,17 @@ from safetensors import SafetensorError
 
 from askance.core.errors import InputError, ModelSpecError
 from askance.models.converting import atomic_folder
-from askance.models.hf.load import save_parts
+from askance.models.hf.load import load_hf, save_parts
 from askance.models.llama_cpp.trained import write_trained
 from askance.training.loop.model_card import curve_lines, render_card
 from askance.training.reader.save import PACKAGES, TrainingReport
+from askance.training.selfrag.acceptance import Acceptance, accept
+from askance.training.selfrag.group_results import COLUMNS, results_table
+from askance.training.selfrag.rows import SelfRagRow
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.vocabulary import AddedTokens
 
+OnEnd = Callable[[Acceptance], None]
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 
 
@@ -30,6 +35,8 @@ class SelfRagWriter:
         module: The model before training, from which the first values of the new rows are remembered.
         fingerprint: The `weights_fingerprint` of the base before the tokens were added.
         source: The GGUF file that the base was read from, or None.
+        held_out: The rows by which the finished model is measured.
+        on_end: Called with the measurements.
 
     Attributes:
         gguf_error: The reason why there is no `model.gguf`; an empty string if there is one.
@@ -42,8 +49,11 @@ class SelfRagWriter:
         module: Any,
         fingerprint: str,
         source: Path | None = None,
+        held_out: Sequence[SelfRagRow] = (),
+        on_end: OnEnd = lambda acceptance: None,
     ) -> None:
         self._added, self._tokens, self._fingerprint, self._source = added, tokens, fingerprint, source
+        self._held_out, self._on_end = held_out, on_end
         self.gguf_error = "" if source else "the base is not a GGUF file"
         self._before = self._rows(module)
 
@@ -68,7 +78,8 @@ class SelfRagWriter:
                 for path in partial.glob("*.safetensors"):  # safetensors makes it readable for its owner only
                     shutil.copymode(partial / "config.json", path)
                 self._write_gguf(partial)
-                card = self._card(report, self._moved(merged))
+                accepted = self._accept(partial, report.settings.measured)
+                card = self._card(report, self._moved(merged), accepted)
                 (partial / "README.md").write_text(card, encoding="utf-8")
                 (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
         except (OSError, SafetensorError) as error:
@@ -104,7 +115,17 @@ class SelfRagWriter:
         distances = (after - self._before).norm(dim=1) / self._before.norm(dim=1).clamp(min=1e-12)
         return dict(zip(self._added.new, distances.tolist(), strict=True))
 
-    def _card(self, report: TrainingReport[SelfRagSettings], moved: dict[str, float]) -> str:
+    def _accept(self, folder: Path, limit: int) -> Acceptance:
+        """Measure the model in a folder on the rows that were held out."""
+        accepted = Acceptance()
+        if self._held_out and limit:
+            accepted = accept(load_hf(str(folder)), self._held_out, self._tokens, limit)
+        self._on_end(accepted)
+        return accepted
+
+    def _card(
+        self, report: TrainingReport[SelfRagSettings], moved: dict[str, float], accepted: Acceptance
+    ) -> str:
         too_long = (
             f"{count:,} rows of {task} longer than the window" for task, count in report.too_long.items()
         )
@@ -116,6 +137,9 @@ class SelfRagWriter:
             base_fingerprint=self._fingerprint,
             schedule=report.schedule,
             gguf_error=self.gguf_error,
+            accepted=accepted,
+            columns=COLUMNS,
+            results=results_table(accepted.results),
             by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
             left_out=(*report.data_mix.left_out_reasons, *too_long),
             tokens=[(token, self._tokens[token], moved.get(token)) for token in self._added.ids],

@@ -31,6 +31,9 @@ class RowSettings(LanguageModelSettings):
     in_question: float = parameter(
         0.3, "share of the questions also shown with the passage in the question", at_least=0, at_most=1
     )
+    measured: int = parameter(
+        200, "held-out cases of each kind by which the finished model is measured, at most", at_least=0
+    )
 
 
 @dataclass(frozen=True, slots=True)

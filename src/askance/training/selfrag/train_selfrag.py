@@ -15,7 +15,7 @@ from askance.training.reader.save import TrainingReport
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.reader.training_example import TrainingExample
 from askance.training.selfrag.rows import SelfRagRow, is_held_out, parse_output, training_example
-from askance.training.selfrag.save import SelfRagWriter
+from askance.training.selfrag.save import OnEnd, SelfRagWriter
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.vocabulary import add_reflection_tokens
 
@@ -27,6 +27,7 @@ def train_selfrag(
     out: Path,
     on_step: OnStep = lambda status: None,
     on_start: Callable[[TrainingReport[SelfRagSettings], Counter[str]], None] = lambda report, tokens: None,
+    on_end: OnEnd = lambda acceptance: None,
     *,
     is_dry_run: bool = False,
 ) -> TrainingReport[SelfRagSettings]:
@@ -43,6 +44,7 @@ def train_selfrag(
         on_step: Called after every step.
         on_start: Called before the first step, with the report on the data, and the number of each reflection
             token in the training rows.
+        on_end: Called just before the folder is written, with the measurements on the rows that are held out.
         is_dry_run: Whether to return after `on_start` without writing anything.
 
     Raises:
@@ -54,6 +56,7 @@ def train_selfrag(
     fingerprint = weights_fingerprint(base.module)
     added = add_reflection_tokens(base.module, base.tokenizer)
     new_ids = tuple(added.ids[token] for token in added.new)
+    held_out = [row for rows in rows_by_file.values() for row in rows if is_held_out(row, settings.held_out)]
     return train_language_model(
         lambda model: mix,
         replace(base, new_ids=new_ids),
@@ -61,7 +64,7 @@ def train_selfrag(
         out,
         on_step,
         lambda report: on_start(report, tokens),
-        SelfRagWriter(added, tokens, base.module, fingerprint, _gguf_source(base.spec)),
+        SelfRagWriter(added, tokens, base.module, fingerprint, _gguf_source(base.spec), held_out, on_end),
         is_dry_run=is_dry_run,
     )
 

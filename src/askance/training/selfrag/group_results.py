@@ -1,4 +1,7 @@
-"""The accuracy of a critic: the share of right labels, and how well its scores separate the cases."""
+"""The accuracy of a critic, or of a model with reflection tokens, on cases that it has not seen.
+
+For each group of tokens: the share of right labels, and how well the group's score separates the cases.
+"""
 
 import asyncio
 from collections import Counter
@@ -27,6 +30,7 @@ from askance.methods.selfrag.tokens import (
     utility_score,
 )
 from askance.training.relevance.pairs import index_of
+from askance.training.relevance.save import shown_area
 from askance.training.selfrag.annotations import question_of
 from askance.training.selfrag.judgements import LabelledJudgement
 
@@ -48,15 +52,14 @@ DESIRED: Mapping[Group, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """The results of a critic on the held-out judgements of one group.
+    """The results for one group.
 
     Attributes:
-        accuracy: The share of judgements whose most likely label is right.
-        constant: The same share if the most frequent label of the training judgements is always given.
+        accuracy: The share of cases whose most likely label is right.
+        constant: The same share if the most frequent label of the training data is always given.
         area: The area under the ROC curve of the group's score, which should separate `DESIRED` labels from
             the others.
-        by_bm25: The same of BM25's score for the question, among the passages of all these judgements; None
-            if the group is not relevance.
+        by_bm25: The same of BM25's score; None if not every case has one.
     """
 
     num_cases: int
@@ -66,30 +69,81 @@ class GroupResult:
     by_bm25: RocArea | None = None
 
 
+def group_results(
+    cases: Sequence[tuple[Group, str]],
+    distributions: Sequence[Distribution],
+    usual: Counter[str],
+    bm25: Sequence[float | None] = (),
+) -> dict[Group, GroupResult]:
+    """Return the results for each group that has cases.
+
+    Args:
+        cases: The group and the right label of each case.
+        distributions: The distribution over the group that a model gave in each case.
+        usual: The number of training cases with each label, for the most frequent one.
+        bm25: BM25's score in each case, or None if the case is not about a passage; empty if there is none.
+    """
+    results = dict[Group, GroupResult]()
+    scores = bm25 or [None] * len(cases)
+    for group, labels in GROUPS.items():
+        own = [
+            (label, probs, score)
+            for (each, label), probs, score in zip(cases, distributions, scores, strict=True)
+            if each == group
+        ]
+        if not own:
+            continue
+        constant = max(labels, key=lambda label: usual[label])
+        is_desired = [label in DESIRED[group] for label, _, _ in own]
+        known = [score for _, _, score in own if score is not None]
+        results[group] = GroupResult(
+            len(own),
+            sum(most_likely(probs) == label for label, probs, _ in own) / len(own),
+            sum(label == constant for label, _, _ in own) / len(own),
+            _area(is_desired, [SCORES[group](probs) for _, probs, _ in own]),
+            _area(is_desired, known) if len(known) == len(own) else None,
+        )
+    return results
+
+
+def _area(is_desired: Sequence[bool], scores: Sequence[float]) -> RocArea:
+    pairs = list(zip(is_desired, scores, strict=True))
+    return roc_area([score for good, score in pairs if good], [score for good, score in pairs if not good])
+
+
+def results_table(results: Mapping[Group, GroupResult]) -> list[tuple[str, ...]]:
+    """Return the rows of a table of results, under the columns `COLUMNS`."""
+    return [
+        (
+            group,
+            f"{each.num_cases:,}",
+            f"{each.accuracy:.3f}",
+            f"{each.constant:.3f}",
+            shown_area(each.area),
+            shown_area(each.by_bm25),
+        )
+        for group, each in results.items()
+    ]
+
+
+COLUMNS = ("held out", "cases", "right", "most frequent label", "AUC", "of BM25's score")
+
+
 def critic_results(
     model: Model, judgements: Sequence[LabelledJudgement], training_labels: Counter[str]
 ) -> dict[Group, GroupResult]:
-    """Return the results of a model on judgements, for each group that has any.
+    """Return the results of a critic on judgements, for each group that has any.
 
     Args:
         training_labels: The number of training judgements with each label.
     """
-    found = list(zip(judgements, asyncio.run(_distributions(model, judgements)), strict=True))
-    results = dict[Group, GroupResult]()
-    for group, labels in GROUPS.items():
-        cases = [(judgement, probs) for judgement, probs in found if judgement.group == group]
-        if not cases:
-            continue
-        usual = max(labels, key=lambda label: training_labels[label])
-        bm25 = bm25_scores([judgement for judgement, _ in cases]) if group == "relevance" else ()
-        results[group] = GroupResult(
-            len(cases),
-            sum(most_likely(probs) == judgement.label for judgement, probs in cases) / len(cases),
-            sum(judgement.label == usual for judgement, _ in cases) / len(cases),
-            _area(group, cases, [SCORES[group](probs) for _, probs in cases]),
-            _area(group, cases, bm25) if bm25 else None,
-        )
-    return results
+    relevance = [each for each in judgements if each.group == "relevance"]
+    of_passages = iter(bm25_scores(relevance))
+    scores = [next(of_passages) if each.group == "relevance" else None for each in judgements]
+    distributions = asyncio.run(_distributions(model, judgements))
+    return group_results(
+        [(each.group, each.label) for each in judgements], distributions, training_labels, scores
+    )
 
 
 async def _distributions(model: Model, judgements: Sequence[LabelledJudgement]) -> list[Distribution]:
@@ -101,14 +155,6 @@ async def _distributions(model: Model, judgements: Sequence[LabelledJudgement]) 
         return await scorer(judgement.group, hit, judgement.so_far, judgement.text, key=(f"{number}",))
 
     return await asyncio.gather(*(judge(number, each) for number, each in enumerate(judgements)))
-
-
-def _area(
-    group: Group, cases: Sequence[tuple[LabelledJudgement, Distribution]], scores: Sequence[float]
-) -> RocArea:
-    is_desired = [judgement.label in DESIRED[group] for judgement, _ in cases]
-    pairs = list(zip(is_desired, scores, strict=True))
-    return roc_area([score for good, score in pairs if good], [score for good, score in pairs if not good])
 
 
 def bm25_scores(judgements: Sequence[LabelledJudgement]) -> list[float]:

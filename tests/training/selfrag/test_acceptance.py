@@ -1,0 +1,79 @@
+"""The measurements of a finished Self-RAG model: its tokens on rows not seen, and the form of its answers."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from askance.training.selfrag.acceptance import accept, token_cases
+from askance.training.selfrag.rows import SelfRagRow
+from tests.methods.reflecting import native, said
+
+PASSAGE = "<paragraph>Ulm\nIt is in Ulm.</paragraph>"
+ROW = SelfRagRow(
+    "1", "nq", "Where is it?", "", f"[Retrieval]{PASSAGE}[Relevant]In Ulm.[Fully supported][Utility:5]"
+)
+GOOD = "[Relevant]In Ulm.[Fully supported][Utility:5]"
+
+
+def test_a_case_for_each_token():
+    found = list(token_cases(ROW))
+    assert [(case.group, case.label) for case in found] == [
+        ("retrieve", "[Retrieval]"),
+        ("relevance", "[Relevant]"),
+        ("support", "[Fully supported]"),
+        ("utility", "[Utility:5]"),
+    ]
+    assert "".join(span.text for span in found[2].written) == f"[Retrieval]{PASSAGE}[Relevant]In Ulm."
+    assert list(token_cases(replace(ROW, output="[Retrieval]<paragraph>no end"))) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "is_good"),
+    [
+        (GOOD, True),
+        ("[Irrelevant]In Ulm.[Utility:5]", True),
+        ("[Relevant]In Ulm.[Fully supported]It is old.[Utility:5]", True),
+        ("[Relevant]In Ulm.[Fully supported][Continue to Use Evidence]Yes.[Utility:5]", True),
+        ("[Relevant]In Ulm.[Fully supported][Retrieval]", True),
+        ("[Relevant]In Ulm.[Utility:5]", False),
+        ("[Irrelevant]In Ulm.[Fully supported][Utility:5]", False),
+        ("[Relevant][Fully supported][Utility:5]", False),
+        ("In Ulm.[Utility:5]", False),
+        ("[Relevant]In Ulm.[Fully supported]", False),
+        ("", False),
+    ],
+)
+def test_the_form_of_an_answer(written, is_good):
+    model = native(lambda prompt, key: said(written) if key[0] == "write" else said("[Relevant]"))
+    assert accept(model, [ROW], Counter(), 10).well_formed == is_good
+
+
+def test_an_answer_that_begins_without_a_passage():
+    row = replace(ROW, output="[No Retrieval]In Ulm.[Utility:5]")
+    model = native(lambda prompt, key: said("[No Retrieval]In Ulm.[Utility:5]"))
+    accepted = accept(model, [row], Counter(), 10)
+    assert (accepted.num_written, accepted.well_formed) == (1, 1.0)
+
+
+def test_tokens_are_measured_and_limited():
+    rows = [replace(ROW, id=f"{number}") for number in range(6)]
+    wrong = [replace(row, output=row.output.replace("[Relevant]", "[Irrelevant]")) for row in rows[3:]]
+    rows = [*rows[:3], *wrong, replace(ROW, learned="tokens")]
+
+    def reply(prompt, key):
+        if key[0] == "write" or not prompt.endswith("</paragraph>"):
+            return said(GOOD)
+        return said("[Relevant]", {"[Relevant]": 0.8, "[Irrelevant]": 0.1})
+
+    accepted = accept(native(reply), rows, Counter({"[Relevant]": 9}), 100)
+    assert accepted.num_written == 6, "a row with a wrong text says nothing of the form"
+    relevance = accepted.results["relevance"]
+    assert (relevance.num_cases, relevance.accuracy) == (7, 4 / 7)
+    assert relevance.area.area == 0.5, "one distribution for all cases separates none"
+    assert accept(native(reply), rows, Counter(), 2).results["relevance"].num_cases == 2
+
+
+def test_nothing_held_out():
+    accepted = accept(native(None), [], Counter(), 10)
+    assert (accepted.results, accepted.num_written) == ({}, 0)
