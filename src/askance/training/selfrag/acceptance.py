@@ -119,8 +119,8 @@ async def distributions(model: Model, cases: Sequence[TokenCase]) -> list[Distri
 async def _written(model: Model, rows: Sequence[SelfRagRow]) -> list[str]:
     """Return the outputs that a model writes, as letters.
 
-    If the output of a row begins with a passage, the model goes on after it. It is stopped where it searches
-    again.
+    If the output of a row begins with a passage, the model continues after it, and is stopped where it
+    searches again.
     """
     vocabulary = ReflectionVocabulary.of(model)
     names = {id: name for name, id in vocabulary.ids.items()}
