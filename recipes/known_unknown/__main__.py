@@ -20,6 +20,7 @@ from askance.terminal.console import out as screen
 from recipes.known_unknown import runs, study
 from recipes.known_unknown.analysis import order_of
 from recipes.known_unknown.page import write_page
+from recipes.known_unknown.reflecting import teach_reflection
 from recipes.known_unknown.results import gate, results_of
 from recipes.known_unknown.side_by_side import make_runs, processes
 
@@ -45,6 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
         for exposures, accuracy in runs.accuracy_from_memory(closed_book).items():
             screen.print(f"taught {exposures} times: {accuracy:.2f} right from memory", markup=False)
         examples = read_dataset(f"jsonl:{options.out / 'questions.jsonl'}")
+        calibration = read_dataset(f"jsonl:{options.out / 'calibration.jsonl'}")
+        teach_reflection(options.out, made, [*examples, *calibration])
         second_unknown = options.out / "known-then-unknown.txt"
         ids = [one.question.id for one in examples if order_of(one) == "known > unknown"]
         write_atomically(second_unknown, "".join(f"{id}\n" for id in ids))

@@ -71,9 +71,13 @@ def accuracy_from_memory(closed_book: RecordedRun) -> dict[int, float]:
     return {exposures: fmean(scores[exposures]) for exposures in sorted(scores)}
 
 
-def model_spec(out: Path) -> str:
-    """Return the taught model, as a user names it, in the precision that it was taught in."""
-    return f"hf:{out / 'reader'}?dtype={SETTINGS.precision}"
+def model_spec(out: Path, name: str = "reader") -> str:
+    """Return a model of the study, as a user names it, in the precision that it was taught in.
+
+    Args:
+        name: The folder of the model: reader, or selfrag for the one that writes reflection tokens.
+    """
+    return f"hf:{out / name}?dtype={SETTINGS.precision}"
 
 
 def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
@@ -137,7 +141,13 @@ def query_runs(method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key != "documents"}
+    return {key: value for key, value in table.items() if key not in ("documents", "model")}
+
+
+def _model_of(name: str) -> str:
+    """Return the folder of the model that a method or draft is run with."""
+    table: Mapping[str, Any] = {**tables()["methods"], **tables()["drafts"]}.get(name, {})
+    return str(table.get("model", "reader"))
 
 
 def choose_threshold(out: Path, name: str, *, is_shown: bool = True) -> Mapping[str, Any]:
@@ -183,12 +193,17 @@ def choose_threshold(out: Path, name: str, *, is_shown: bool = True) -> Mapping[
 
 
 def run_table(
-    out: Path, methods: Mapping[str, Any], documents: Sequence[str], ids: Path | None = None
+    out: Path,
+    methods: Mapping[str, Any],
+    documents: Sequence[str],
+    ids: Path | None = None,
+    model: str = "reader",
 ) -> Grid:
     """Return the grid of some runs.
 
     Args:
         ids: A file with the ids of the questions to ask; by default all are asked.
+        model: The folder of the model.
 
     Raises:
         GridError: A setting of a method does not exist, or has a wrong value.
@@ -198,7 +213,7 @@ def run_table(
     return Grid(
         datasets={name: {**chosen, "index": str(out / f"index-{name}")} for name in documents},
         methods=methods,
-        models={"taught": {"answer": model_spec(out)}},
+        models={"taught": {"answer": model_spec(out, model)}},
         common={
             "metrics": [METRIC, "f1", "supporting_recall"],
             "seed": SEED,
@@ -215,7 +230,8 @@ def _run(
     *,
     is_shown: bool = True,
 ) -> dict[str, RecordedRun]:
-    grid = run_table(out, methods, documents, ids)
+    (model,) = {_model_of(name) for name in methods}
+    grid = run_table(out, methods, documents, ids, model)
     experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
 
     def progress(name: str) -> AbstractContextManager[Progress]:
