@@ -9,7 +9,7 @@ import json
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -17,16 +17,15 @@ from statistics import fmean
 from typing import Any
 
 from askance.config import EngineConfig
-from askance.core.errors import AskanceError, InputError
+from askance.core.errors import InputError
 from askance.evaluation.datasets import read_dataset
-from askance.evaluation.run.grid import Grid, prepare_experiments, run_grid
+from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import Progress, RunOptions
-from askance.registry import load_models
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
-from askance.terminal.progress import CalibrationProgress, EvaluationProgress
+from askance.terminal.progress import CalibrationProgress
 from askance.training.calibration.by_score import calibrate_by_score
+from recipes.grids import make_runs
 from recipes.known_unknown.study import DOCUMENTS, SEED, SETTINGS
 
 METRIC = "exact_match"
@@ -232,15 +231,4 @@ def _run(
 ) -> dict[str, RecordedRun]:
     (model,) = {_model_of(name) for name in methods}
     grid = run_table(out, methods, documents, ids, model)
-    experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
-
-    def progress(name: str) -> AbstractContextManager[Progress]:
-        return EvaluationProgress(err, name) if is_shown else nullcontext(lambda status: None)
-
-    work = run_grid(experiments, out / "runs", load_models, RunOptions(), progress)
-    runs = {}
-    for name, result in asyncio.run(work).items():
-        if isinstance(result, AskanceError):
-            raise result
-        runs[name.replace("/taught/", "/")] = result
-    return runs
+    return make_runs(grid, out / "runs", is_shown=is_shown)

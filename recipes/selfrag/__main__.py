@@ -1,32 +1,32 @@
-"""Train a Self-RAG model from gold supervision, and measure its reflection tokens on articles not seen.
+"""Train a Self-RAG model from gold supervision, and measure what reflection is worth on articles not seen.
 
 python -m recipes.selfrag --squad2 FILE --train 2wikimultihopqa:FILE --out FOLDER
 
-Four articles of SQuAD 2.0 are held out. The model learns from all others and from the training files. The
-command exits with 1 if it misses a condition of the gate.
+Four articles of SQuAD 2.0 are held out. The models learn from all others and from the training files: one
+with reflection tokens, and one from the same rows without them. First the reflection tokens are measured,
+then the answers to the questions about the articles that are held out. `--ablations` also measures what each
+part is worth. The command resumes after an interruption, and exits with 1 if it misses a condition of the
+gate.
 """
 
 import argparse
-import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from askance.cli.main import exit_codes
-from askance.cli.train import examples_by_name, print_training_report
+from askance.cli.train import examples_by_name
 from askance.core.parameters import parse_parameters
-from askance.evaluation.datasets import read_dataset
+from askance.evaluation.datasets import Example, read_dataset
 from askance.methods.selfrag.tokens import Group
 from askance.models.hf.load import load_hf
-from askance.terminal.console import err, plain_table
 from askance.terminal.console import out as screen
-from askance.terminal.progress import TrainingProgress
-from askance.training.reader.train_reader import load_base
+from askance.terminal.console import plain_table, print_plain
 from askance.training.selfrag.gold_rows import gold_rows
 from askance.training.selfrag.group_results import COLUMNS, results_table
 from askance.training.selfrag.settings import SelfRagSettings
-from askance.training.selfrag.train_selfrag import train_selfrag
 from recipes.relevance.evaluation import split
-from recipes.selfrag.evaluation import cases, measure
+from recipes.selfrag import reading
+from recipes.selfrag.evaluation import cases, first_of_each, measure
 
 GATE: Mapping[Group, float] = {"relevance": 0.80, "support": 0.70, "retrieve": 0.90}
 """The least area under the ROC curve of each group's score."""
@@ -42,36 +42,57 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, help="learn from so many rows, drawn by the seed; by default all")
     parser.add_argument("--limit", type=int, help="measure on the first N questions of each article")
     parser.add_argument("--set", action="append", default=[], help="a hyperparameter, as parameter=value")
-    parser.add_argument("--out", type=Path, required=True, help="the folder of the model")
+    parser.add_argument("--ablations", action="store_true", help="also measure what each part is worth")
+    parser.add_argument("--tokens-only", action="store_true", help="measure no answers")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the recipe")
     with exit_codes():
         options = parser.parse_args(arguments)
         given = dict(each.partition("=")[::2] for each in options.set)
         settings = SelfRagSettings(**parse_parameters(SelfRagSettings, given))
         corpus = read_dataset(f"squad2:{options.squad2}?unanswerable=keep")
         learned, asked = split(corpus, options.squad2)
-        if not options.out.exists():
-            examples = {**examples_by_name(options.train, None), "articles of squad2": tuple(learned)}
-            rows = [row for name, each in examples.items() for row in gold_rows(name, each, settings)]
-            random.Random(settings.seed).shuffle(rows)
-            base = load_base(options.model)
-            with TrainingProgress(err) as progress:
-                train_selfrag(
-                    {"gold": rows[: options.rows]},
-                    base,
-                    settings,
-                    options.out,
-                    progress,
-                    lambda report, tokens: print_training_report(report, err),
-                )
-        model = load_hf(str(options.out), dtype="bfloat16")
-        found = measure(model, list(cases(asked, corpus, limit=options.limit)))
-        screen.print(plain_table(COLUMNS, results_table(found)))
-        missed = [group for group, least in GATE.items() if not found[group].area.area >= least]
-        for group, least in GATE.items():
-            word = "missed" if group in missed else "met"
-            screen.print(f"{word}: AUC of {group} at least {least:.2f}", markup=False)
+        asked = list(first_of_each(asked, options.limit))
+        examples = {**examples_by_name(options.train, None), "articles of squad2": tuple(learned)}
+        made = [row for name, each in examples.items() for row in gold_rows(name, each, settings)]
+        rows = reading.drawn(made, options.rows, settings.seed)
+        reading.write_corpus(options.out, corpus, asked)
+        reading.train_models(options.out, ["selfrag"], rows, options.model, settings)
+        precision = "bfloat16" if settings.precision == "bfloat16" else "float32"
+        missed = _check_tokens(options.out, asked, corpus, precision)
+        if not options.tokens_only:
+            names = [name for name in reading.METHODS if options.ablations or name in _MAIN]
+            models = dict.fromkeys(reading.METHODS[name]["model"] for name in names)
+            reading.train_models(options.out, list(models), rows, options.model, settings)
+            missed |= _check_answers(options.out, names, precision)
         if missed:
             raise SystemExit(1)
+
+
+_MAIN = ("selfrag", *reading.BASELINES)
+
+
+def _check_tokens(out: Path, asked: Sequence[Example], corpus: Sequence[Example], precision: str) -> bool:
+    """Measure the reflection tokens, and return whether a condition of the gate is missed."""
+    model = load_hf(str(out / "selfrag"), dtype=precision)
+    found = measure(model, list(cases(asked, corpus)))
+    screen.print(plain_table(COLUMNS, results_table(found)))
+    missed = [group for group, least in GATE.items() if not found[group].area.area >= least]
+    for group, least in GATE.items():
+        word = "missed" if group in missed else "met"
+        print_plain(screen, f"{word}: AUC of {group} at least {least:.2f}")
+    return bool(missed)
+
+
+def _check_answers(out: Path, names: Sequence[str], precision: str) -> bool:
+    """Measure the answers, write the page, and return whether a condition of the gate is missed."""
+    rows = reading.rows_of(reading.run_methods(out, names, precision))
+    print_plain(screen, reading.table_of(rows))
+    conditions = reading.gate(rows)
+    for condition, measured, is_met in conditions:
+        print_plain(screen, f"{'met' if is_met else 'missed'}: {condition}: {measured}")
+    page = reading.write_page(out, rows)
+    print_plain(screen, f"the page is {page}")
+    return not all(is_met for _, _, is_met in conditions)
 
 
 if __name__ == "__main__":

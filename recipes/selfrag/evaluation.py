@@ -30,23 +30,18 @@ NUM_FIRST = 5
 """The number of BM25's first passages among which relevant ones are told from others."""
 
 
-def cases(
-    asked: Sequence[Example], corpus: Sequence[Example], *, limit: int | None = None, seed: int = 0
-) -> Iterator[TokenCase]:
+def cases(asked: Sequence[Example], corpus: Sequence[Example], *, seed: int = 0) -> Iterator[TokenCase]:
     """Yield the cases of all questions that a paragraph answers.
 
     Relevance is asked for BM25's first passages among all paragraphs of the corpus, support for the right
     answer and for the answer to another question about the same article, and retrieval with and without the
     passage in the question.
-
-    Args:
-        limit: The greatest number of questions about each article; by default all are used.
     """
     rng, answers = random.Random(seed), defaultdict[str, list[str]](list)
     for example in asked:
         answers[example.supporting_titles[0]].append(example.golds[0])
     with indexed_paragraphs(corpus) as pool:
-        for example in _first_of_each(asked, limit):
+        for example in asked:
             question, relevant = example.question.text, pool.relevant_passages(example)
             prompt = instruction_prompt((untrusted(escaped(question)),))
             known = {passage.id for passage in relevant}
@@ -71,7 +66,8 @@ def cases(
             yield TokenCase("retrieve", NO_RETRIEVAL, instruction_prompt((untrusted(inside),)))
 
 
-def _first_of_each(asked: Sequence[Example], limit: int | None) -> Iterator[Example]:
+def first_of_each(asked: Sequence[Example], limit: int | None) -> Iterator[Example]:
+    """Yield the first questions about each article, at most `limit`; by default all."""
     counts = Counter[str]()
     for example in asked:
         counts[example.supporting_titles[0]] += 1

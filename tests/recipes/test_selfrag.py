@@ -1,13 +1,25 @@
 """What the recipe of a Self-RAG model asks of it, and that any model with the tokens can be asked."""
 
+import json
 from collections import Counter
 
 import pytest
+from recipes.selfrag.__main__ import main
 from recipes.selfrag.evaluation import cases, measure
+from recipes.selfrag.plain import PlainReader, plain_rows
+from recipes.selfrag.reading import METHODS
 
+from askance.ask import ask
+from askance.core.types import Passage, Question
+from askance.methods.selfrag.tokens import ALL_TOKENS
 from askance.models.hf.load import load_hf, load_parts, save_parts
+from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from askance.training.selfrag.gold_rows import gold_rows
 from askance.training.selfrag.group_results import DESIRED
+from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.vocabulary import add_reflection_tokens
+from tests.contracts.model_contract import run
 from tests.recipes.test_commands import FILES, called
 from tests.training.relevance.test_pairs import ANIMALS, COLOURS, example
 
@@ -53,6 +65,74 @@ def test_a_model_that_knows_nothing_separates_nothing_surely(request, tmp_path, 
     assert all(0 <= each.area.area <= 1 for each in found.values())
     assert found["relevance"].by_bm25.area == 1.0, "the question names the animal"
     assert found["support"].by_bm25 is None
+
+
+def squad_file(folder):
+    """Write a file of SQuAD 2.0 with an article that is held out and one that is not."""
+
+    def article(title, animals):
+        paragraphs = []
+        for animal, colour in animals:
+            text = f"The {animal} was {colour}. It ran."
+            answer = {"text": colour, "answer_start": text.index(colour)}
+            asked = {"id": f"{title} {animal}", "question": f"What was the {animal}?", "answers": [answer]}
+            paragraphs.append({"context": text, "qas": [asked | {"is_impossible": False}]})
+        return {"title": title, "paragraphs": paragraphs}
+
+    pairs = [*zip(ANIMALS, COLOURS, strict=True)]
+    data = [article("Normans", pairs[:4]), article("Rome", pairs[4:])]
+    path = folder / "squad2.json"
+    path.write_text(json.dumps({"version": "v2.0", "data": data}))
+    return path
+
+
+def test_the_whole_recipe_with_its_ablations_and_that_it_resumes(qwen_folder, tmp_path, capsys):
+    file, out = squad_file(tmp_path), tmp_path / "out"
+    words = ["--squad2", f"{file}", "--model", f"hf:{qwen_folder}", "--ablations", "--out", f"{out}"]
+    for setting in ("rank=4", "rows_per_step=2", "precision=float32", "held_out=0", "max_tokens=400"):
+        words += ["--set", setting]
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 1, "a model that was hardly trained misses the gate"
+    shown = capsys.readouterr().out
+    assert "missed: reflection gains at least 4 points" in " ".join(shown.split())
+    page = (out / "page" / "reflection.md").read_text()
+    assert all(f"| `{name}` |" in page for name in METHODS)
+    assert (out / "page" / "reflection.svg").exists()
+    assert {path.name for path in (out / "runs" / "squad2" / "trained").iterdir()} == {*METHODS}
+    before = {path: path.stat().st_mtime_ns for path in (out / "selfrag").iterdir()}
+    with pytest.raises(SystemExit):
+        main(words)
+    assert {path: path.stat().st_mtime_ns for path in (out / "selfrag").iterdir()} == before
+    assert (out / "page" / "reflection.md").read_text() == page
+
+
+def test_rows_without_tokens():
+    rows = gold_rows("animals", EXAMPLES, SelfRagSettings(negatives=1, in_question=1.0))
+    plain = list(plain_rows(rows))
+    assert len(plain) == len([row for row in rows if row.learned == "all"])
+    assert not any(token in row.output for row in plain for token in ALL_TOKENS)
+    for row in plain:
+        assert row.output in f"{row.input} {row.instruction}"
+    assert {row.input for row in plain_rows(rows, with_passages=False)} == {""}
+
+
+@pytest.mark.parametrize(
+    ("reads", "expected"), [("none", "blank"), ("first", "It is"), ("all", "both"), ("each", "sure")]
+)
+def test_a_plain_reader_reads_what_it_is_given(reads, expected):
+    passages = [Passage("a", "A", "It is red."), Passage("b", "B", "It is blue.")]
+
+    def reply(prompt, key):
+        if "red." in prompt and "blue." in prompt:
+            return "both"
+        if "blue." in prompt:
+            return Reply("sure", sureness=0.99)
+        return Reply("It is", sureness=0.3) if "red." in prompt else "blank"
+
+    answer = run(ask(Question("q", "What is it?"), PlainReader(reads=reads, passages=2),
+                     {"answer": ScriptedModel(reply)}, ScriptedRetriever(passages))).answer  # fmt: skip
+    assert answer.text == expected
 
 
 def test_bad_input_exits_with_2_and_writes_nothing(tmp_path):

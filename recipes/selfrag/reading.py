@@ -1,0 +1,206 @@
+"""Reading with reflection beside readers without it: the runs of the recipe, their gate, and its page.
+
+OUT/documents.jsonl    all paragraphs of the corpus
+OUT/questions.jsonl    the questions about the articles that are held out
+OUT/index/             an index of the paragraphs
+OUT/selfrag/, …        a folder for each model that is trained
+OUT/runs/              a run folder for each method
+OUT/page/              the page and its plot
+"""
+
+import json
+import random
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from askance.evaluation.datasets import Example
+from askance.evaluation.run.grid import Grid
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
+from askance.retrieval.index.build import build_index
+from askance.storage.durable_files import write_atomically
+from askance.terminal.console import err
+from askance.terminal.progress import TrainingProgress
+from askance.training.reader.train_reader import load_base
+from askance.training.selfrag.rows import SelfRagRow
+from askance.training.selfrag.settings import SelfRagSettings
+from askance.training.selfrag.train_selfrag import train_selfrag
+from recipes.grids import make_runs
+from recipes.selfrag.plain import plain_rows, train_plain
+
+METRIC = "match:normalised"
+BASELINES = ("plain-first", "plain-all", "plain-each")
+MIN_GAIN = 0.04
+"""The least gain of reflection over each of `BASELINES`."""
+_IN_FLIGHT = 16
+
+METHODS: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("methods.toml").read_text(encoding="utf-8")
+)
+"""The methods of the recipe by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The accuracy of one method beside that of `selfrag`, and its searches per question."""
+
+    accuracy: MeanInterval
+    difference: Difference
+    searches: float
+
+
+def write_corpus(out: Path, corpus: Sequence[Example], asked: Sequence[Example]) -> None:
+    """Write the documents and the questions, and index the documents.
+
+    Raises:
+        InputError: The folder can't be written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    paragraphs = [each for example in corpus for each in example.supporting_facts.paragraphs]
+    texts = dict.fromkeys((each.title, each.text) for each in paragraphs)
+    _write(
+        out / "documents.jsonl",
+        ({"id": f"{number}", "title": title, "text": text} for number, (title, text) in enumerate(texts)),
+    )
+    _write(
+        out / "questions.jsonl",
+        (
+            {
+                "id": each.question.id,
+                "question": each.question.text,
+                "answers": list(each.golds),
+                "supporting": list(each.supporting_titles),
+            }
+            for each in asked
+        ),
+    )
+    build_index([out / "documents.jsonl"], out / "index")
+
+
+def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    write_atomically(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+
+
+def train_models(
+    out: Path, names: Sequence[str], rows: Sequence[SelfRagRow], model: str, settings: SelfRagSettings
+) -> None:
+    """Train the models that are not there yet.
+
+    Args:
+        names: Their names: selfrag; half and quarter, which learn from a part of the rows; plain and
+            no-retriever, which learn the same answers without tokens, with and without passages.
+        rows: All rows, in random order.
+        model: The base of every model.
+    """
+    shares = {"selfrag": 1, "half": 2, "quarter": 4}
+    for name in names:
+        if (out / name).exists():
+            continue
+        base = load_base(model)
+        if name in shares:
+            with TrainingProgress(err) as progress:
+                some = rows[: len(rows) // shares[name]]
+                train_selfrag({"gold": some}, base, settings, out / name, progress)
+        else:
+            train_plain(list(plain_rows(rows, with_passages=name == "plain")), base, settings, out / name)
+
+
+def run_methods(out: Path, names: Sequence[str], precision: str) -> dict[str, RecordedRun]:
+    """Return the runs of methods by name.
+
+    Args:
+        precision: The precision in which all models answer.
+
+    Raises:
+        AskanceError: A run failed.
+    """
+    runs = {}
+    for name in names:
+        table = METHODS[name]
+        settings = {"method": table.get("method", "selfrag"), "set": table.get("set", {})}
+        grid = Grid(
+            datasets={
+                "squad2": {"questions": f"jsonl:{out / 'questions.jsonl'}", "index": str(out / "index")}
+            },
+            methods={name: settings},
+            models={"trained": {"answer": f"hf:{out / table['model']}?dtype={precision}"}},
+            common={"metrics": [METRIC, "f1", "exact_match"], "in_flight": _IN_FLIGHT},
+        )
+        runs[name] = make_runs(grid, out / "runs")[f"squad2/{name}"]
+    return runs
+
+
+def rows_of(runs: Mapping[str, RecordedRun]) -> dict[str, Row]:
+    """Return the accuracy of each method, and how much `selfrag` is better."""
+    scores = {
+        name: {record.id: record.scores[METRIC] or 0.0 for record in run.records}
+        for name, run in runs.items()
+    }
+    return {
+        name: Row(
+            mean_interval(list(scores[name].values())),
+            paired_difference(scores["selfrag"], scores[name]),
+            sum(record.usage.searches for record in run.records) / len(run.records),
+        )
+        for name, run in runs.items()
+    }
+
+
+def gate(rows: Mapping[str, Row]) -> list[tuple[str, str, bool]]:
+    """Return each condition of the gate, what was measured, and whether it is met."""
+    conditions = []
+    for name in BASELINES:
+        gain = rows[name].difference
+        measured = f"{100 * gain.mean:+.1f} points ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+        condition = f"reflection gains at least {100 * MIN_GAIN:g} points of {METRIC} over {name}"
+        conditions.append((condition, measured, gain.mean >= MIN_GAIN))
+    return conditions
+
+
+def table_of(rows: Mapping[str, Row]) -> str:
+    """Return the rows as a table in Markdown."""
+    lines = [f"| method | {METRIC} | `selfrag` beside it, points | searches |", "|---|---|---|---|"]
+    for name, row in rows.items():
+        accuracy, gain = row.accuracy, row.difference
+        shown = f"{accuracy.mean:.3f} ({accuracy.low:.3f} to {accuracy.high:.3f})"
+        points = f"{100 * gain.mean:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+        lines.append(f"| `{name}` | {shown} | {'' if name == 'selfrag' else points} | {row.searches:.2f} |")
+    return "\n".join(lines)
+
+
+def write_page(out: Path, rows: Mapping[str, Row]) -> Path:
+    """Write the table and the plot, and return the path of the page."""
+    folder = out / "page"
+    folder.mkdir(exist_ok=True)
+    plot(rows).savefig(folder / "reflection.svg", format="svg", metadata={"Date": None})
+    path = folder / "reflection.md"
+    write_atomically(path, f"# Reading with reflection\n\n{table_of(rows)}\n\n![Accuracy](reflection.svg)\n")
+    return path
+
+
+def plot(rows: Mapping[str, Row]) -> Figure:
+    """Return a plot of the accuracy of each method, with its interval."""
+    figure = Figure(figsize=(8, 0.4 * len(rows) + 1.2))
+    axes = figure.subplots()
+    names = list(rows)[::-1]
+    for height, name in enumerate(names):
+        accuracy = rows[name].accuracy
+        axes.plot([accuracy.low, accuracy.high], [height, height], color="#5b636d")
+        axes.plot(accuracy.mean, height, "o", color="#1a5fa8")
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel=f"{METRIC}, with its 95 % interval")
+    axes.grid(axis="x", color="#e4e6e9")
+    figure.tight_layout()
+    return figure
+
+
+def drawn(rows: Sequence[SelfRagRow], count: int | None, seed: int) -> list[SelfRagRow]:
+    """Return rows in random order, at most `count`."""
+    shuffled = list(rows)
+    random.Random(seed).shuffle(shuffled)
+    return shuffled[:count]
