@@ -282,7 +282,7 @@ def test_a_full_disk_at_the_end_loses_nothing(qwen_folder, tmp_path, method):
     given = settings(method=method)
     with full_disk_after(tmp_path / "reader.training" / "checkpoint.pt"), pytest.raises(InputError) as failed:
         train_reader(EXAMPLES, base(qwen_folder), given, tmp_path / "reader")
-    assert "can't write the reader into" in str(failed.value)
+    assert "can't write the model into" in str(failed.value)
     assert "no step has to be computed again" in str(failed.value)
     assert [path.name for path in tmp_path.iterdir()] == ["reader.training"]
     steps = []
