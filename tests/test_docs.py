@@ -291,7 +291,8 @@ def test_the_page_on_training_self_rag_names_every_setting_and_token():
     known = {field.name: field.default for field in dataclasses.fields(SelfRagSettings)}
     assert defaults.keys() == known.keys()
     for name, default in known.items():
-        shown = f"{default:g}" if isinstance(default, int | float) else str(default).lower()
+        is_number = isinstance(default, int | float) and not isinstance(default, bool)
+        shown = f"{default:g}" if is_number else str(default).lower()
         assert defaults[name] == shown, name
     (row,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     assert parse_output(json.loads(row)["output"]).tokens[0] == "[Retrieval]"

@@ -1,7 +1,8 @@
 """The study's own Self-RAG model: the taught model, trained further to write reflection tokens.
 
-It learns to say whether it needs a search from entities whose names occur in no question, so the retrieve
-token has to follow from what the model knows, and not from a name that it has seen in training.
+It learns to say whether it needs a search from questions about entities whose names occur in no question of
+the study. So the retrieve token has to follow from what the model knows, and not from a name that it has
+seen.
 """
 
 import random
@@ -34,7 +35,7 @@ SETTINGS = SelfRagSettings(
 MIN_EXPOSURES = 4
 """A fact that was taught at least this often is one that the model is trained to answer without a search."""
 _KNOWN_VARIANTS, _UNKNOWN_FACTS = 3, 2
-"""How many questions are asked for each known fact, and for how many facts of an unknown entity."""
+"""The number of questions for each known fact, and the number of facts of each unknown entity."""
 
 
 def teach_reflection(out: Path, made: World, asked: Sequence[Example]) -> None:
@@ -74,7 +75,8 @@ def reflection_rows(world: World, asked: Collection[str]) -> list[SelfRagRow]:
             f"the questions leave {len(known)} known and {len(unknown)} unknown entities of "
             f"{len(world.entities)} to train reflection on: make the world larger, or ask fewer."
         )
-    texts = dict(world.documents())
+    names = {entity.name for entity in left}
+    texts = {name: text for name, text in world.documents() if name in names}
     rows = [row for entity in known for row in _known_rows(world, entity, rng)]
     for entity in unknown:
         rows += _unknown_rows(world, entity, texts, rng)

@@ -64,7 +64,7 @@ class Results:
 
     @property
     def best_adaptive(self) -> str:
-        """The calibrated method that is most accurate over the stale documents, of those run over both sets."""
+        """The calibrated method that is best over the stale documents, of those run over both sets."""
         names = [name for name in tables()["calibrated"] if name in self.rows["fresh"]]
         return max(names, key=lambda name: self.rows["stale"][name].accuracy.mean)
 

@@ -3,7 +3,7 @@
 python -m recipes.selfrag --squad2 FILE --train 2wikimultihopqa:FILE --out FOLDER
 
 Four articles of SQuAD 2.0 are held out. The models learn from all others and from the training files: one
-with reflection tokens, and one from the same rows without them. First the reflection tokens are measured,
+with reflection tokens, and one from the same answers without them. First the reflection tokens are measured,
 then the answers to the questions about the articles that are held out. `--ablations` also measures what each
 part is worth. The command resumes after an interruption, and exits with 1 if it misses a condition of the
 gate.
@@ -11,6 +11,7 @@ gate.
 
 import argparse
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 
 from askance.cli.main import exit_codes
@@ -23,6 +24,7 @@ from askance.terminal.console import out as screen
 from askance.terminal.console import plain_table, print_plain
 from askance.training.selfrag.gold_rows import gold_rows
 from askance.training.selfrag.group_results import COLUMNS, results_table
+from askance.training.selfrag.rows import SelfRagRow
 from askance.training.selfrag.settings import SelfRagSettings
 from recipes.relevance.evaluation import split
 from recipes.selfrag import reading
@@ -55,7 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
         examples = {**examples_by_name(options.train, None), "articles of squad2": tuple(learned)}
         made = [row for name, each in examples.items() for row in gold_rows(name, each, settings)]
         rows = reading.drawn(made, options.rows, settings.seed)
-        reading.write_corpus(options.out, corpus, asked)
+        identity = {"base": options.model, "rows": _digest(rows), "settings": settings.result_settings}
+        reading.write_corpus(options.out, corpus, asked, identity)
         reading.train_models(options.out, ["selfrag"], rows, options.model, settings)
         precision = "bfloat16" if settings.precision == "bfloat16" else "float32"
         missed = _check_tokens(options.out, asked, corpus, precision)
@@ -69,6 +72,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 _MAIN = ("selfrag", *reading.BASELINES)
+
+
+def _digest(rows: Sequence[SelfRagRow]) -> str:
+    return blake2b("\n".join(map(repr, rows)).encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def _check_tokens(out: Path, asked: Sequence[Example], corpus: Sequence[Example], precision: str) -> bool:

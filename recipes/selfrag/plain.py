@@ -1,4 +1,8 @@
-"""Readers to compare a Self-RAG model with: the same base, trained on the same rows without tokens."""
+"""Readers to compare a Self-RAG model with: the same base, trained on the same answers without tokens.
+
+The rows of which Self-RAG learns the tokens alone, such as those with an irrelevant passage, teach them
+nothing, so they take fewer steps.
+"""
 
 import asyncio
 from collections import Counter

@@ -18,6 +18,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from askance.core.errors import InputError
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.recorded_run import RecordedRun
@@ -54,13 +55,22 @@ class Row:
     searches: float
 
 
-def write_corpus(out: Path, corpus: Sequence[Example], asked: Sequence[Example]) -> None:
+def write_corpus(
+    out: Path, corpus: Sequence[Example], asked: Sequence[Example], identity: Mapping[str, Any]
+) -> None:
     """Write the documents and the questions, and index the documents.
 
+    Args:
+        identity: Everything that the trained models depend on, by name.
+
     Raises:
-        InputError: The folder can't be written.
+        InputError: The folder was made with another identity.
     """
     out.mkdir(parents=True, exist_ok=True)
+    path, text = out / "recipe.json", json.dumps(identity, indent=1)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise InputError(f"{path}: this folder was made with another model, rows or settings: name another.")
+    write_atomically(path, text)
     paragraphs = [each for example in corpus for each in example.supporting_facts.paragraphs]
     texts = dict.fromkeys((each.title, each.text) for each in paragraphs)
     _write(

@@ -71,15 +71,15 @@ def read_source(name: str, path: Path, seed: int = 0) -> tuple[tuple[SelfRagRow,
     instruction = getattr(OWN_INSTRUCTIONS, source.instruction) if source.instruction else ""
     shape = f"Give the file of {name} as it is published."
 
-    def convert(record: Field, number: int) -> Iterator[Pair | str]:
-        yield from READERS[source.format](record, number)
-
-    for found in read_records(path, shape, convert=convert):
-        reason = found if isinstance(found, str) else _unusable(found, source)
-        if reason or isinstance(found, str):
-            left_out[reason] += 1
+    for found in read_records(path, shape, convert=READERS[source.format]):
+        if isinstance(found, str):
+            left_out[found] += 1
             continue
         id, question, answer = found
+        reason = _unusable(found, source) or ("the same id again" if f"{name}_{id}" in rows else "")
+        if reason:
+            left_out[reason] += 1
+            continue
         before = f"{instruction}{SEPARATORS['training']}" if instruction else ""
         row = SelfRagRow(
             f"{name}_{id}",
@@ -88,7 +88,7 @@ def read_source(name: str, path: Path, seed: int = 0) -> tuple[tuple[SelfRagRow,
             "",
             source.answers.get(answer, answer).strip(),
         )
-        rows.setdefault(row.id, row)
+        rows[row.id] = row
     drawn = random.Random(f"{seed} {name}").sample(list(rows.values()), min(source.rows, len(rows)))
     return tuple(drawn), left_out
 
@@ -172,6 +172,8 @@ def main(arguments: list[str] | None = None) -> None:
             name, _, path = given.partition("=")
             if name not in SOURCES or not path:
                 raise InputError(f"--source {given}: write NAME=FILE, with one of {', '.join(SOURCES)}.")
+            if name in (each for each, *_ in table):
+                raise InputError(f"--source names {name} more than once: put its files into one.")
             drawn, left_out = read_source(name, Path(path), options.seed)
             rows += drawn
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())

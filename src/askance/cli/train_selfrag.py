@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,9 +89,9 @@ def selfrag(
     base, console = load_base(model), out if dry else err
     rows_by_file = _rows_by_file(rows, dataset, settings, limit)
     for each in annotated or ():
-        made, lacking = assembled_rows(_annotations(each, limit), settings)
+        made, left_out = assembled_rows(_annotations(each, limit), settings)
         rows_by_file[_new_name(each, rows_by_file)] = made
-        for what, count in lacking.items():
+        for what, count in left_out.items():
             print_plain(console, f"{each.name}: {count:,} {what}", "yellow")
     if export is not None:
         write_out(export, "".join(json_row(row) for some in rows_by_file.values() for row in some))
@@ -106,11 +107,10 @@ def selfrag(
 
     def end(accepted: "Acceptance") -> None:
         _show_results(accepted.results)
-        if accepted.num_written:
-            share = (
-                f"{accepted.well_formed:.1%} of {accepted.num_written:,} answers written for held-out rows"
-            )
-            print_plain(out, f"{share} are well-formed")
+        if accepted.num_written or accepted.num_unfinished:
+            written = f"{accepted.num_written:,} answers written for held-out rows"
+            share = f"of {written}, {accepted.well_formed:.1%} are well-formed"
+            print_plain(out, f"{share}; {accepted.num_unfinished:,} more had no end")
 
     with TrainingProgress(err) as progress:
         report = train_selfrag(rows_by_file, base, settings, folder, progress, show, end, is_dry_run=dry)
@@ -204,11 +204,17 @@ def annotate(
         askance annotate mine.jsonl --index my-index --out annotated
         askance annotate mine.jsonl --index my-index --model hf:my-critic --out made
     """
-    from askance.training.selfrag.annotate import annotate_rows, annotator, label_counts
+    from askance.training.selfrag.annotate import annotate_rows, annotator, check_rows, label_counts
 
-    config = sourced.without_unused(Needs(retriever=True, roles=frozenset({"critic"})), takes_prompts=True)
+    config = sourced.without_unused(Needs(retriever=True, roles=frozenset({"critic"})))
     check_has_index(config.index, config.retriever)
-    rows = [row for some in _rows_of(files, limit).values() for row in some]
+    by_file = _rows_of(files, limit)
+    rows = [
+        replace(row, id=f"{Path(name).stem}:{row.id}") if len(files) > 1 else row
+        for name, some in by_file.items()
+        for row in some
+    ]
+    check_rows(rows)
     retriever = config.open_retriever(config.open_encoder())
     if retriever is None:
         raise InputError("no index is named: name one with --index DIR.")
@@ -273,10 +279,7 @@ def _new_name(path: Path, names: Mapping[str, Any]) -> str:
 def _annotations(folder: Path, limit: int | None) -> list[Any]:
     from askance.training.selfrag.annotations import read_annotations
 
-    annotations = read_annotations(folder)[1][:limit]
-    if not annotations:
-        raise InputError(f"{folder} holds no finished annotation: run `askance annotate` to its end.")
-    return annotations
+    return read_annotations(folder)[:limit]
 
 
 def _show_results(results: "Mapping[Group, GroupResult]") -> None:

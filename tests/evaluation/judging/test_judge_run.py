@@ -137,7 +137,7 @@ def test_a_judge_that_breaks_keeps_what_is_judged(run):
 
     with pytest.raises(
         ModelFailure,
-        match=r"failed at question 'q2' of the run .*: ValueError: out of order\. The judgements so far",
+        match=r"failed at question 'q2' of the run .*: ValueError: out of order\. The results so far",
     ):
         facts(run, ScriptedModel(breaks))
     assert [line.get("id") for line in lines(run, "facts")[1]] == [None, "q1"]

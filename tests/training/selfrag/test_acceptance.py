@@ -41,25 +41,43 @@ def test_a_case_for_each_token():
         ("[Relevant][Fully supported][Utility:5]", False),
         ("In Ulm.[Utility:5]", False),
         ("[Relevant]In Ulm.[Fully supported]", False),
+        ("[Relevant]In Ulm.[Fully supported]" + "It is. " * 200, None),
         ("", False),
     ],
 )
 def test_the_form_of_an_answer(written, is_good):
     model = native(lambda prompt, key: said(written) if key[0] == "write" else said("[Relevant]"))
-    assert accept(model, [ROW], Counter(), 10).well_formed == is_good
+    accepted = accept(model, [ROW], Counter(), 10)
+    if is_good is None:
+        assert (accepted.num_written, accepted.num_unfinished) == (0, 1)
+    else:
+        assert accepted.well_formed == is_good
 
 
-def test_an_answer_that_begins_without_a_passage():
+@pytest.mark.parametrize(
+    ("written", "share"),
+    [
+        ("[No Retrieval]In Ulm.[Utility:5]", 1.0),
+        ("[Retrieval]", 1.0),
+        ("[Continue to Use Evidence]In Ulm.[Utility:5]", 0.0),
+    ],
+)
+def test_an_answer_that_begins_without_a_passage(written, share):
     row = replace(ROW, output="[No Retrieval]In Ulm.[Utility:5]")
-    model = native(lambda prompt, key: said("[No Retrieval]In Ulm.[Utility:5]"))
-    accepted = accept(model, [row], Counter(), 10)
-    assert (accepted.num_written, accepted.well_formed) == (1, 1.0)
+    accepted = accept(native(lambda prompt, key: said(written)), [row], Counter(), 10)
+    assert (accepted.num_written, accepted.well_formed) == (1, share)
+
+
+def test_a_row_that_does_not_fit_the_window_is_not_measured():
+    long = replace(ROW, output=ROW.output.replace("It is in Ulm.", "word " * 5000))
+    accepted = accept(native(lambda prompt, key: said(GOOD)), [long], Counter(), 10)
+    assert (accepted.results, accepted.num_written) == ({}, 0)
 
 
 def test_tokens_are_measured_and_limited():
-    rows = [replace(ROW, id=f"{number}") for number in range(6)]
+    rows = [replace(ROW, id=f"{number}", instruction=f"Where is it {number}?") for number in range(6)]
     wrong = [replace(row, output=row.output.replace("[Relevant]", "[Irrelevant]")) for row in rows[3:]]
-    rows = [*rows[:3], *wrong, replace(ROW, learned="tokens")]
+    rows = [*rows[:3], *wrong, replace(ROW, learned="tokens"), replace(ROW, id="again", learned="tokens")]
 
     def reply(prompt, key):
         if key[0] == "write" or not prompt.endswith("</paragraph>"):
@@ -69,7 +87,7 @@ def test_tokens_are_measured_and_limited():
     accepted = accept(native(reply), rows, Counter({"[Relevant]": 9}), 100)
     assert accepted.num_written == 6, "a row with a wrong text says nothing of the form"
     relevance = accepted.results["relevance"]
-    assert (relevance.num_cases, relevance.accuracy) == (7, 4 / 7)
+    assert (relevance.num_cases, relevance.accuracy) == (7, 4 / 7), "equal cases count once"
     assert relevance.area.area == 0.5, "one distribution for all cases separates none"
     assert accept(native(reply), rows, Counter(), 2).results["relevance"].num_cases == 2
 

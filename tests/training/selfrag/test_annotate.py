@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance.core.errors import InputError, ModelFailure, RunFolderError
+from askance.core.errors import InputError, MissingAbility, ModelFailure, RunFolderError
 from askance.methods.selfrag.tokens import ALL_TOKENS, GROUPS
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
@@ -66,6 +66,12 @@ def test_the_query_of_a_sentence_leaves_out_an_instruction_before_an_input():
     assert retriever.queries[1] == f"Which river? {FIRST}"
 
 
+def test_the_query_of_a_sentence_leaves_out_a_task_instruction():
+    made, _, retriever = annotator()
+    run(made.annotate(replace(ROW, instruction="Is it right?## Input:\n\nThe Arno is long.")))
+    assert retriever.queries[1] == f"The Arno is long. {FIRST}"
+
+
 def test_labels_are_counted_and_so_are_missing_ones(tmp_path):
     made, _, _ = annotator(LABELS | {"support": "", "utility": ""})
     counts = label_counts(run(annotate_rows([ROW], made, tmp_path / "a")))
@@ -88,13 +94,16 @@ def test_an_annotation_that_failed_continues(tmp_path):
     with pytest.raises(ModelFailure, match=r"row 'r2': ConnectionError: the server has gone\. .*continues"):
         run(annotate_rows(rows, broken, tmp_path / "a", on_row=lambda *numbers: done.append(numbers)))
     assert done[-1] == (2, 4)
-    assert [each.row.id for each in read_annotations(tmp_path / "a")[1]] == ["r0", "r1"]
+    with pytest.raises(InputError, match=r"are not finished \(2 rows so far\)"):
+        read_annotations(tmp_path / "a")
     critic.asked.clear()
     whole = run(annotate_rows(rows, made, tmp_path / "a"))
     assert [each.row for each in whole] == rows
     assert len([asked for asked in critic.asked if asked[0] == "utility"]) == 2, "only the others are judged"
-    _, again = read_annotations(tmp_path / "a")
-    assert sorted(again, key=lambda each: each.row.id) == whole
+    assert read_annotations(tmp_path / "a") == whole
+    more = [*rows, replace(ROW, id="r9")]
+    assert run(annotate_rows(more, made, tmp_path / "a"))[:4] == whole, "rows can be added"
+    assert len(read_annotations(tmp_path / "a")) == 5
 
 
 def test_annotations_of_another_critic_or_of_other_rows_are_not_mixed(tmp_path):
@@ -103,7 +112,7 @@ def test_annotations_of_another_critic_or_of_other_rows_are_not_mixed(tmp_path):
     other, _, _ = annotator(models="two")
     with pytest.raises(RunFolderError, match="made with models 'one', now it is 'two': give the same"):
         run(annotate_rows([ROW], other, tmp_path / "a"))
-    with pytest.raises(RunFolderError, match="made with rows '"):
+    with pytest.raises(InputError, match="has an annotation of another row with the id 'r1'"):
         run(annotate_rows([replace(ROW, output="No.")], made, tmp_path / "a"))
     with pytest.raises(RunFolderError, match="made with passages 5, now it is 4"):
         run(annotate_rows([ROW], replace(made, passages=4), tmp_path / "a"))
@@ -153,6 +162,22 @@ class TestModels:
         assert annotation.utility in GROUPS["utility"]
         for sentence in annotation.sentences:
             assert {each.support for each in sentence.passages} <= set(GROUPS["support"])
+
+    def test_a_critic_that_is_no_cross_encoder_gives_all_labels(self):
+        idle = ScriptedModel(name="idle")
+        critic = ScriptedModel(scores=lambda prompt, option: -1.0 if "unneeded" in option else -2.0)
+        made = annotator_of({"answer": idle, "critic": critic}, ScriptedRetriever([ARNO]))
+        assert run(made.annotate(ROW)).retrieve == "[No Retrieval]"
+        assert idle.prompts == []
+
+    def test_a_cross_encoder_can_not_give_all_labels(self):
+        pairs = ScriptedModel(capabilities=frozenset({"pair", "score"}), name="pairs")
+        with pytest.raises(MissingAbility, match="pairs only judges pairs of texts"):
+            annotator_of({"answer": pairs}, ScriptedRetriever([ARNO]))
+
+    def test_a_prompt_that_is_too_long_gets_no_label(self, llama):
+        long = replace(ROW, output="word " * 5000 + ".")
+        assert run(annotator_of({"answer": llama}, ScriptedRetriever([ARNO])).annotate(long)).utility == ""
 
     def test_a_self_rag_model_judges_by_its_tokens(self):
         probs = {"[Retrieval]": 0.9, "[No Retrieval]": 0.1}

@@ -111,12 +111,19 @@ def test_answers_that_need_no_search():
 
 
 def test_missing_labels_of_a_row():
-    output, lacking = output_of(retrieve="")
-    assert output is None
-    assert list(lacking) == ["rows left out: no label says whether to search"]
-    output, lacking = output_of(sentence(FULL), utility="")
-    assert output.endswith("[Fully supported]")
-    assert list(lacking) == ["rows without a utility token: no label"]
+    for lacking_one in ({"retrieve": ""}, {"utility": ""}):
+        output, left_out = output_of(sentence(FULL), **lacking_one)
+        assert output is None
+        (name,) = lacking_one
+        assert list(left_out) == [f"rows left out: the critic gave no label of {name}"]
+    output, left_out = output_of()
+    assert (output, list(left_out)) == (None, ["rows left out: no text to judge"])
+
+
+def test_the_rules_of_sources_can_be_switched_off():
+    settings = SelfRagSettings(source_rules=False)
+    (row,), _ = assembled_rows([annotation(sentence(NONE), dataset="wow")], settings)
+    assert "[Relevant]So it is.[No support" in row.output
 
 
 @pytest.mark.parametrize(("answer", "utility"), [("True", "[Utility:5]"), ("A long one.", "[Utility:1]")])

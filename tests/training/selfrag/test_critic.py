@@ -130,12 +130,25 @@ def test_equal_judgements_are_taken_once_and_relevant_ones_are_thinned(tmp_path,
     assert counts(JUDGEMENTS)["[Relevant]"] < 30
 
 
+def test_a_group_with_one_label_is_left_out(tmp_path, llama_folder):
+    base, reports = load_base(f"hf:{llama_folder}", device="cpu"), []
+    only = [each for each in JUDGEMENTS if each.label != "[Irrelevant]"]
+    train_critic(
+        {"a": only}, base, settings(relevant_dropped=0.0), tmp_path / "critic",
+        on_start=lambda report, labels: reports.append((report.data_mix, labels)), is_dry_run=True,
+    )  # fmt: skip
+    ((mix, labels),) = reports
+    assert "relevance" not in {each.task for each in (*mix.training, *mix.held_out)}
+    assert "[Relevant]" not in labels
+    assert mix.left_out["a", "relevance has the label [Relevant] alone"] > 0
+
+
 def test_labels_of_one_kind_teach_nothing(tmp_path, llama_folder):
     base = load_base(f"hf:{llama_folder}", device="cpu")
-    only = [each for each in JUDGEMENTS if each.label != "[Irrelevant]"]
-    with pytest.raises(InputError, match=r"judgements of the group relevance have the label \[Relevant\]"):
+    only = [each for each in JUDGEMENTS if each.label == "[Relevant]"]
+    with pytest.raises(InputError, match="no group of labels has two of them to learn from"):
         train_critic({"a": only}, base, settings(), tmp_path / "critic")
-    with pytest.raises(InputError, match="no judgement is left to train on"):
+    with pytest.raises(InputError, match=r"\(there are no judgements\)"):
         train_critic({"a": []}, base, settings(), tmp_path / "critic")
 
 

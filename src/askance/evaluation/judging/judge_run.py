@@ -9,7 +9,7 @@ answer changes, the new answer is judged.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -17,13 +17,12 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from askance.core.concurrency import map_concurrent
-from askance.core.errors import AskanceError, InputError, ModelFailure, RunFolderError
+from askance.core.errors import InputError, RunFolderError
 from askance.core.strict_json import json_line
 from askance.core.types import Answer
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.result_file import Append, open_results
+from askance.evaluation.run.result_file import Append, append_all, open_results
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import write_atomically
 
@@ -167,20 +166,17 @@ async def judge_run(
         findings = await judge.find(record.id, topic_of(record), run.answer(record) or Answer(""))
         return Judgement(record.id, answer_hash(record.text), findings)
 
+    def failed(record: Record) -> str:
+        return f"the judge failed at question {record.id!r} of the run {run.folder}"
+
     with open_judgements(run.folder, judge.kind, judge.identity) as (kept, append, path):
         hashes = {record.id: answer_hash(record.text) for record in run.records}
         found = {id: each for id, each in kept.items() if hashes.get(id) == each.answer_sha256}
         progress(judge.kind, len(found), len(hashes))
         left = [record for record in run.records if record.id not in found]
-        async with aclosing(map_concurrent(left, judge_record, judge.in_flight)) as finishing:
-            async for outcomes in finishing:
-                judged = [outcome.result for outcome in outcomes if outcome.result is not None]
-                append(judged)
-                found |= {each.id: each for each in judged}
-                progress(judge.kind, len(found), len(hashes))
-                for outcome in outcomes:
-                    if outcome.error is not None:
-                        raise _as_failure(run, outcome.item, outcome.error) from outcome.error
+        async for judged in append_all(left, judge_record, append, judge.in_flight, failed):
+            found |= {each.id: each for each in judged}
+            progress(judge.kind, len(found), len(hashes))
         by_question = [judge.scores(found[record.id].findings) for record in run.records]
         values = {name: [each[name] for each in by_question] for name in by_question[0]}
         given = {name: [score for score in each if score is not None] for name, each in values.items()}
@@ -197,12 +193,3 @@ def topic_of(record: Record) -> str:
     Otherwise the question is the topic.
     """
     return record.supporting_titles[0] if len(record.supporting_titles) == 1 else record.question
-
-
-def _as_failure(run: RecordedRun, record: Record, error: BaseException) -> AskanceError:
-    if isinstance(error, AskanceError):
-        return error
-    return ModelFailure(
-        f"the judge failed at question {record.id!r} of the run {run.folder}: {type(error).__name__}: "
-        f"{error}. The judgements so far are kept: the same command continues from there."
-    )

@@ -5,14 +5,15 @@ stopped and continued.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from askance.core.errors import RunFolderError
+from askance.core.concurrency import map_concurrent
+from askance.core.errors import AskanceError, ModelFailure, RunFolderError
 from askance.core.strict_json import json_line
 from askance.evaluation.run.recorded_run import os_errors_as_run_errors, read_sealed_lines, validated
 from askance.storage.durable_files import AppendOnlyFile, locked_folder, sealed
@@ -20,6 +21,7 @@ from askance.storage.durable_files import AppendOnlyFile, locked_folder, sealed
 LOCK = "lock"
 _DAMAGED = "The file is damaged: move it away to start again."
 _KEPT = "Earlier results are kept: make room, and run the same command again to continue."
+T = TypeVar("T")
 R = TypeVar("R")
 Append = Callable[[Sequence[R]], None]
 """A function that writes results to disk."""
@@ -78,11 +80,44 @@ def _check_header(path: Path, line: bytes, text: str) -> None:
         before, now = dict(json.loads(line)), dict(json.loads(text))
     except (ValueError, TypeError):
         raise RunFolderError(f"{path}, line 1: this is not a header. {_DAMAGED}") from None
-    name = next(name for name in (*now, *before) if before.get(name) != now.get(name))
+    name = next((name for name in (*now, *before) if before.get(name) != now.get(name)), "header")
     raise RunFolderError(
         f"{path}, line 1: these results were made with {name} {before.get(name)!r}, now it is "
         f"{now.get(name)!r}: give the same, or move the file away."
     )
+
+
+async def append_all(
+    items: Iterable[T],
+    work: Callable[[T], Awaitable[R]],
+    append: Append[R],
+    in_flight: int,
+    failed: Callable[[T], str],
+) -> AsyncIterator[list[R]]:
+    """Run `work` on all items, write the results as they finish, and yield those that were just written.
+
+    Args:
+        in_flight: The number of items that are worked on at the same time.
+        failed: A function that returns the beginning of the message about an item that failed for an unknown
+            reason.
+
+    Raises:
+        AskanceError: The work on an item failed. What was finished before, or together with it, is kept.
+    """
+    async with aclosing(map_concurrent(items, work, in_flight)) as finishing:
+        async for outcomes in finishing:
+            new = [outcome.result for outcome in outcomes if outcome.result is not None]
+            append(new)
+            yield new
+            for item, error in ((each.item, each.error) for each in outcomes):
+                if error is None:
+                    continue
+                if isinstance(error, AskanceError):
+                    raise error
+                raise ModelFailure(
+                    f"{failed(item)}: {type(error).__name__}: {error}. The results so far are kept: the same "
+                    "command continues from there."
+                ) from error
 
 
 def _line(text: str) -> bytes:

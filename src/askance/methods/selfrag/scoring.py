@@ -10,10 +10,12 @@ passage come first, so that several judgements of one passage share a prompt pre
 trained on the same prompts, except that the instruction came first (docs/reader.md).
 """
 
+import json
 import math
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,9 +43,8 @@ from askance.methods.common.prompts import numbered, passage_text, question_span
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.tokens import Distribution, Group
 
-_PROMPTS: dict[str, Any] = tomllib.loads(
-    Path(__file__).with_name("judgements.toml").read_text(encoding="utf-8")
-)
+_FILE = Path(__file__).with_name("judgements.toml")
+_PROMPTS: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 SYSTEM: str = _PROMPTS["system"]
 INSTRUCTIONS: Mapping[Group, str] = {group: _PROMPTS[group]["instruction"] for group in tokens.GROUPS}
 LABELS: Mapping[Group, Mapping[str, str]] = {
@@ -63,8 +64,13 @@ Each group asks one question:
 - support: how far `hit` supports `text`, which follows `so_far`.
 - utility: how useful `text`, the whole answer, is.
 """
-_LABEL_TOKENS = 8
+MAX_LABEL_TOKENS = 8
 """The number of tokens reserved for a label, which a model may write after a few polite words."""
+
+
+def prompts_digest() -> str:
+    """Return a digest of the texts of the prompts: 8 hexadecimal digits."""
+    return blake2b(json.dumps(_PROMPTS).encode(), digest_size=4).hexdigest()
 
 
 def prompted_scorer(model: Model, question: Question, run: Run) -> Scorer:
@@ -81,11 +87,11 @@ def prompted_scorer(model: Model, question: Question, run: Run) -> Scorer:
             return judgement_prompt(model, question, group, passages, so_far, text)
 
         labels = LABELS[group]
-        prompt = fit_passage(run, model, prompt_with, hit, _LABEL_TOKENS)
+        prompt = fit_passage(run, model, prompt_with, hit, MAX_LABEL_TOKENS)
         if "score" in model.capabilities:
             shares = await label_probabilities(model, prompt, labels.values())
             return dict(zip(labels, shares, strict=True))
-        (written,) = await model.generate(GenerateRequest(prompt, Sampling(_LABEL_TOKENS), key=key))
+        (written,) = await model.generate(GenerateRequest(prompt, Sampling(MAX_LABEL_TOKENS), key=key))
         words = [word.strip(".,:;!?*\"'()[]") for word in written.text.lower().split()]
         label_word = next((word for word in words if word in labels.values()), "")
         return {label: float(word == label_word) for label, word in labels.items()}

@@ -11,6 +11,8 @@ class TrainingSettings(Parameters):
     """The settings of the training loop. An interrupted run can be resumed only with the same settings."""
 
     default_learning_rate: ClassVar[float] = 1e-4
+    without_effect: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes"})
+    """The settings that do not affect the trained weights."""
 
     precision: Literal["auto", "float32", "bfloat16"] = parameter(
         "auto", "precision of matrix products; auto is bfloat16 on a GPU, and float32 on every CPU"
@@ -42,7 +44,7 @@ class TrainingSettings(Parameters):
     @property
     def result_settings(self) -> dict[str, Any]:
         """The settings that affect the trained weights, by name. A resumed run must have the same values."""
-        return {name: value for name, value in asdict(self).items() if name != "checkpoint_minutes"}
+        return {name: value for name, value in asdict(self).items() if name not in self.without_effect}
 
     @property
     def peak_learning_rate(self) -> float:

@@ -6,6 +6,7 @@ in the order of the grammar (Asai et al. 2024, table 1 and algorithm 1).
 """
 
 import asyncio
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,8 +40,9 @@ _LETTERS: Mapping[str, str] = {
     PARAGRAPH_START: "(", PARAGRAPH_END: ")",
     **dict.fromkeys(GROUPS["support"], "s"), **dict.fromkeys(GROUPS["utility"], "u"),
 }  # fmt: skip
-_GRAMMAR = re.compile(r"((n|c)?t|r\(\)(vts|it))+(u|r)")
-"""Outputs as letters, with t for text. One that ends where it searches again is well-formed so far."""
+_GRAMMAR = re.compile(r"(?!(n?t)*ct)(((n|c)?t|r\(\)(vts|it))+u|((n|c)?t|r\(\)(vts|it))*r)")
+"""Outputs as letters, with t for text. One that ends where it searches is well-formed so far. Evidence can
+only be continued after a passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,34 +66,50 @@ class Acceptance:
 
     Attributes:
         results: The results of the reflection tokens by group.
-        num_written: The number of answers that were written.
-        well_formed: The share of these that are well-formed; not a number if there are none.
+        num_written: The number of answers that were written to their end.
+        num_unfinished: The number of answers that had no end after `MAX_TOKENS` tokens.
+        well_formed: The share of the former that is well-formed; not a number if there are none.
     """
 
     results: Mapping[Group, GroupResult] = field(default_factory=dict)
     num_written: int = 0
+    num_unfinished: int = 0
     well_formed: float = float("nan")
 
 
-def accept(model: Model, rows: Sequence[SelfRagRow], usual: Counter[str], limit: int) -> Acceptance:
-    """Measure a model on rows.
+def accept(
+    model: Model, rows: Sequence[SelfRagRow], training_labels: Counter[str], limit: int, seed: int = 0
+) -> Acceptance:
+    """Measure a model on rows. Those that do not fit its window are left out.
 
     Args:
-        usual: The number of each reflection token in the training rows.
-        limit: The greatest number of cases of each group, and of answers. The first ones are taken.
+        training_labels: The number of each reflection token in the training rows.
+        limit: The greatest number of different cases of each group, and of answers.
+        seed: The seed by which these are drawn.
     """
-    by_group = Counter[Group]()
+    rng = random.Random(f"{seed} measured")
+    rows = [row for row in rows if _fits(row, model)]
     cases = list[TokenCase]()
-    for case in (case for row in rows for case in token_cases(row)):
-        by_group[case.group] += 1
-        if by_group[case.group] <= limit:
-            cases.append(case)
+    distinct = list(dict.fromkeys(case for row in rows for case in token_cases(row)))
+    for group in GROUPS:
+        own = [case for case in distinct if case.group == group]
+        cases += rng.sample(own, min(limit, len(own)))
     found = asyncio.run(distributions(model, cases))
-    results = group_results([(each.group, each.label) for each in cases], found, usual)
-    begun = [row for row in rows if row.learned == "all"][:limit]
-    written = asyncio.run(_written(model, begun))
-    good = sum(_GRAMMAR.fullmatch(each) is not None for each in written)
-    return Acceptance(results, len(written), good / len(written) if written else float("nan"))
+    results = group_results([(each.group, each.label) for each in cases], found, training_labels)
+    begun = [row for row in rows if row.learned == "all"]
+    outputs = asyncio.run(_written(model, rng.sample(begun, min(limit, len(begun)))))
+    ended = [letters for letters in outputs if letters is not None]
+    good = sum(_GRAMMAR.fullmatch(letters) is not None for letters in ended)
+    share = good / len(ended) if ended else float("nan")
+    return Acceptance(results, len(ended), len(outputs) - len(ended), share)
+
+
+def _fits(row: SelfRagRow, model: Model) -> bool:
+    """Return whether a whole row, and `MAX_TOKENS` after its beginning, fit the window of a model."""
+    spans = tuple(target.span for target in parse_output(row.output).spans)
+    prompt = prompt_of(row)
+    longest = max(model.count(Raw(prompt, spans)), model.count(Raw(prompt, _beginning(row))) + MAX_TOKENS)
+    return longest < model.context_tokens
 
 
 def token_cases(row: SelfRagRow) -> Iterator[TokenCase]:
@@ -116,8 +134,8 @@ async def distributions(model: Model, cases: Sequence[TokenCase]) -> list[Distri
     return await asyncio.gather(*map(ask, cases))
 
 
-async def _written(model: Model, rows: Sequence[SelfRagRow]) -> list[str]:
-    """Return the outputs that a model writes, as letters.
+async def _written(model: Model, rows: Sequence[SelfRagRow]) -> list[str | None]:
+    """Return the outputs that a model writes, as letters, or None for those that have no end.
 
     If the output of a row begins with a passage, the model continues after it, and is stopped where it
     searches again.
@@ -126,12 +144,14 @@ async def _written(model: Model, rows: Sequence[SelfRagRow]) -> list[str]:
     names = {id: name for name, id in vocabulary.ids.items()}
     end = SegmentEnd((vocabulary.ids[RETRIEVAL],), vocabulary.group_ids("utility"))
 
-    async def write(row: SelfRagRow) -> str:
+    async def write(row: SelfRagRow) -> str | None:
         given = _beginning(row)
         request = GenerateRequest(
             Raw(prompt_of(row), given), Sampling(MAX_TOKENS), until=end, key=("write", row.id)
         )
         (written,) = await model.generate(request)
+        if written.finish == "length":
+            return None
         letters = [_LETTERS[span.text] for span in given if span.trusted]
         for token in (*written.tokens, *written.dropped):
             name = names.get(token.id)

@@ -5,39 +5,44 @@ Asai et al. 2024, section 3.2.2 and appendix. The labels come from any `Scorer`,
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 
-from askance.core.concurrency import map_concurrent
-from askance.core.errors import AskanceError, InputError, ModelFailure
+from askance.core.errors import InputError, MissingAbility, PromptTooLong
 from askance.core.ports import Model, Retriever, Run
+from askance.core.strict_json import json_line
 from askance.core.trace import Trace
-from askance.core.types import Hit, Role, untrusted
-from askance.evaluation.run.result_file import open_results
-from askance.methods.selfrag.prompts import instruction_prompt
-from askance.methods.selfrag.scoring import Scorer, pair_scorer, prompted_scorer, reflection_token_scorer
+from askance.core.types import Hit, Role
+from askance.evaluation.run.result_file import append_all, open_results
+from askance.methods.selfrag.prompts import SEPARATORS
+from askance.methods.selfrag.scoring import (
+    Scorer,
+    pair_scorer,
+    prompted_scorer,
+    prompts_digest,
+    reflection_token_scorer,
+)
 from askance.methods.selfrag.tokens import (
     NO_RETRIEVAL,
     RETRIEVAL,
     Distribution,
     Group,
     escape_hit,
-    escape_tokens,
     has_reflection_tokens,
     most_likely,
 )
+from askance.storage.durable_files import write_atomically
 from askance.text.answers import sentences
 from askance.training.selfrag.annotations import (
     ANNOTATION,
     FILE,
+    SUMMARY,
     AnnotatedSentence,
     Annotation,
     JudgedPassage,
     question_of,
 )
-from askance.training.selfrag.rows import SelfRagRow
+from askance.training.selfrag.rows import SelfRagRow, prompt_of
 
 MIN_CHARACTERS = 30
 """A shorter sentence in an answer of more than two is not judged, as in the authors' code."""
@@ -82,9 +87,7 @@ class Annotator:
                 decision = retrieve if number == 0 else await critic.label("retrieve", evidence, before, text)
                 judged = list[JudgedPassage]()
                 if decision == RETRIEVAL:
-                    found = await self._search(
-                        f"{row.input.strip() or row.instruction} {text}", self.passages
-                    )
+                    found = await self._search(f"{_without_task(row)} {text}", self.passages)
                     judged = [await critic.judge(hit, before, text) for hit in found]
                 sentence = AnnotatedSentence(text, decision, passages=tuple(judged))
             annotated.append(sentence)
@@ -95,6 +98,11 @@ class Annotator:
     async def _search(self, query: str, k: int) -> list[Hit]:
         """Return passages whose reflection tokens are escaped."""
         return [escape_hit(hit)[0] for hit in await self.retriever.search(query, k)]
+
+
+def _without_task(row: SelfRagRow) -> str:
+    """Return what is asked, without the task instruction before it."""
+    return row.input.strip() or row.instruction.rpartition(SEPARATORS["training"])[2].strip()
 
 
 @dataclass(slots=True)
@@ -115,11 +123,17 @@ class _Critic:
     ) -> str:
         """Return the most likely token of a group, or an empty string if the critic gave none of them.
 
+        A prompt that is too long for the critic gets no label.
+
         Args:
             among: The tokens to choose from; by default all of the group.
         """
         self.calls += 1
-        probs: Distribution = await self.scorer(group, hit, so_far, text, key=(self.id, f"{self.calls}"))
+        key = (self.id, f"{self.calls}")
+        try:
+            probs: Distribution = await self.scorer(group, hit, so_far, text, key=key)
+        except PromptTooLong:
+            return ""
         return most_likely({token: prob for token, prob in probs.items() if not among or token in among})
 
     async def judge(self, hit: Hit, so_far: str, text: str) -> JudgedPassage:
@@ -133,22 +147,36 @@ def annotator(models: Mapping[Role, Model], retriever: Retriever, passages: int 
     """Return an annotator whose labels come from models.
 
     Args:
-        models: The model in the role "answer" gives the labels: in words, or by its reflection tokens if it
-            has them. A cross-encoder in the role "critic" judges relevance and support instead.
+        models: The model in the role "critic" gives the labels, or that in the role "answer" if there is no
+            critic: in words, or by its reflection tokens if it has them. If the critic is a cross-encoder, it
+            judges relevance and support alone, and the other model gives the other labels.
+
+    Raises:
+        MissingAbility: The model in the role "answer" is a cross-encoder.
     """
     model, critic = models["answer"], models.get("critic")
-    is_native = has_reflection_tokens(model)
+    if "pair" in model.capabilities:
+        raise MissingAbility(
+            f"model {model.name} only judges pairs of texts, and can't say whether to search: give it the "
+            "role critic (--model critic=…), and name another model."
+        )
+    pairs = critic if critic is not None and "pair" in critic.capabilities else None
+    labeller = model if pairs is not None or critic is None else critic
+    is_native = has_reflection_tokens(labeller)
 
     def scorer_of(row: SelfRagRow) -> Scorer:
         question, run = question_of(row), Run(models, retriever, Trace())
-        scorer = prompted_scorer(model, question, run)
+        scorer = prompted_scorer(labeller, question, run)
         if is_native:
-            head = instruction_prompt((untrusted(escape_tokens(question.text)[0]),))
-            scorer = reflection_token_scorer(model, head, run)
-        return scorer if critic is None else pair_scorer(critic, question, others=scorer)
+            scorer = reflection_token_scorer(labeller, prompt_of(row), run)
+        return scorer if pairs is None else pair_scorer(pairs, question, others=scorer)
 
-    names = {role: each.name for role, each in models.items()}
-    identity = {"models": f"{names}", "index content": retriever.fingerprint}
+    asked = [labeller, *([] if pairs is None else [pairs])]
+    identity = {
+        "models": ", ".join(each.fingerprint or each.name for each in asked),
+        "index content": retriever.fingerprint,
+        "prompts": "reflection tokens" if is_native else prompts_digest(),
+    }
     return Annotator(scorer_of, retriever, passages, identity)
 
 
@@ -159,32 +187,42 @@ async def annotate_rows(
     in_flight: int = 1,
     on_row: OnRow = lambda done, total: None,
 ) -> list[Annotation]:
-    """Annotate all rows, or those that an interrupted annotation left, and return all annotations in order.
+    """Annotate all rows, or those that an earlier annotation left, and return all annotations in order.
 
-    Each annotation is written into the folder `out` as soon as it is finished.
+    Each annotation is written into the folder `out` as soon as it is finished. Rows can be added later.
 
     Raises:
-        InputError: Two rows have the same id, or a row has no answer.
-        RunFolderError: The folder holds the annotations of other rows or of another critic, or can't be
-            written.
+        InputError: Two rows have the same id, a row has no answer, or the folder has an annotation of another
+            row with the same id.
+        RunFolderError: The folder holds the annotations of another critic, or can't be written.
         ModelFailure, RetrieverFailure: A call failed. The annotations so far are kept.
     """
-    _check(rows)
-    content = blake2b("\n".join(map(repr, rows)).encode(errors="replace"), digest_size=16).hexdigest()
-    header = {"rows": content, "passages": annotator.passages, **annotator.identity}
+    check_rows(rows)
+    header = {
+        "format": "askance-annotations",
+        "schema": 1,
+        "passages": annotator.passages,
+        "shortest sentence": MIN_CHARACTERS,
+        **annotator.identity,
+    }
+
+    def failed(row: SelfRagRow) -> str:
+        return f"the critic failed at row {row.id!r}"
+
     with open_results(out / FILE, header, ANNOTATION) as (finished, append):
         done = {each.row.id: each for each in finished}
+        other = next((row for row in rows if row.id in done and done[row.id].row != row), None)
+        if other is not None:
+            raise InputError(
+                f"{out} has an annotation of another row with the id {other.id!r}: name another folder."
+            )
+        (out / SUMMARY).unlink(missing_ok=True)
         on_row(len(done), len(rows))
         left = [row for row in rows if row.id not in done]
-        async with aclosing(map_concurrent(left, annotator.annotate, in_flight)) as finishing:
-            async for outcomes in finishing:
-                new = [outcome.result for outcome in outcomes if outcome.result is not None]
-                append(new)
-                done |= {each.row.id: each for each in new}
-                on_row(len(done), len(rows))
-                for outcome in outcomes:
-                    if outcome.error is not None:
-                        raise _as_failure(outcome.item, outcome.error) from outcome.error
+        async for new in append_all(left, annotator.annotate, append, in_flight, failed):
+            done |= {each.row.id: each for each in new}
+            on_row(len(done), len(rows))
+        write_atomically(out / SUMMARY, json_line({"rows": len(done)}) + "\n")
     return [done[row.id] for row in rows]
 
 
@@ -203,7 +241,12 @@ def label_counts(annotations: Sequence[Annotation]) -> Counter[tuple[Group, str]
     return counts
 
 
-def _check(rows: Sequence[SelfRagRow]) -> None:
+def check_rows(rows: Sequence[SelfRagRow]) -> None:
+    """Check that each row has an id of its own and an answer.
+
+    Raises:
+        InputError: A row has not.
+    """
     ids = Counter(row.id for row in rows)
     twice = next((id for id, count in ids.items() if count > 1), None)
     if twice is not None:
@@ -211,12 +254,3 @@ def _check(rows: Sequence[SelfRagRow]) -> None:
     empty = next((row.id for row in rows if not row.output.strip()), None)
     if empty is not None:
         raise InputError(f'row {empty!r} has no "output" to annotate: leave the row out.')
-
-
-def _as_failure(row: SelfRagRow, error: BaseException) -> AskanceError:
-    if isinstance(error, AskanceError):
-        return error
-    return ModelFailure(
-        f"the critic failed at row {row.id!r}: {type(error).__name__}: {error}. The annotations so far are "
-        "kept: the same command continues from there."
-    )

@@ -4,10 +4,8 @@ An annotation keeps all labels of a row, so that rows can be assembled from it w
 critic can learn from it, without judging again (Asai et al. 2024, section 3.2 and appendix).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -16,7 +14,7 @@ from askance.core.types import Passage, Question
 from askance.evaluation.run.result_file import read_results
 from askance.training.selfrag.rows import SelfRagRow
 
-FILE = "annotations.jsonl"
+FILE, SUMMARY = "annotations.jsonl", "summary.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +61,8 @@ class Annotation:
         row: The instruction, and the answer without reflection tokens.
         retrieve: Whether the instruction needs a search; empty if the critic gave no label.
         utility: How useful the answer is; empty if the critic gave no label.
-        evidence: The best passage for the whole answer, by which its later sentences are judged; None if
-            nothing was searched for or found.
+        evidence: The best passage for the whole answer, by which its later sentences are judged, without
+            labels; None if nothing was searched for or found.
         sentences: The sentences of the answer; empty if the instruction needs no search.
     """
 
@@ -83,14 +81,20 @@ def question_of(row: SelfRagRow) -> Question:
     return Question(row.id, f"{row.instruction}\n\n{row.input}" if row.input.strip() else row.instruction)
 
 
-def read_annotations(folder: Path) -> tuple[Mapping[str, Any], list[Annotation]]:
-    """Return what the annotations in a folder depend on, and the annotations that are finished.
+def read_annotations(folder: Path) -> list[Annotation]:
+    """Return the annotations in a folder, in the order of the rows' ids.
 
     Raises:
-        InputError: The folder holds no annotations.
+        InputError: The folder holds no annotations, or they are not finished.
         RunFolderError: The file can't be read, or is damaged.
     """
-    path = folder / FILE
+    path, summary = folder / FILE, folder / SUMMARY
     if not path.is_file():
         raise InputError(f"{folder} holds no annotations ({FILE}): name a folder of `askance annotate`.")
-    return read_results(path, ANNOTATION)
+    _, annotations = read_results(path, ANNOTATION)
+    if not summary.is_file() or not annotations:
+        raise InputError(
+            f"the annotations in {folder} are not finished ({len(annotations):,} rows so far): run `askance "
+            "annotate` to its end, or with a lower --limit."
+        )
+    return sorted(annotations, key=lambda each: each.row.id)

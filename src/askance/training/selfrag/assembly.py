@@ -54,44 +54,47 @@ _CLAIM_ANSWERS = ("true", "false")
 def assembled_rows(
     annotations: Sequence[Annotation], settings: SelfRagSettings
 ) -> tuple[tuple[SelfRagRow, ...], Counter[str]]:
-    """Return the rows, and the number of annotations and sentences by what was lacking.
+    """Return the rows, and the number of rows and sentences for which something was left out, by the reason.
 
     What is drawn at random depends on the seed in the settings and on the id of the row alone.
     """
-    lacking = Counter[str]()
-    rows = tuple(row for each in annotations for row in _Assembly(each, settings, lacking).rows())
-    return rows, lacking
+    left_out = Counter[str]()
+    rows = tuple(row for each in annotations for row in _Assembly(each, settings, left_out).rows())
+    return rows, left_out
 
 
 class _Assembly:
     """The assembly of one row."""
 
-    def __init__(self, annotation: Annotation, settings: SelfRagSettings, lacking: Counter[str]) -> None:
-        self._annotation, self._settings, self._lacking = annotation, settings, lacking
-        self._rule = RULES.get(annotation.row.dataset, SourceRule())
+    def __init__(self, annotation: Annotation, settings: SelfRagSettings, left_out: Counter[str]) -> None:
+        self._annotation, self._settings, self._left_out = annotation, settings, left_out
+        rules = RULES if settings.source_rules else {}
+        self._rule = rules.get(annotation.row.dataset, SourceRule())
         self._rng = random.Random(f"{settings.seed} {annotation.row.id} assembly")
 
     def rows(self) -> Iterator[SelfRagRow]:
         """Yield the row, unless it is left out."""
         row, retrieve = self._annotation.row, self._annotation.retrieve
-        if not retrieve:
-            self._lacking["rows left out: no label says whether to search"] += 1
+        if not retrieve or not self._annotation.utility:
+            what = "utility" if retrieve else "retrieve"
+            self._left_out[f"rows left out: the critic gave no label of {what}"] += 1
             return
         kept = self._settings.no_retrieval_kept
         if retrieve == NO_RETRIEVAL and self._rng.random() >= kept:
-            self._lacking[f"rows left out: {NO_RETRIEVAL}, of which {kept:.0%} are kept"] += 1
+            self._left_out[f"rows left out: {NO_RETRIEVAL}, of which {kept:.0%} are kept"] += 1
             return
         output = self._searched() if retrieve == RETRIEVAL else f"{NO_RETRIEVAL}{escaped(row.output.strip())}"
+        if not output:
+            self._left_out["rows left out: no text to judge"] += 1
+            return
         if NO_RETRIEVAL in output and self._rng.random() >= self._rule.no_retrieval_kept:
-            self._lacking[f"rows left out: {NO_RETRIEVAL} in {row.dataset}"] += 1
+            self._left_out[f"rows left out: {NO_RETRIEVAL} in {row.dataset}"] += 1
             return
         yield replace(row, output=output + self._utility())
 
     def _utility(self) -> str:
         """Return the utility token. An answer to a claim is complete if it is a single word."""
         utility = self._annotation.utility
-        if not utility:
-            self._lacking["rows without a utility token: no label"] += 1
         if utility == UTILITIES[0] and self._annotation.row.output.strip().lower() in _CLAIM_ANSWERS:
             return UTILITIES[-1]
         return utility
@@ -112,7 +115,7 @@ class _Assembly:
             else:
                 if sentence.retrieve != NO_RETRIEVAL:
                     what = "a label of retrieve" if not sentence.retrieve else "a passage"
-                    self._lacking[f"sentences with {NO_RETRIEVAL} for want of {what}"] += 1
+                    self._left_out[f"sentences with {NO_RETRIEVAL} for want of {what}"] += 1
                 output += f"{NO_RETRIEVAL}{text}"
         return output
 

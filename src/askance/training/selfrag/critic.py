@@ -62,7 +62,8 @@ def train_critic(
     """Train a critic, or resume an interrupted training run, and write it into the folder `out`.
 
     The critic is an adapter of its base, or a whole model. It is measured on the judgements that are held
-    out. Judgements of rows with the same topic are held out together.
+    out. Judgements of rows with the same topic are held out together. A group with a single label is not
+    learned.
 
     Args:
         judgements_by_file: The judgements of each file, by the name that reports and the model card show.
@@ -72,18 +73,16 @@ def train_critic(
         on_step, is_dry_run: As for `train_reader`.
 
     Raises:
-        InputError: A group has judgements with one label only, or as for `train_reader`.
+        InputError: No group has judgements with two labels, or as for `train_reader`.
         TrainingFailed: A loss or a gradient is not finite.
     """
-    training, held_out = _split(judgements_by_file, settings)
-    labels = Counter(each.label for some in training.values() for each in some)
-    _check(labels)
+    data = _split(judgements_by_file, settings)
 
     def make_mix(model: Model) -> DataMix:
-        to_train = _examples(training, model)
+        to_train = _examples(data.training, model)
         random.Random(f"{settings.seed} order").shuffle(to_train)
-        counts = {name: len(some) + len(held_out[name]) for name, some in training.items()}
-        return DataMix(tuple(to_train), tuple(_examples(held_out, model)), counts, {})
+        counts = {name: len(some) + len(data.held_out[name]) for name, some in data.training.items()}
+        return DataMix(tuple(to_train), tuple(_examples(data.held_out, model)), counts, data.left_out)
 
     def write(
         out: Path,
@@ -94,10 +93,11 @@ def train_critic(
         template: str,
     ) -> None:
         def card(folder: Path) -> str:
-            model = load_model(f"hf:{folder}")
-            results = critic_results(model, _to_measure(held_out, settings), labels)
+            results: Mapping[Group, GroupResult] = {}
+            if measured := _to_measure(data.held_out, settings):
+                results = critic_results(load_model(f"hf:{folder}"), measured, data.labels)
             on_end(results)
-            return critic_card(report, labels, results)
+            return critic_card(report, data.labels, results)
 
         write_model(out, module, tokenizer, report, fingerprint, template, card)
 
@@ -107,49 +107,72 @@ def train_critic(
         settings,
         out,
         on_step,
-        lambda report: on_start(report, labels),
+        lambda report: on_start(report, data.labels),
         write,
         is_dry_run=is_dry_run,
     )
 
 
-def _split(
-    judgements_by_file: Mapping[str, Iterable[LabelledJudgement]], settings: CriticSettings
-) -> tuple[Judgements, Judgements]:
-    """Return the judgements to train on, and those held out. Equal judgements are taken once."""
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """The judgements that are learned and held out, and the number of those left out.
+
+    Attributes:
+        labels: The number of training judgements with each label.
+        left_out: The number of judgements that are left out, by file and reason.
+    """
+
+    training: Judgements
+    held_out: Judgements
+    labels: Counter[str]
+    left_out: Counter[tuple[str, str]]
+
+
+def _split(judgements_by_file: Mapping[str, Iterable[LabelledJudgement]], settings: CriticSettings) -> _Data:
+    """Split judgements by what they are about. A group with a single label is left out.
+
+    Raises:
+        InputError: No group has training judgements with two labels.
+    """
     training, held_out = dict[str, list[LabelledJudgement]](), dict[str, list[LabelledJudgement]]()
+    left_out = Counter[tuple[str, str]]()
     for file, judgements in judgements_by_file.items():
         name = file.replace("/", ":")  # the part of an example's id before "/" is what it is counted by
-        rng = random.Random(f"{settings.seed} {name} dropped")
+        rng, seen = random.Random(f"{settings.seed} {name} dropped"), set[Any]()
         training[name], held_out[name] = [], []
-        distinct = {(question_of(each.row).text, *_content(each)): each for each in judgements}
-        for each in distinct.values():
-            if is_held_out(each.row, settings.held_out):
+        for each in judgements:
+            content = (question_of(each.row).text, *_content(each))
+            if content in seen:
+                left_out[name, "the same judgement again"] += 1
+            elif is_held_out(each.row, settings.held_out):
                 held_out[name].append(each)
-            elif each.label != RELEVANT or rng.random() >= settings.relevant_dropped:
+            elif each.label == RELEVANT and rng.random() < settings.relevant_dropped:
+                left_out[name, f"{settings.relevant_dropped:.0%} of the label {RELEVANT}"] += 1
+            else:
                 training[name].append(each)
-    return training, held_out
+            seen.add(content)
+    labels = Counter(each.label for some in training.values() for each in some)
+    learned = {group for group, of_group in GROUPS.items() if sum(map(bool, map(labels.get, of_group))) > 1}
+    for name, some in training.items():
+        for each in some:
+            if each.group not in learned:
+                left_out[name, f"{each.group} has the label {each.label} alone"] += 1
+    if not learned:
+        reasons = "; ".join(f"{count:,} of {name}: {why}" for (name, why), count in left_out.items())
+        raise InputError(
+            f"no group of labels has two of them to learn from ({reasons or 'there are no judgements'}). "
+            "Give rows with reflection tokens, or annotations, in which a group has more than one label."
+        )
+    for part in (training, held_out):
+        for name, some in part.items():
+            part[name] = [each for each in some if each.group in learned]
+    kept = Counter(each.label for some in training.values() for each in some)
+    return _Data(training, held_out, kept, left_out)
 
 
 def _content(judgement: LabelledJudgement) -> tuple[Any, ...]:
     """Return what two judgements about one question have in common if they are the same."""
     return judgement.group, judgement.label, judgement.passage, judgement.so_far, judgement.text
-
-
-def _check(labels: Counter[str]) -> None:
-    """Raise InputError if there are no labels, or only one in some group."""
-    if not labels:
-        raise InputError(
-            "no judgement is left to train on: give rows with reflection tokens, or annotations, or a lower "
-            "held_out."
-        )
-    for group, of_group in GROUPS.items():
-        found = [label for label in of_group if labels[label]]
-        if len(found) == 1:
-            raise InputError(
-                f"all {labels[found[0]]:,} judgements of the group {group} have the label {found[0]}, from "
-                "which nothing can be learned: add rows with another label."
-            )
 
 
 def _examples(judgements: Judgements, model: Model) -> list[TrainingExample]:

@@ -14,8 +14,9 @@ from askance.core.trace import Trace
 from askance.core.types import Hit
 from askance.evaluation.datasets.example import Paragraph
 from askance.evaluation.statistics.roc import RocArea, roc_area
-from askance.methods.selfrag.scoring import prompted_scorer
+from askance.methods.selfrag.scoring import MAX_LABEL_TOKENS, prompted_scorer
 from askance.methods.selfrag.tokens import (
+    CONTINUE,
     GROUPS,
     NO_SUPPORT,
     RELEVANT,
@@ -48,6 +49,8 @@ DESIRED: Mapping[Group, frozenset[str]] = {
     "utility": frozenset(UTILITIES[3:]),
 }
 """The labels of each group that should have the greater scores."""
+_NEITHER = frozenset({CONTINUE})
+"""The labels that a score does not describe. `retrieval_share` compares the other two retrieve tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class GroupResult:
         accuracy: The share of cases whose most likely label is right.
         constant: The same share if the most frequent label of the training data is always given.
         area: The area under the ROC curve of the group's score, which should separate `DESIRED` labels from
-            the others.
+            the others. Cases with the label `[Continue to Use Evidence]` are left out of it.
         by_bm25: The same of BM25's score; None if not every case has one.
     """
 
@@ -72,7 +75,7 @@ class GroupResult:
 def group_results(
     cases: Sequence[tuple[Group, str]],
     distributions: Sequence[Distribution],
-    usual: Counter[str],
+    training_labels: Counter[str],
     bm25: Sequence[float | None] = (),
 ) -> dict[Group, GroupResult]:
     """Return the results for each group that has cases.
@@ -80,7 +83,7 @@ def group_results(
     Args:
         cases: The group and the right label of each case.
         distributions: The distribution over the group that a model gave in each case.
-        usual: The number of training cases with each label, for the most frequent one.
+        training_labels: The number of training cases with each label, for the most frequent one.
         bm25: BM25's score in each case, or None if the case is not about a passage; empty if there is none.
     """
     results = dict[Group, GroupResult]()
@@ -93,15 +96,16 @@ def group_results(
         ]
         if not own:
             continue
-        constant = max(labels, key=lambda label: usual[label])
-        is_desired = [label in DESIRED[group] for label, _, _ in own]
-        known = [score for _, _, score in own if score is not None]
+        constant = max(labels, key=lambda label: training_labels[label])
+        compared = [each for each in own if each[0] not in _NEITHER]
+        is_desired = [label in DESIRED[group] for label, _, _ in compared]
+        known = [score for _, _, score in compared if score is not None]
         results[group] = GroupResult(
             len(own),
             sum(most_likely(probs) == label for label, probs, _ in own) / len(own),
             sum(label == constant for label, _, _ in own) / len(own),
-            _area(is_desired, [SCORES[group](probs) for _, probs, _ in own]),
-            _area(is_desired, known) if len(known) == len(own) else None,
+            _area(is_desired, [SCORES[group](probs) for _, probs, _ in compared]),
+            _area(is_desired, known) if known and len(known) == len(compared) else None,
         )
     return results
 
@@ -126,17 +130,18 @@ def results_table(results: Mapping[Group, GroupResult]) -> list[tuple[str, ...]]
     ]
 
 
-COLUMNS = ("held out", "cases", "right", "most frequent label", "AUC", "of BM25's score")
+COLUMNS = ("group", "held-out cases", "right", "most frequent label", "AUC", "AUC of BM25's score")
 
 
 def critic_results(
     model: Model, judgements: Sequence[LabelledJudgement], training_labels: Counter[str]
 ) -> dict[Group, GroupResult]:
-    """Return the results of a critic on judgements, for each group that has any.
+    """Return the results of a critic on the judgements that fit its window, for each group that has any.
 
     Args:
         training_labels: The number of training judgements with each label.
     """
+    judgements = [each for each in judgements if _fits(each, model)]
     relevance = [each for each in judgements if each.group == "relevance"]
     of_passages = iter(bm25_scores(relevance))
     scores = [next(of_passages) if each.group == "relevance" else None for each in judgements]
@@ -144,6 +149,10 @@ def critic_results(
     return group_results(
         [(each.group, each.label) for each in judgements], distributions, training_labels, scores
     )
+
+
+def _fits(judgement: LabelledJudgement, model: Model) -> bool:
+    return model.count(judgement.prompt(model)) + MAX_LABEL_TOKENS <= model.context_tokens
 
 
 async def _distributions(model: Model, judgements: Sequence[LabelledJudgement]) -> list[Distribution]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from askance.core.ports import Model
-from askance.core.types import Passage
+from askance.core.types import Passage, Prompt
 from askance.methods.selfrag.scoring import LABELS, judgement_prompt
 from askance.methods.selfrag.tokens import Group
 from askance.training.reader.training_example import TrainingExample, reply_example
@@ -34,10 +34,13 @@ class LabelledJudgement:
         Args:
             name: The name of the file that the judgement comes from, for the example's id.
         """
-        shown = () if self.passage is None else (self.passage,)
-        prompt = judgement_prompt(model, question_of(self.row), self.group, shown, self.so_far, self.text)
         word = LABELS[self.group][self.label]
-        return reply_example(self.group, f"{name}/{self.row.id}", prompt, word)
+        return reply_example(self.group, f"{name}/{self.row.id}", self.prompt(model), word)
+
+    def prompt(self, model: Model) -> Prompt:
+        """Return the prompt that asks a model for the judgement."""
+        shown = () if self.passage is None else (self.passage,)
+        return judgement_prompt(model, question_of(self.row), self.group, shown, self.so_far, self.text)
 
 
 def judgements_of_row(row: SelfRagRow) -> Iterator[LabelledJudgement]:

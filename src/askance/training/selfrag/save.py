@@ -16,7 +16,7 @@ from askance.models.hf.load import load_hf, save_parts
 from askance.models.llama_cpp.trained import write_trained
 from askance.training.loop.model_card import curve_lines, render_card
 from askance.training.reader.save import PACKAGES, TrainingReport
-from askance.training.selfrag.acceptance import Acceptance, accept
+from askance.training.selfrag.acceptance import MAX_TOKENS, Acceptance, accept
 from askance.training.selfrag.group_results import COLUMNS, results_table
 from askance.training.selfrag.rows import SelfRagRow
 from askance.training.selfrag.settings import SelfRagSettings
@@ -78,7 +78,7 @@ class SelfRagWriter:
                 for path in partial.glob("*.safetensors"):  # safetensors makes it readable for its owner only
                     shutil.copymode(partial / "config.json", path)
                 self._write_gguf(partial)
-                accepted = self._accept(partial, report.settings.measured)
+                accepted = self._accept(partial, report.settings)
                 card = self._card(report, self._moved(merged), accepted)
                 (partial / "README.md").write_text(card, encoding="utf-8")
                 (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
@@ -115,11 +115,11 @@ class SelfRagWriter:
         distances = (after - self._before).norm(dim=1) / self._before.norm(dim=1).clamp(min=1e-12)
         return dict(zip(self._added.new, distances.tolist(), strict=True))
 
-    def _accept(self, folder: Path, limit: int) -> Acceptance:
+    def _accept(self, folder: Path, settings: SelfRagSettings) -> Acceptance:
         """Measure the model in a folder on the rows that were held out."""
-        accepted = Acceptance()
+        accepted, limit = Acceptance(), settings.measured
         if self._held_out and limit:
-            accepted = accept(load_hf(str(folder)), self._held_out, self._tokens, limit)
+            accepted = accept(load_hf(str(folder)), self._held_out, self._tokens, limit, settings.seed)
         self._on_end(accepted)
         return accepted
 
@@ -138,6 +138,7 @@ class SelfRagWriter:
             schedule=report.schedule,
             gguf_error=self.gguf_error,
             accepted=accepted,
+            max_tokens=MAX_TOKENS,
             columns=COLUMNS,
             results=results_table(accepted.results),
             by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),

@@ -11,6 +11,8 @@ from askance.training.reader.settings import LanguageModelSettings
 class RowSettings(LanguageModelSettings):
     """The settings of training from rows: how many rows are made from a dataset."""
 
+    without_effect: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "measured"})
+
     negatives: int = parameter(
         3,
         "rows with an irrelevant passage for each question of a dataset, the first that BM25 finds",
@@ -47,6 +49,9 @@ class SelfRagSettings(RowSettings):
 
     reflection_weight: float = parameter(
         1.0, "weight of a reflection token in the loss; a token of text has 1", at_least=0
+    )
+    source_rules: bool = parameter(
+        True, "treat annotated rows of nq, fever and wow as the authors' code does, by their dataset_name"
     )
     no_retrieval_kept: float = parameter(
         0.4, "share of the annotated rows without a search that are kept", at_least=0, at_most=1
