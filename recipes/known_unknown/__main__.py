@@ -10,6 +10,7 @@ misses a condition of the gate.
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 
 from askance.cli.main import exit_codes
@@ -47,13 +48,14 @@ def main(arguments: list[str] | None = None) -> None:
             screen.print(f"taught {exposures} times: {accuracy:.2f} right from memory", markup=False)
         examples = read_dataset(f"jsonl:{options.out / 'questions.jsonl'}")
         calibration = read_dataset(f"jsonl:{options.out / 'calibration.jsonl'}")
-        teach_reflection(options.out, made, [*examples, *calibration])
+        reflect = partial(teach_reflection, options.out, made, [*examples, *calibration])
         second_unknown = options.out / "known-then-unknown.txt"
         ids = [one.question.id for one in examples if order_of(one) == "known > unknown"]
         write_atomically(second_unknown, "".join(f"{id}\n" for id in ids))
         if options.processes > 1:
             with processes(options.processes) as pool:
-                make_runs(pool, options.out, second_unknown, lambda name: err.print(f"done: {name}"))
+                make_runs(pool, options.out, second_unknown, reflect, lambda name: err.print(f"done: {name}"))
+        reflect()
         calibrated = runs.choose_thresholds(options.out)
         made_runs = runs.run_methods(options.out, calibrated)
         queries = runs.run_queries(options.out, calibrated, second_unknown)

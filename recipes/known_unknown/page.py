@@ -59,6 +59,7 @@ def write_page(out: Path, world: World, results: Results, runs: Mapping[str, Rec
         name=NAME,
         documents=DOCUMENTS,
         max_searches=MAX_SEARCHES,
+        misses_areas=any(not row.is_met and "area under" in row.condition for row in gate(results)),
     )
     path = folder / f"{NAME}.md"
     write_atomically(path, f"{shown.rstrip()}\n")

@@ -143,7 +143,7 @@ def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key not in ("documents", "model")}
 
 
-def _model_of(name: str) -> str:
+def model_of(name: str) -> str:
     """Return the folder of the model that a method or draft is run with."""
     table: Mapping[str, Any] = {**tables()["methods"], **tables()["drafts"]}.get(name, {})
     return str(table.get("model", "reader"))
@@ -229,6 +229,6 @@ def _run(
     *,
     is_shown: bool = True,
 ) -> dict[str, RecordedRun]:
-    (model,) = {_model_of(name) for name in methods}
+    (model,) = {model_of(name) for name in methods}
     grid = run_table(out, methods, documents, ids, model)
     return make_runs(grid, out / "runs", is_shown=is_shown)

@@ -10,6 +10,8 @@ from recipes.known_unknown.side_by_side import make_runs
 
 from askance.core.errors import InputError, MissingExtra
 
+REFLECTED = "the model that reflects", "", None, None
+
 
 @pytest.fixture
 def made(monkeypatch):
@@ -30,8 +32,11 @@ def made(monkeypatch):
 def test_every_run_is_made_once(made, tmp_path):
     finished = []
     with ThreadPoolExecutor(2) as pool:
-        make_runs(pool, tmp_path, tmp_path / "ids.txt", finished.append)
+        make_runs(pool, tmp_path, tmp_path / "ids.txt", lambda: made.append(REFLECTED), finished.append)
     tables = runs.tables()
+    before = [name for name, *_ in made[: made.index(REFLECTED)]]
+    assert all(runs.model_of(name) == "reader" for name in before)
+    made.remove(REFLECTED)
     expected = Counter(
         (name, documents)
         for name in {**tables["methods"], **tables["drafts"], **tables["calibrated"]}
@@ -44,7 +49,7 @@ def test_every_run_is_made_once(made, tmp_path):
         method = tables["queries"]["method"] if is_query else name
         assert chosen == (method if method in tables["calibrated"] else None), "with its own threshold"
         assert ids == (tmp_path / "ids.txt" if is_query else None)
-    assert len(finished) == expected.total() + len(tables["calibrated"])
+    assert len(finished) == expected.total() + len(tables["calibrated"]) + 1
 
 
 def test_a_part_that_fails_is_told(made, monkeypatch, tmp_path):
@@ -55,7 +60,7 @@ def test_a_part_that_fails_is_told(made, monkeypatch, tmp_path):
 
     monkeypatch.setattr(runs, "choose_threshold", fails)
     with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match="a threshold of") as raised:
-        make_runs(pool, tmp_path, tmp_path / "ids.txt")
+        make_runs(pool, tmp_path, tmp_path / "ids.txt", lambda: None)
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
