@@ -37,6 +37,9 @@ def main(arguments: list[str] | None = None) -> None:
         "--processes", type=int, default=os.cpu_count() or 1, help="the number of runs at a time"
     )
     parser.add_argument("--model", default=study.BASE, help="the model to teach: bundled, or hf:NAME")
+    parser.add_argument(
+        "--reflection", action="store_true", help="also train a model that writes reflection tokens"
+    )
     with exit_codes():
         options = parser.parse_args(arguments)
         size = study.POCKET if options.pocket else study.FULL
@@ -48,16 +51,18 @@ def main(arguments: list[str] | None = None) -> None:
             screen.print(f"taught {exposures} times: {accuracy:.2f} right from memory", markup=False)
         examples = read_dataset(f"jsonl:{options.out / 'questions.jsonl'}")
         calibration = read_dataset(f"jsonl:{options.out / 'calibration.jsonl'}")
-        reflect = partial(teach_reflection, options.out, made, [*examples, *calibration])
+        asked = [*examples, *calibration]
+        reflect = partial(teach_reflection, options.out, made, asked) if options.reflection else None
         second_unknown = options.out / "known-then-unknown.txt"
         ids = [one.question.id for one in examples if order_of(one) == "known > unknown"]
         write_atomically(second_unknown, "".join(f"{id}\n" for id in ids))
         if options.processes > 1:
             with processes(options.processes) as pool:
                 make_runs(pool, options.out, second_unknown, reflect, lambda name: err.print(f"done: {name}"))
-        reflect()
+        if reflect is not None:
+            reflect()
         calibrated = runs.choose_thresholds(options.out)
-        made_runs = runs.run_methods(options.out, calibrated)
+        made_runs = runs.run_methods(options.out, calibrated, reflects=options.reflection)
         queries = runs.run_queries(options.out, calibrated, second_unknown)
         results = results_of(made_runs, queries, examples)
         page = write_page(options.out, made, results, made_runs)

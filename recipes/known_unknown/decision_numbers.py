@@ -59,9 +59,9 @@ def decision_numbers(drafts: Mapping[str, RecordedRun]) -> dict[str, dict[str, f
     """Return the numbers by name and by the question's id. A question without a number has the least one.
 
     Args:
-        drafts: The runs of drafts by name.
+        drafts: The runs of drafts by name. Numbers of other drafts are left out.
     """
-    return {name: _of_run(drafts[run], number) for name, (run, number) in NUMBERS.items()}
+    return {name: _of_run(drafts[run], number) for name, (run, number) in NUMBERS.items() if run in drafts}
 
 
 def _of_run(run: RecordedRun, number: Number) -> dict[str, float]:

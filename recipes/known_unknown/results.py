@@ -20,7 +20,7 @@ from recipes.known_unknown.analysis import (
     second_hop_found,
     summarise,
 )
-from recipes.known_unknown.decision_numbers import NUMBERS, decision_numbers
+from recipes.known_unknown.decision_numbers import decision_numbers
 from recipes.known_unknown.runs import accuracy_from_memory, tables
 from recipes.known_unknown.study import DOCUMENTS
 
@@ -88,8 +88,10 @@ def results_of(
         queries: The runs over questions with a known and then an unknown hop, by query mode.
         examples: The questions of `runs`.
     """
-    closed_book, methods = runs["stale/closed_book"], {**tables()["methods"], **tables()["calibrated"]}
-    numbers = decision_numbers({name: runs[f"stale/{name}"] for name in tables()["drafts"]})
+    closed_book, known = runs["stale/closed_book"], {**tables()["methods"], **tables()["calibrated"]}
+    methods = [name for name in known if f"stale/{name}" in runs]
+    drafts = {name: runs[f"stale/{name}"] for name in tables()["drafts"] if f"stale/{name}" in runs}
+    numbers = decision_numbers(drafts)
     by_hops = {hops: [one for one in examples if one.hops == hops] for hops in (1, 2, 3)}
     rows, curves = {}, {}
     for documents in DOCUMENTS:
@@ -97,19 +99,19 @@ def results_of(
         made = {name: runs[place] for name in methods if (place := f"{documents}/{name}") in runs}
         made["closed_book"] = closed_book
         rows[documents] = {name: summarise(run, single) for name, run in made.items()}
-        curves[documents] = {name: curve(numbers[name], closed_book, single) for name in NUMBERS}
+        curves[documents] = {name: curve(numbers[name], closed_book, single) for name in numbers}
     orders = sorted({order_of(one) for one in examples}, key=lambda order: (len(order.split(" > ")), order))
     return Results(
         num_questions=len(examples),
         memory=accuracy_from_memory(closed_book),
         areas={
-            name: {hops: auc(numbers[name], asked) for hops, asked in by_hops.items()} for name in NUMBERS
+            name: {hops: auc(numbers[name], asked) for hops, asked in by_hops.items()} for name in numbers
         },
         areas_of_errors={
             name: {hops: auc_of_errors(numbers[name], asked, closed_book) for hops, asked in by_hops.items()}
-            for name in NUMBERS
+            for name in numbers
         },
-        areas_by_exposures={name: auc_by_exposures(numbers[name], examples) for name in NUMBERS},
+        areas_by_exposures={name: auc_by_exposures(numbers[name], examples) for name in numbers},
         rows=rows,
         by_order={order: _rows_of_order(runs, methods, order) for order in orders},
         curves=curves,
@@ -173,9 +175,7 @@ def _auc_rows(results: Results, number: str) -> list[GateRow]:
     ]
 
 
-def _rows_of_order(
-    runs: Mapping[str, RecordedRun], methods: Mapping[str, object], order: str
-) -> dict[str, Row]:
+def _rows_of_order(runs: Mapping[str, RecordedRun], methods: Sequence[str], order: str) -> dict[str, Row]:
     single = runs["stale/single"]
     return {
         name: summarise(runs[f"stale/{name}"], single, lambda record: order_of(record) == order)

@@ -88,10 +88,16 @@ def choose_thresholds(out: Path) -> dict[str, Mapping[str, Any]]:
     return {name: choose_threshold(out, name) for name in tables()["calibrated"]}
 
 
-def run_methods(out: Path, calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, RecordedRun]:
-    """Return the runs of all methods and drafts by "documents/method"."""
+def run_methods(
+    out: Path, calibrated: Mapping[str, Mapping[str, Any]], *, reflects: bool
+) -> dict[str, RecordedRun]:
+    """Return the runs of all methods and drafts by "documents/method".
+
+    Args:
+        reflects: Whether to include the runs of the model that writes reflection tokens.
+    """
     runs = dict[str, RecordedRun]()
-    for name, settings, documents in uncalibrated_runs():
+    for name, settings, documents in uncalibrated_runs(reflects=reflects):
         runs |= _run(out, {name: settings}, [documents])
     for name, settings in calibrated.items():
         runs |= _run(out, {name: settings}, documents_of(name))
@@ -115,10 +121,15 @@ def make_run(
     _run(out, {name: settings}, [documents], ids, is_shown=False)
 
 
-def uncalibrated_runs() -> list[tuple[str, Mapping[str, Any], str]]:
-    """Return the name, the settings and the documents of each run that needs no threshold."""
+def uncalibrated_runs(*, reflects: bool) -> list[tuple[str, Mapping[str, Any], str]]:
+    """Return the name, the settings and the documents of each run that needs no threshold.
+
+    Args:
+        reflects: Whether to include the runs of the model that writes reflection tokens.
+    """
     methods = {**tables()["methods"], **tables()["drafts"]}
-    return [(name, _settings(methods[name]), each) for name in methods for each in documents_of(name)]
+    names = [name for name in methods if reflects or model_of(name) == "reader"]
+    return [(name, _settings(methods[name]), each) for name in names for each in documents_of(name)]
 
 
 def documents_of(name: str) -> Sequence[str]:

@@ -27,7 +27,7 @@ def make_runs(
     pool: Executor,
     out: Path,
     second_unknown: Path,
-    reflect: Callable[[], None],
+    reflect: Callable[[], None] | None = None,
     on_done: OnDone = lambda name: None,
 ) -> None:
     """Choose all thresholds, train the model that reflects, and make all runs of the study.
@@ -37,27 +37,28 @@ def make_runs(
     Args:
         pool: The processes. It is shut down if a part fails.
         second_unknown: The file with the ids of the questions for the runs of query modes.
-        reflect: A function that trains the model that writes reflection tokens.
+        reflect: A function that trains the model that writes reflection tokens; None to leave its runs out.
 
     Raises:
         AskanceError: A part failed. Those that were running are finished first.
     """
     try:
-        reflecting = pool.submit(_with_plain_errors, reflect)
+        reflecting = pool.submit(_with_plain_errors, reflect) if reflect else None
         thresholds = {
             pool.submit(_with_plain_errors, runs.choose_threshold, out, name, is_shown=False): name
             for name in runs.tables()["calibrated"]
         }
-        wanted = runs.uncalibrated_runs()
+        wanted = runs.uncalibrated_runs(reflects=reflect is not None)
         after_reflection = [each for each in wanted if runs.model_of(each[0]) != "reader"]
         parts = _submit_runs(pool, out, [each for each in wanted if each not in after_reflection])
         for done in as_completed(thresholds):
             name = thresholds[done]
             on_done(f"threshold of {name}")
             parts |= _submit_calibrated(pool, out, name, done.result(), second_unknown)
-        reflecting.result()
-        on_done("the model that reflects")
-        parts |= _submit_runs(pool, out, after_reflection)
+        if reflecting is not None:
+            reflecting.result()
+            on_done("the model that reflects")
+            parts |= _submit_runs(pool, out, after_reflection)
         for part in as_completed(parts):
             part.result()
             on_done(parts[part])

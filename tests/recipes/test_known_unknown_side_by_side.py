@@ -52,6 +52,13 @@ def test_every_run_is_made_once(made, tmp_path):
     assert len(finished) == expected.total() + len(tables["calibrated"]) + 1
 
 
+def test_the_model_that_reflects_can_be_left_out(made, tmp_path):
+    with ThreadPoolExecutor(2) as pool:
+        make_runs(pool, tmp_path, tmp_path / "ids.txt")
+    assert made
+    assert all(runs.model_of(name) == "reader" for name, *_ in made)
+
+
 def test_a_part_that_fails_is_told(made, monkeypatch, tmp_path):
     """The error reaches another process, which some errors can't: they take more than a message."""
 
@@ -60,14 +67,14 @@ def test_a_part_that_fails_is_told(made, monkeypatch, tmp_path):
 
     monkeypatch.setattr(runs, "choose_threshold", fails)
     with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match="a threshold of") as raised:
-        make_runs(pool, tmp_path, tmp_path / "ids.txt", lambda: None)
+        make_runs(pool, tmp_path, tmp_path / "ids.txt")
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
 def test_every_run_is_a_valid_experiment(tmp_path):
     """The settings of all methods, and of the query modes over some questions, as a user could write them."""
     tables = runs.tables()
-    made = {name: settings for name, settings, _ in runs.uncalibrated_runs()}
+    made = {name: settings for name, settings, _ in runs.uncalibrated_runs(reflects=True)}
     for name, table in tables["calibrated"].items():
         made[name] = {"method": table.get("method", name), "set": table.get("set", {})}
     query = runs.query_runs(made[tables["queries"]["method"]])
