@@ -20,7 +20,7 @@ from askance.storage.durable_files import write_atomically
 from askance.terminal.trace_view import print_trace
 from recipes.known_unknown.analysis import Row, scores_of
 from recipes.known_unknown.plots import auc_plot, curve_plot
-from recipes.known_unknown.results import DRAGIN, Results, gate
+from recipes.known_unknown.results import DRAGIN, FLARE_NUMBER, Results, gate
 from recipes.known_unknown.runs import MAX_SEARCHES
 from recipes.known_unknown.study import DOCUMENTS
 from recipes.known_unknown.world import World
@@ -50,7 +50,10 @@ def write_page(out: Path, world: World, results: Results, runs: Mapping[str, Rec
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
     environment.filters |= {"mean": _mean, "area": _area, "points": _points}
-    traces = {title: _trace(runs, wanted) for title, wanted in _TRACES.items()}
+    traces = {
+        title: _trace(runs, wanted).replace(f"{out.resolve()}/", "").replace(f"{out}/", "")
+        for title, wanted in _TRACES.items()
+    }
     shown = environment.from_string(template).render(
         results=results,
         gate=gate(results),
@@ -59,7 +62,9 @@ def write_page(out: Path, world: World, results: Results, runs: Mapping[str, Rec
         name=NAME,
         documents=DOCUMENTS,
         max_searches=MAX_SEARCHES,
-        misses_areas=any(not row.is_met and "area under" in row.condition for row in gate(results)),
+        missed=" ".join(row.condition for row in gate(results) if not row.is_met),
+        best=results.best_adaptive,
+        below_chance=min(results.areas_by_exposures[FLARE_NUMBER].items())[1].high < 0.5,
     )
     path = folder / f"{NAME}.md"
     write_atomically(path, f"{shown.rstrip()}\n")
