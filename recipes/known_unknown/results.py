@@ -1,10 +1,12 @@
 """The results of the study, and whether they pass its gate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from askance.evaluation.datasets import Example
+from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import Difference, MeanInterval, paired_difference
 from askance.evaluation.statistics.roc import RocArea
@@ -44,6 +46,7 @@ class Results:
         areas_of_errors: The same for "the answer from memory is wrong".
         areas_by_exposures: The same as `areas` for facts taught so many times beside facts never taught.
         rows: The accuracy and searches of each method, by set of documents.
+        by_depth: The same over the stale documents, by the number of hops.
         by_order: The same over the stale documents, by the order of known and unknown hops.
         curves: The accuracy over the share of questions searched for, by set of documents and number.
         queries: The share of questions whose second hop was found, by query mode.
@@ -57,6 +60,7 @@ class Results:
     areas_of_errors: Mapping[str, Mapping[int, RocArea]]
     areas_by_exposures: Mapping[str, Mapping[int, RocArea]]
     rows: Mapping[str, Mapping[str, Row]]
+    by_depth: Mapping[int, Mapping[str, Row]]
     by_order: Mapping[str, Mapping[str, Row]]
     curves: Mapping[str, Mapping[str, Sequence[CurvePoint]]]
     queries: Mapping[str, MeanInterval]
@@ -113,7 +117,8 @@ def results_of(
         },
         areas_by_exposures={name: auc_by_exposures(numbers[name], examples) for name in numbers},
         rows=rows,
-        by_order={order: _rows_of_order(runs, methods, order) for order in orders},
+        by_depth={hops: _rows_where(runs, methods, partial(_has_hops, hops)) for hops in by_hops},
+        by_order={order: _rows_where(runs, methods, partial(_has_order, order)) for order in orders},
         curves=curves,
         queries={mode: second_hop_found(run) for mode, run in queries.items()},
         dragin_over_flare=paired_difference(
@@ -175,12 +180,20 @@ def _auc_rows(results: Results, number: str) -> list[GateRow]:
     ]
 
 
-def _rows_of_order(runs: Mapping[str, RecordedRun], methods: Sequence[str], order: str) -> dict[str, Row]:
+def _rows_where(
+    runs: Mapping[str, RecordedRun], methods: Sequence[str], wanted: Callable[[Record], bool]
+) -> dict[str, Row]:
+    """Return a row for each method over some of the questions and the stale documents."""
     single = runs["stale/single"]
-    return {
-        name: summarise(runs[f"stale/{name}"], single, lambda record: order_of(record) == order)
-        for name in methods
-    }
+    return {name: summarise(runs[f"stale/{name}"], single, wanted) for name in methods}
+
+
+def _has_hops(hops: int, record: Record) -> bool:
+    return len(record.kind.split(" > ")) == hops
+
+
+def _has_order(order: str, record: Record) -> bool:
+    return order_of(record) == order
 
 
 def _interval(difference: Difference) -> str:

@@ -68,10 +68,10 @@ FULL = Size(
     exercises=700,
 )
 POCKET = Size(
-    {"person": 60, "place": 48, "work": 48, "organisation": 48},
+    {"person": 48, "place": 36, "work": 36, "organisation": 36},
     questions=Counts(4, 16, 4, 1),
     calibration=Counts(1, 4, 1, 0),
-    exercises=60,
+    exercises=40,
 )
 
 

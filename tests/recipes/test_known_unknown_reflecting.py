@@ -49,7 +49,7 @@ def test_a_known_fact_needs_no_search_and_an_unknown_one_does():
 
 
 def test_a_world_whose_entities_are_all_asked_about():
-    with pytest.raises(InputError, match="leave 0 known and 0 unknown entities of 204"):
+    with pytest.raises(InputError, match="leave 0 known and 0 unknown entities of 156"):
         reflecting.reflection_rows(WORLD, set(WORLD.entities))
 
 

@@ -124,7 +124,7 @@ def test_there_is_a_second_world_to_read_about_for_every_size(size, tmp_path, mo
     ("size", "seed", "named"),
     [
         (study.POCKET, 2, "seed=1, and 2 is asked for"),
-        (replace(study.POCKET, exercises=7), 1, "exercises=60, and 7"),
+        (replace(study.POCKET, exercises=7), 1, "exercises=40, and 7"),
         (study.FULL, 1, "entities="),
         (replace(study.POCKET, questions=replace(study.POCKET.questions, triple=0)), 1, "questions="),
     ],
