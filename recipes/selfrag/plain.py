@@ -4,13 +4,13 @@ The rows of which Self-RAG learns the tokens alone, such as those with an irrele
 nothing, so they take fewer steps.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from askance.core.concurrency import gather_or_cancel
 from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.types import (
@@ -70,8 +70,8 @@ class PlainReader(TokenLimited):
             wanted = 1 if self.reads == "first" else self.passages
             hits = await search_for(question.text, run, wanted, "this method searches once")
         shown = [hits[at : at + 1] for at in range(len(hits))] if self.reads == "each" and hits else [hits]
-        written = await asyncio.gather(
-            *(self._write(question, some, run, number) for number, some in enumerate(shown))
+        written = await gather_or_cancel(
+            self._write(question, some, run, number) for number, some in enumerate(shown)
         )
         scores = [sum(hit.score for hit in some) for some in shown]
         total = sum(scores) or 1.0

@@ -22,7 +22,7 @@ from askance.core.strict_json import json_line
 from askance.core.types import Answer
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.result_file import Append, append_all, open_results
+from askance.evaluation.run.result_file import Append, open_results, work_through
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.storage.durable_files import write_atomically
 
@@ -174,9 +174,13 @@ async def judge_run(
         found = {id: each for id, each in kept.items() if hashes.get(id) == each.answer_sha256}
         progress(judge.kind, len(found), len(hashes))
         left = [record for record in run.records if record.id not in found]
-        async for judged in append_all(left, judge_record, append, judge.in_flight, failed):
-            found |= {each.id: each for each in judged}
+
+        def keep(judged: Sequence[Judgement]) -> None:
+            append(judged)
+            found.update((each.id, each) for each in judged)
             progress(judge.kind, len(found), len(hashes))
+
+        await work_through(left, judge_record, keep, judge.in_flight, failed)
         by_question = [judge.scores(found[record.id].findings) for record in run.records]
         values = {name: [each[name] for each in by_question] for name in by_question[0]}
         given = {name: [score for score in each if score is not None] for name, each in values.items()}

@@ -5,7 +5,7 @@ stopped and continued.
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,17 +60,14 @@ def open_results(
             yield results, append
 
 
-def read_results(path: Path, kind: TypeAdapter[R]) -> tuple[Mapping[str, Any], list[R]]:
-    """Return the header and the results of a file.
+def read_results(path: Path, kind: TypeAdapter[R]) -> list[R]:
+    """Return the results of a file.
 
     Raises:
         RunFolderError: The file can't be read, or is damaged.
     """
     lines, _ = read_sealed_lines(path, (), _DAMAGED)
-    if not lines:
-        raise RunFolderError(f"{path} has no header. {_DAMAGED}")
-    header = validated(TypeAdapter(dict[str, Any]), lines[0][1], lines[0][0], _DAMAGED)
-    return header, [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
+    return [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
 
 
 def _check_header(path: Path, line: bytes, text: str) -> None:
@@ -87,16 +84,17 @@ def _check_header(path: Path, line: bytes, text: str) -> None:
     )
 
 
-async def append_all(
+async def work_through(
     items: Iterable[T],
     work: Callable[[T], Awaitable[R]],
-    append: Append[R],
+    keep: Callable[[Sequence[R]], None],
     in_flight: int,
     failed: Callable[[T], str],
-) -> AsyncIterator[list[R]]:
-    """Run `work` on all items, write the results as they finish, and yield those that were just written.
+) -> None:
+    """Run `work` on all items, and keep the results as they finish.
 
     Args:
+        keep: A function that writes results to disk.
         in_flight: The number of items that are worked on at the same time.
         failed: A function that returns the beginning of the message about an item that failed for an unknown
             reason.
@@ -106,9 +104,7 @@ async def append_all(
     """
     async with aclosing(map_concurrent(items, work, in_flight)) as finishing:
         async for outcomes in finishing:
-            new = [outcome.result for outcome in outcomes if outcome.result is not None]
-            append(new)
-            yield new
+            keep([outcome.result for outcome in outcomes if outcome.result is not None])
             for item, error in ((each.item, each.error) for each in outcomes):
                 if error is None:
                     continue

@@ -6,13 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from safetensors import SafetensorError
-
-from askance.core.errors import InputError
 from askance.methods.common.prompts import PLAIN
-from askance.models.converting import atomic_folder
 from askance.models.local.reader_note import ReaderNote, write_note
 from askance.training.loop.model_card import curve_lines, render_card
+from askance.training.loop.model_folder import model_folder
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.loop.trainer import TrainingStatus
 from askance.training.reader.data_mix import DataMix
@@ -102,22 +99,15 @@ def write_model(
         method=method,
         prompts=PLAIN.name,
     )
-    try:
-        with atomic_folder(out) as partial:
-            if method == "lora":
-                _write_adapter(partial, module, report.base)
-            else:
-                module.save_pretrained(partial)
-                tokenizer.save_pretrained(partial)
-            write_note(partial, note)
-            (partial / "README.md").write_text(card(partial), encoding="utf-8")
-            (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"can't write the model into {out}: {reason}. Free space, then give the same command again: "
-            "no step has to be computed again."
-        ) from error
+    with model_folder(out) as partial:
+        if method == "lora":
+            _write_adapter(partial, module, report.base)
+        else:
+            module.save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
+        write_note(partial, note)
+        (partial / "README.md").write_text(card(partial), encoding="utf-8")
+        (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
 
 
 def _write_adapter(folder: Path, module: Any, base: str) -> None:

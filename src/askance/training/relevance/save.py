@@ -5,12 +5,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
-from askance.core.errors import InputError
 from askance.evaluation.statistics.roc import RocArea
-from askance.models.converting import atomic_folder
 from askance.training.loop.model_card import curve_lines, render_card
+from askance.training.loop.model_folder import model_folder
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.loop.trainer import TrainingStatus
 from askance.training.relevance.cross_encoder import PairBatch
@@ -64,19 +61,12 @@ def write_cross_encoder(out: Path, module: Any, tokenizer: Any, report: Relevanc
     Raises:
         InputError: The folder can't be written. The last checkpoint is kept.
     """
-    try:
-        with atomic_folder(out) as partial:
-            module.save_pretrained(partial)
-            tokenizer.save_pretrained(partial)
-            report.export_error = _export(module, tokenizer, partial, report.settings.max_tokens)
-            (partial / "README.md").write_text(model_card(report), encoding="utf-8")
-            (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"can't write the cross-encoder into {out}: {reason}. Free space, then give the same command "
-            "again: no step has to be computed again."
-        ) from error
+    with model_folder(out, "cross-encoder") as partial:
+        module.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        report.export_error = _export(module, tokenizer, partial, report.settings.max_tokens)
+        (partial / "README.md").write_text(model_card(report), encoding="utf-8")
+        (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
 
 
 def _export(module: Any, tokenizer: Any, folder: Path, max_tokens: int) -> str:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from askance.core.concurrency import gather_or_cancel
 from askance.core.ports import Model
 from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.methods.selfrag.tokens import (
@@ -131,7 +132,7 @@ async def distributions(model: Model, cases: Sequence[TokenCase]) -> list[Distri
         (written,) = await model.generate(GenerateRequest(prompt, Sampling(1), WANTED, key=("judge",)))
         return first_distribution(written, case.group)
 
-    return await asyncio.gather(*map(ask, cases))
+    return await gather_or_cancel(map(ask, cases))
 
 
 async def _written(model: Model, rows: Sequence[SelfRagRow]) -> list[str | None]:
@@ -159,7 +160,7 @@ async def _written(model: Model, rows: Sequence[SelfRagRow]) -> list[str | None]
                 letters.append(_LETTERS[name] if name else "t")
         return re.sub("t+", "t", "".join(letters))
 
-    return await asyncio.gather(*map(write, rows))
+    return await gather_or_cancel(map(write, rows))
 
 
 def _beginning(row: SelfRagRow) -> tuple[Span, ...]:

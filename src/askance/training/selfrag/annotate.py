@@ -13,7 +13,7 @@ from askance.core.ports import Model, Retriever, Run
 from askance.core.strict_json import json_line
 from askance.core.trace import Trace
 from askance.core.types import Hit, Role
-from askance.evaluation.run.result_file import append_all, open_results
+from askance.evaluation.run.result_file import open_results, work_through
 from askance.methods.selfrag.prompts import SEPARATORS
 from askance.methods.selfrag.scoring import (
     Scorer,
@@ -217,11 +217,16 @@ async def annotate_rows(
                 f"{out} has an annotation of another row with the id {other.id!r}: name another folder."
             )
         (out / SUMMARY).unlink(missing_ok=True)
-        on_row(len(done), len(rows))
         left = [row for row in rows if row.id not in done]
-        async for new in append_all(left, annotator.annotate, append, in_flight, failed):
-            done |= {each.row.id: each for each in new}
-            on_row(len(done), len(rows))
+        num_before = len(done)
+
+        def keep(new: Sequence[Annotation]) -> None:
+            append(new)
+            done.update((each.row.id, each) for each in new)
+            on_row(len(rows) - len(left) + len(done) - num_before, len(rows))
+
+        on_row(len(rows) - len(left), len(rows))
+        await work_through(left, annotator.annotate, keep, in_flight, failed)
         write_atomically(out / SUMMARY, json_line({"rows": len(done)}) + "\n")
     return [done[row.id] for row in rows]
 

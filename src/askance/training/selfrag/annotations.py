@@ -91,7 +91,7 @@ def read_annotations(folder: Path) -> list[Annotation]:
     path, summary = folder / FILE, folder / SUMMARY
     if not path.is_file():
         raise InputError(f"{folder} holds no annotations ({FILE}): name a folder of `askance annotate`.")
-    _, annotations = read_results(path, ANNOTATION)
+    annotations = read_results(path, ANNOTATION)
     if not summary.is_file() or not annotations:
         raise InputError(
             f"the annotations in {folder} are not finished ({len(annotations):,} rows so far): run `askance "

@@ -135,10 +135,10 @@ def _split(judgements_by_file: Mapping[str, Iterable[LabelledJudgement]], settin
         InputError: No group has training judgements with two labels.
     """
     training, held_out = dict[str, list[LabelledJudgement]](), dict[str, list[LabelledJudgement]]()
-    left_out = Counter[tuple[str, str]]()
+    left_out, seen = Counter[tuple[str, str]](), set[Any]()
     for file, judgements in judgements_by_file.items():
         name = file.replace("/", ":")  # the part of an example's id before "/" is what it is counted by
-        rng, seen = random.Random(f"{settings.seed} {name} dropped"), set[Any]()
+        rng = random.Random(f"{settings.seed} {name} dropped")
         training[name], held_out[name] = [], []
         for each in judgements:
             content = (question_of(each.row).text, *_content(each))
@@ -204,9 +204,9 @@ def critic_card(
         columns=COLUMNS,
         results=results_table(results),
         by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
-        left_out=[
-            f"{count:,} judgements of {task} longer than the window"
-            for task, count in report.too_long.items()
-        ],
+        left_out=(
+            *report.data_mix.left_out_reasons,
+            *(f"{count:,} of {task} longer than the window" for task, count in report.too_long.items()),
+        ),
         values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from askance.ask import NoRetriever
+from askance.core.concurrency import gather_or_cancel
 from askance.core.ports import Model, Run
 from askance.core.trace import Trace
 from askance.core.types import Hit
@@ -163,7 +164,7 @@ async def _distributions(model: Model, judgements: Sequence[LabelledJudgement]) 
         hit = judgement.passage and Hit(judgement.passage, 0.0, 1)
         return await scorer(judgement.group, hit, judgement.so_far, judgement.text, key=(f"{number}",))
 
-    return await asyncio.gather(*(judge(number, each) for number, each in enumerate(judgements)))
+    return await gather_or_cancel(judge(number, each) for number, each in enumerate(judgements))
 
 
 def bm25_scores(judgements: Sequence[LabelledJudgement]) -> list[float]:

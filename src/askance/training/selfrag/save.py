@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
-from askance.core.errors import InputError, ModelSpecError
-from askance.models.converting import atomic_folder
+from askance.core.errors import ModelSpecError
 from askance.models.hf.load import load_hf, save_parts
 from askance.models.llama_cpp.trained import write_trained
 from askance.training.loop.model_card import curve_lines, render_card
+from askance.training.loop.model_folder import model_folder
 from askance.training.reader.save import PACKAGES, TrainingReport
 from askance.training.selfrag.acceptance import MAX_TOKENS, Acceptance, accept
 from askance.training.selfrag.group_results import COLUMNS, results_table
@@ -72,22 +71,15 @@ class SelfRagWriter:
             InputError: The folder can't be written. The last checkpoint is kept.
         """
         merged = module.merge_and_unload(safe_merge=True) if report.settings.method == "lora" else module
-        try:
-            with atomic_folder(out) as partial:
-                save_parts(merged, tokenizer, partial)
-                for path in partial.glob("*.safetensors"):  # safetensors makes it readable for its owner only
-                    shutil.copymode(partial / "config.json", path)
-                self._write_gguf(partial)
-                accepted = self._accept(partial, report.settings)
-                card = self._card(report, self._moved(merged), accepted)
-                (partial / "README.md").write_text(card, encoding="utf-8")
-                (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
-        except (OSError, SafetensorError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(
-                f"can't write the model into {out}: {reason}. Free space, then give the same command again: "
-                "no step has to be computed again."
-            ) from error
+        with model_folder(out) as partial:
+            save_parts(merged, tokenizer, partial)
+            for path in partial.glob("*.safetensors"):  # safetensors makes it readable for its owner only
+                shutil.copymode(partial / "config.json", path)
+            self._write_gguf(partial)
+            accepted = self._accept(partial, report.settings)
+            card = self._card(report, self._moved(merged), accepted)
+            (partial / "README.md").write_text(card, encoding="utf-8")
+            (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
 
     def _write_gguf(self, folder: Path) -> None:
         """Write `model.gguf` into the folder of the trained model, if the base came from a GGUF file.
