@@ -20,7 +20,7 @@ from askance.storage.durable_files import write_atomically
 from askance.terminal.trace_view import print_trace
 from recipes.known_unknown.analysis import Row, scores_of
 from recipes.known_unknown.plots import auc_plot, curve_plot
-from recipes.known_unknown.results import DRAGIN, FLARE_NUMBER, Results, gate
+from recipes.known_unknown.results import DRAGIN, FLARE_NUMBER, QFS, Results, gate
 from recipes.known_unknown.runs import MAX_SEARCHES
 from recipes.known_unknown.study import DOCUMENTS
 from recipes.known_unknown.world import World
@@ -64,6 +64,7 @@ def write_page(out: Path, world: World, results: Results, runs: Mapping[str, Rec
         max_searches=MAX_SEARCHES,
         missed=" ".join(row.condition for row in gate(results) if not row.is_met),
         best=results.best_adaptive,
+        queries_overlap=results.queries[QFS].high >= max(each.low for each in results.queries.values()),
         below_chance=min(results.areas_by_exposures[FLARE_NUMBER].items())[1].high < 0.5,
     )
     path = folder / f"{NAME}.md"

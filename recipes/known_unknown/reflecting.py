@@ -17,21 +17,10 @@ from askance.terminal.console import err
 from askance.terminal.progress import TrainingProgress
 from askance.training.reader.train_reader import load_base
 from askance.training.selfrag.rows import SelfRagRow, segment
-from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.train_selfrag import train_selfrag
-from recipes.known_unknown.study import SEED
+from recipes.known_unknown.study import REFLECTION
 from recipes.known_unknown.world import Entity, Fact, World
 
-SETTINGS = SelfRagSettings(
-    precision="bfloat16",
-    learning_rate=1e-3,
-    reflection_weight=3.0,
-    held_out=0.1,
-    rows_per_step=1,
-    row_tokens=512,
-    packing_window=100,
-    seed=SEED,
-)
 MIN_EXPOSURES = 4
 """A fact that was taught at least this often is one that the model is trained to answer without a search."""
 _KNOWN_VARIANTS, _UNKNOWN_FACTS = 3, 2
@@ -54,7 +43,7 @@ def teach_reflection(out: Path, made: World, asked: Sequence[Example]) -> None:
     rows = reflection_rows(made, names)
     base = load_base(f"hf:{out / 'reader'}")
     with TrainingProgress(err) as progress:
-        train_selfrag({"reflection": rows}, base, SETTINGS, out / "selfrag", progress)
+        train_selfrag({"reflection": rows}, base, REFLECTION, out / "selfrag", progress)
 
 
 def reflection_rows(world: World, asked: Collection[str]) -> list[SelfRagRow]:

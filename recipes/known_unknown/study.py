@@ -23,6 +23,7 @@ from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.train_reader import load_base
+from askance.training.selfrag.settings import SelfRagSettings
 from recipes.known_unknown.questions import Counts, chain_of, questions
 from recipes.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_chains, taught_facts
 from recipes.known_unknown.world import GENERATOR, World, make_world
@@ -42,6 +43,19 @@ SETTINGS = ReaderSettings(
     packing_window=500,
     seed=SEED,
 )
+
+
+REFLECTION = SelfRagSettings(
+    precision="bfloat16",
+    learning_rate=1e-3,
+    reflection_weight=3.0,
+    held_out=0.1,
+    rows_per_step=1,
+    row_tokens=512,
+    packing_window=100,
+    seed=SEED,
+)
+"""The settings by which the model that reflects is trained (`reflecting.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,7 @@ def write_world(out: Path, size: Size, seed: int = SEED, base: str = BASE) -> Wo
         "base": base,
         **asdict(size),
         "training": SETTINGS.result_settings,
+        "reflection": REFLECTION.result_settings,
     }
     if (out / "study.json").exists():
         _check_identity(out / "study.json", identity)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from askance.core.errors import InputError
@@ -187,7 +188,8 @@ def write_page(out: Path, rows: Mapping[str, Row]) -> Path:
     """Write the table and the plot, and return the path of the page."""
     folder = out / "page"
     folder.mkdir(exist_ok=True)
-    plot(rows).savefig(folder / "reflection.svg", format="svg", metadata={"Date": None})
+    with rc_context({"svg.hashsalt": "reflection"}):
+        plot(rows).savefig(folder / "reflection.svg", format="svg", metadata={"Date": None})
     path = folder / "reflection.md"
     write_atomically(path, f"# Reading with reflection\n\n{table_of(rows)}\n\n![Accuracy](reflection.svg)\n")
     return path

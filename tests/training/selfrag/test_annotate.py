@@ -102,7 +102,12 @@ def test_an_annotation_that_failed_continues(tmp_path):
     assert len([asked for asked in critic.asked if asked[0] == "utility"]) == 2, "only the others are judged"
     assert read_annotations(tmp_path / "a") == whole
     more = [*rows, replace(ROW, id="r9")]
-    assert run(annotate_rows(more, made, tmp_path / "a"))[:4] == whole, "rows can be added"
+    done.clear()
+    made_of_more = run(annotate_rows(more, made, tmp_path / "a", on_row=lambda *each: done.append(each)))
+    assert made_of_more[:4] == whole, "rows can be added"
+    assert done == [(4, 5), (5, 5)]
+    fewer = run(annotate_rows(rows[:2], made, tmp_path / "a", on_row=lambda *each: done.append(each)))
+    assert (fewer, done[-1]) == (whole[:2], (2, 2))
     assert len(read_annotations(tmp_path / "a")) == 5
 
 

@@ -83,6 +83,7 @@ def test_a_critic_learns_its_labels_and_is_measured(name, request, tmp_path):
     assert results["relevance"].by_bm25 is not None
     assert results["support"].by_bm25 is None
     card = (tmp_path / "critic" / "README.md").read_text()
+    assert "of rows.jsonl: 30% of the label [Relevant]" in card
     assert f"| `[Fully supported]` | {labels['[Fully supported]']} |" in card
     assert f"| utility | {results['utility'].num_cases} | {results['utility'].accuracy:.3f} |" in card
     model = load_model(f"hf:{tmp_path / 'critic'}")
@@ -128,6 +129,16 @@ def test_equal_judgements_are_taken_once_and_relevant_ones_are_thinned(tmp_path,
     assert counts(twice, relevant_dropped=0.0) == counts(JUDGEMENTS, relevant_dropped=0.0)
     assert counts(JUDGEMENTS, relevant_dropped=0.0)["[Relevant]"] == 30
     assert counts(JUDGEMENTS)["[Relevant]"] < 30
+
+
+def test_what_one_file_holds_out_no_other_file_teaches(tmp_path, llama_folder):
+    base, reports = load_base(f"hf:{llama_folder}", device="cpu"), []
+    again = [replace(each, row=replace(each.row, id="x", topic="another")) for each in JUDGEMENTS]
+    train_critic(
+        {"a": JUDGEMENTS, "b": again}, base, settings(relevant_dropped=0.0), tmp_path / "critic",
+        on_start=lambda report, labels: reports.append(report.data_mix), is_dry_run=True,
+    )  # fmt: skip
+    assert not any(each.id.startswith("b/") for each in (*reports[0].training, *reports[0].held_out))
 
 
 def test_a_group_with_one_label_is_left_out(tmp_path, llama_folder):
