@@ -7,6 +7,7 @@ import onnx
 import pytest
 import torch
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from transformers import BertForSequenceClassification
 
 from askance.core.errors import InputError, ModelFailure, ModelSpecError
 from askance.core.types import Passage
@@ -259,6 +260,20 @@ def test_the_bundled_encoder_is_a_base():
     assert base.module.num_labels == 1
     again = load_base("bundled", RelevanceSettings())
     assert torch.equal(base.module.classifier.weight, again.module.classifier.weight), "the seed decides"
+    pooling = base.module.bert.pooler.dense
+    assert torch.equal(pooling.weight, torch.eye(pooling.in_features)), "its own weights are almost nothing"
+
+
+def test_a_cross_encoder_keeps_its_last_layers(tmp_path):
+    folder = save_cross_encoder(tmp_path / "cross")
+    kept, plain = (
+        module.state_dict()
+        for module in (
+            load_base(f"hf:{folder}", RelevanceSettings()).module,
+            BertForSequenceClassification.from_pretrained(folder),
+        )
+    )
+    assert all(torch.equal(kept[name], weights) for name, weights in plain.items())
 
 
 def test_no_evidence_at_all(run, encoder, tmp_path):

@@ -28,6 +28,9 @@ from askance.training.relevance.pairs import RelevancePair, make_pairs
 from askance.training.relevance.save import HeldOutResult, RelevanceReport, write_cross_encoder
 from askance.training.relevance.settings import RelevanceSettings
 
+_FIRST_SCALE = 0.05
+"""The standard deviation of the first weights of a new last layer."""
+
 
 @dataclass(frozen=True, slots=True)
 class EncoderBase:
@@ -126,12 +129,30 @@ def load_base(spec: str, settings: RelevanceSettings, device: str = "auto") -> E
         if gguf_file:
             raise ModelSpecError(f"model {spec!r} is a GGUF file, which can't be trained: name a folder.")
         torch.manual_seed(settings.seed)
-        module = AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=1, dtype=dtype, **OWN_CODE_ONLY
+        module, info = AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=1, dtype=dtype, output_loading_info=True, **OWN_CODE_ONLY
         )
+        if info["missing_keys"]:
+            _start_head(module)
         tokenizer = AutoTokenizer.from_pretrained(folder, **OWN_CODE_ONLY)
     with fitting(spec, torch_device):
         return EncoderBase(spec, module.to(torch_device), tokenizer)
+
+
+def _start_head(module: Any) -> None:
+    """Let the new last layer begin with the encoder's own vector of the first token.
+
+    An encoder that averages its vectors has no use for its pooling layer, whose weights shrink to almost
+    nothing while it is trained. Through such a layer, training stands still for hundreds of steps.
+    """
+    pooling = getattr(getattr(module.base_model, "pooler", None), "dense", None)
+    last = getattr(module, "classifier", None)
+    with torch.no_grad():
+        if isinstance(pooling, torch.nn.Linear) and pooling.in_features == pooling.out_features:
+            torch.nn.init.eye_(pooling.weight)
+            torch.nn.init.zeros_(pooling.bias)
+        if isinstance(last, torch.nn.Linear):
+            torch.nn.init.normal_(last.weight, std=_FIRST_SCALE)
 
 
 def _context_window(base: EncoderBase) -> int:
