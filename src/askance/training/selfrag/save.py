@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from askance.core.errors import ModelSpecError
+from askance.core.errors import MissingExtra, ModelSpecError
 from askance.models.hf.load import load_hf, save_parts
-from askance.models.llama_cpp.trained import write_trained
 from askance.training.loop.model_card import curve_lines, render_card
 from askance.training.loop.model_folder import model_folder
 from askance.training.reader.save import PACKAGES, TrainingReport
@@ -90,8 +89,10 @@ class SelfRagWriter:
             return
         target = folder / "model.gguf"
         try:
+            from askance.models.llama_cpp.trained import write_trained  # needs llama.cpp, which is an extra
+
             write_trained(self._source, target, folder, self._added.new, matrices="Q8_0")
-        except ModelSpecError as error:
+        except (ModelSpecError, MissingExtra) as error:
             target.unlink(missing_ok=True)
             self.gguf_error = str(error)
 
