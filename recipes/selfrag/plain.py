@@ -1,7 +1,7 @@
 """Readers to compare a Self-RAG model with: the same base, trained on the same answers without tokens.
 
-The rows of which Self-RAG learns the tokens alone, such as those with an irrelevant passage, teach them
-nothing, so they take fewer steps.
+The rows of which Self-RAG learns the tokens alone, and those with an irrelevant passage, would only teach
+them to write what the passage does not say. They learn from the other rows, so they take fewer steps.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from askance.core.types import (
 from askance.methods.common.search import search_for
 from askance.methods.common.token_limit import TokenLimited
 from askance.methods.selfrag.prompts import instruction_prompt
-from askance.methods.selfrag.tokens import sequence_score
+from askance.methods.selfrag.tokens import IRRELEVANT, sequence_score
 from askance.terminal.console import err
 from askance.terminal.progress import TrainingProgress
 from askance.training.reader.data_mix import DataMix
@@ -98,11 +98,11 @@ def shown_passages(hits: Sequence[Hit]) -> tuple[Span, ...]:
 def plain_rows(rows: Sequence[SelfRagRow], *, with_passages: bool = True) -> Iterator[SelfRagRow]:
     """Yield rows without reflection tokens, whose passages are in the input.
 
-    Rows of which only the tokens are learned are left out.
+    Rows of which only the tokens are learned, and rows with an irrelevant passage, are left out.
     """
     for row in rows:
         segments, _ = written_segments(row.output)
-        if row.learned == "tokens" or not segments:
+        if row.learned == "tokens" or not segments or any(each.relevance == IRRELEVANT for each in segments):
             continue
         passages = [each.passage for each in segments if each.passage]
         shown = "\n\n".join(f"{passage.title}\n{passage.text}" for passage in passages)

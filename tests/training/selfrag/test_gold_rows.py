@@ -38,7 +38,7 @@ def test_a_passage_with_evidence_is_relevant_and_supports_the_answer():
         assert (row.learned, row.dataset) == ("all", "animals")
 
 
-def test_other_passages_are_irrelevant_and_their_answer_is_not_learned():
+def test_other_passages_are_irrelevant_and_the_answer_is_learned_all_the_same():
     rows = [row for row in rows_of(negatives=2) if "[Irrelevant]" in row.output]
     assert len(rows) == 20
     for row in rows:
@@ -46,9 +46,8 @@ def test_other_passages_are_irrelevant_and_their_answer_is_not_learned():
         assert ANIMALS[number] not in passage_of(row)
         assert COLOURS[number] not in passage_of(row)
         assert tokens_of(row) == ["[Retrieval]", "[Irrelevant]", "[Utility:5]"]
-        assert row.learned == "tokens"
         parsed = parse_output(row.output, learned=row.learned)
-        assert all(piece.span.trusted for piece in parsed.spans if piece.weight)
+        assert COLOURS[number] in [piece.span.text for piece in parsed.spans if piece.weight]
 
 
 def test_the_answer_to_another_question_is_not_supported():

@@ -1,9 +1,11 @@
 """Make rows of Self-RAG from datasets with supporting facts: the dataset is the teacher, and no model judges.
 
 What the dataset states becomes reflection tokens. A passage in which evidence begins is relevant and supports
-the answer. Other passages that BM25 finds, and that lack the answer, are irrelevant. A relevant passage does
-not support the answer to another question. If the passage is part of the question, nothing is retrieved.
-Answers that stand where they teach the wrong thing are read, but only the tokens around them are learned.
+the answer. Other passages that BM25 finds, and that lack the answer, are irrelevant. After them, too, the
+right answer is learned, as in the authors' data: a model that never learned to answer there writes nothing
+after a passage that it takes for irrelevant by mistake. A relevant passage does not support the answer to
+another question. If the passage is part of the question, nothing is retrieved. Wrong answers are read, but
+only the tokens around them are learned.
 """
 
 import random
@@ -88,7 +90,7 @@ def _rows(
         if hit.passage.id not in known and not any(holds_answer(hit.passage, gold) for gold in example.golds)
     )
     for passage in islice(lacking, settings.negatives):
-        yield row(segment(passage, IRRELEVANT, example.golds[0]) + _BEST, "tokens")
+        yield row(segment(passage, IRRELEVANT, example.golds[0]) + _BEST)
 
 
 def _single(
