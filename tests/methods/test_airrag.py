@@ -301,7 +301,7 @@ def test_a_model_of_raw_text():
 
 
 def test_parameters_are_checked():
-    for parameters in ({"rollouts": 0}, {"q_div": 1.5}, {"l_max": 0}, {"verifier": "vote"}, {"examples": 4}):
+    for parameters in ({"rollouts": 0}, {"q_div": 1.5}, {"l_max": 0}, {"verifier": "votes"}, {"examples": 4}):
         with pytest.raises(ParameterError, match=f"parameter {next(iter(parameters))}="):
             Airrag(**parameters)
 

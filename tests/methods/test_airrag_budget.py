@@ -53,7 +53,8 @@ many_settings = {
     "answer_samples": st.integers(1, 2),
     "passages": st.sampled_from([0, 1, 3, 30]),
     "wave": st.sampled_from([1, 4]),
-    "verifier": st.sampled_from(["sa", "jcd", "rm", "rm_vote"]),
+    "search": st.sampled_from(["tree", "paths"]),
+    "verifier": st.sampled_from(["sa", "jcd", "vote", "rm", "rm_vote"]),
     "reward": st.sampled_from(["consistency", "rm", "mixed"]),
     "expansion": st.sampled_from(["lazy", "eager"]),
     "early_sa": st.booleans(),
@@ -224,7 +225,7 @@ def test_what_was_set_aside_for_judged_calls_is_given_back(rollouts):
     method = Airrag(rollouts=rollouts, reward="rm", verifier="rm", l_max=4000)
     models = {"answer": made(scores={"Yes": -1.0, "No": -1.0})}
     searching = TreeSearch(method, QUESTION, Run(models, ScriptedRetriever(LONG), Trace()))
-    tree = asyncio.run(searching.search())
+    (tree,) = asyncio.run(searching.search())
     assert DA in {node.action for node in tree.terminals}
     assert searching.total_budget.set_aside == 0
     assert searching.total_budget.left == 4000 - searching.total_budget.num_spent

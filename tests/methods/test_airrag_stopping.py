@@ -43,6 +43,7 @@ def test_a_majority_of_all_answers_that_there_will_be_decides():
 @pytest.mark.parametrize(
     ("verifier", "num_more", "expected"),
     [("jcd", 1, False), ("jcd", 0, True), ("rm_vote", 1, True), ("rm_vote", 2, False)]
+    + [("vote", 0, True), ("vote", 1, False)]
     + [(other, 0, False) for other in ("sa", "emb", "rm")],
 )
 def test_votes_tell_beforehand_and_other_verifiers_do_not(verifier, num_more, expected):

@@ -1,5 +1,6 @@
 """AirRAG's verifiers and rewards: which model is called, what it scores, and which answer wins."""
 
+import asyncio
 import math
 
 import pytest
@@ -10,10 +11,12 @@ from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import PASSAGE_TOKENS, PathRewardModel
 from askance.methods.airrag.state import DA, SA, PathState
+from askance.methods.airrag.verifiers import FinishedPath, choose_answer
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
 from tests.methods.bridge import (
     BRIDGE,
     CREEK,
+    MOUTH,
     PATHS_ALONE,
     QUESTION,
     SCRIPT,
@@ -114,6 +117,49 @@ def test_the_reward_model_chooses_alone_or_by_votes():
     assert result.answer.text == "Delaware"
     assert chosen(result).numbers == near({"Mohawk": 0.7, "Delaware": 1.0})
     assert len(scored(result)) == 2, "each path once"
+
+
+def test_a_vote_counts_copies_and_the_shares_along_their_paths():
+    def choose(*paths):
+        return asyncio.run(choose_answer("vote", paths, None, 1, None))
+
+    def ended(answer, copies, share):
+        return FinishedPath(PathState(answer=answer), copies, share=share)
+
+    many = choose(ended("Mohawk", 2, 0.25), ended("Delaware", 1, 0.75), ended("mohawk.", 1, 0.1))
+    assert (many.answer, many.scores) == ("Delaware", near((0.6, 0.75, 0.6)))
+    assert choose(ended("Mohawk", 2, 0.5), ended("Delaware", 1, 0.75)).answer == "Mohawk"
+
+
+def test_the_share_of_a_path_is_that_of_the_samples_that_led_along_it():
+    varied = Varied(playing(say=f"{WHERE}\n{WHERE}\n{MOUTH}", sa="Mohawk", ra="Delaware", qt="None"))
+    parameters = {"rollouts": 2, "samples": 3, "wave": 1, "verifier": "vote", "actions": PATHS_ALONE}
+    result, _ = run(Airrag(**parameters, followup_qt="never"), varied)
+    assert chosen(result).numbers == near({"Mohawk": 1.0}), "plans with shares of 2/3 and 1/3"
+
+
+def test_independent_paths_have_calls_of_their_own():
+    varied = Varied(playing(say=WHERE, sa="Mohawk", qt="None"))
+    parameters = {"rollouts": 3, "verifier": "vote", "actions": PATHS_ALONE, "followup_qt": "never"}
+    result, queries = run(Airrag(search="paths", **parameters), varied)
+    keys = calls(result)
+    assert len(keys) == len({*keys}) == 3 * 3, "each path plans, answers and sums up"
+    assert queries == [WHERE] * 3
+    assert chosen(result).numbers == near({"Mohawk": 3.0}), "equal paths are copies"
+    nodes = [event.node for event in result.trace.events if event.type == "expand"]
+    assert nodes == [f"{tree}.{below}" for tree in range(3) for below in ("1", "1.1", "1.1.1")]
+    assert spent(result)["rollouts"] == 3
+    alone, _ = run(Airrag(**parameters), Varied(playing(say=WHERE, sa="Mohawk", qt="None")))
+    assert calls(alone)[:3] == keys[:3], "the first path is that of the tree"
+
+
+def test_independent_paths_stop_once_they_agree():
+    varied = Varied(playing(say=WHERE, sa="Mohawk", qt="None"))
+    parameters = {"rollouts": 9, "verifier": "vote", "actions": PATHS_ALONE, "wave": 2}
+    agreed, _ = run(Airrag(search="paths", stop_agreed=2, **parameters), varied)
+    assert spent(agreed)["rollouts"] == 2
+    decided, _ = run(Airrag(search="paths", stop_decided=True, **parameters), varied)
+    assert spent(decided)["rollouts"] == 6, "of nine votes, six can't be outvoted; two at a time"
 
 
 def test_the_answering_model_judges_where_no_other_is_given():

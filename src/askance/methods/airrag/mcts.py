@@ -32,7 +32,8 @@ class Node(Generic[S]):
 
     Attributes:
         action: The action that led here from `parent`; empty at the root.
-        number: The position of this node among the children of its parent, from 1.
+        number: The position of this node among the children of its parent, from 1. A root has the position of
+            its tree among the trees of the question.
         votes: The number of samples that gave this state (see `ActionOutcome`).
         dead_actions: The actions that had no outcome.
         postponed: The actions that could not be expanded in this wave. The next wave may try them again.
@@ -66,8 +67,15 @@ class Node(Generic[S]):
 
     @property
     def name(self) -> str:
-        """Return "0" and the number of each node on the path below the root, joined by dots."""
-        return ".".join(["0", *(str(node.number) for node in self.path[1:])])
+        """Return the number of the tree from 0, and of each node on the path below its root, with dots."""
+        root, *others = self.path
+        return ".".join([str(root.number - 1), *(str(node.number) for node in others)])
+
+    @property
+    def share(self) -> float:
+        """Return the share of the samples drawn with it that gave this state; 1 at the root."""
+        siblings = self.parent.children if self.parent else [self]
+        return self.votes / sum(each.votes for each in siblings if each.action == self.action)
 
     def uct(self, exploration: float) -> float:
         """Return the UCT value, which is the mean reward plus an exploration bonus.
@@ -125,6 +133,7 @@ class MctsTree(Generic[S]):
 
     Args:
         seed: The seed of all random choices.
+        number: The position of this tree among the trees of the question, from 1.
         side_actions: Actions at the root that lead only to terminals. They are expanded once, concurrently
             with the first rollouts, and rewarded as if one rollout had ended in each outcome. Rollouts never
             take these actions.
@@ -142,10 +151,11 @@ class MctsTree(Generic[S]):
         parameters: AirragParameters,
         seed: str = "",
         side_actions: Sequence[str] = (),
+        number: int = 1,
     ) -> None:
         self._problem, self._parameters = problem, parameters
         self._seed, self._side_actions = seed, side_actions
-        self.root = Node(start, is_terminal=problem.is_terminal(start))
+        self.root = Node(start, number=number, is_terminal=problem.is_terminal(start))
         self.terminals = list[Node[S]]()
         self.num_rollouts = self.num_failed = 0
 

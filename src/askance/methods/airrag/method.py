@@ -66,12 +66,13 @@ class Airrag(AirragParameters):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         search = TreeSearch(self, question, run)
-        tree = await search.search()
-        paths = valid_paths(search.finished_paths(tree) or await search.last_resort(tree))
+        trees = await search.search()
+        paths = valid_paths(search.finished_paths(trees) or await search.last_resort(trees))
         chosen = await search.verify(paths) if paths else None
-        _record_tree(run, tree, self.exploration, chosen)
+        for tree in trees:
+            _record_tree(run, tree, self.exploration, chosen)
         _record_choice(run, self.verifier, paths, chosen)
-        search.record_cost(tree)
+        search.record_cost(trees)
         return _cited_answer(question, run, chosen)
 
 
@@ -91,6 +92,7 @@ _VERIFIERS = {
     "sa": "by summary-answer, a call that reads them all",
     "jcd": "by the most words in common with the others",
     "emb": "by the vector nearest to the others'",
+    "vote": "by the most votes of equal answers",
     "rm": "by the greatest reward",
     "rm_vote": "by the greatest sum of rewards",
 }

@@ -107,9 +107,13 @@ class AirragParameters(Parameters):
         None, "maximum number of input tokens of all calls of a question; none: no limit", at_least=1
     )
     count_verifier: bool = parameter(True, "whether the verifier's call counts against l_max")
+    search: Literal["tree", "paths"] = parameter(
+        "tree", "rollouts extend one tree, or each is a path of its own, drawn independently of the others"
+    )
     verifier: Verifier = parameter(
         "sa",
-        "how to choose the answer: a call that sees all answers, common words, vectors, or a reward model",
+        "how to choose the answer: a call that sees all answers, common words, vectors, a vote, or a reward "
+        "model",
     )
     reward: Literal["consistency", "rm", "mixed"] = parameter(
         "consistency", "reward of a path during the search: common words, a reward model, or half of each"
@@ -127,7 +131,8 @@ class AirragParameters(Parameters):
         0, "stop the search once this many rollouts have ended and all answers agree; 0: never", at_least=0
     )
     stop_decided: bool = parameter(
-        False, "stop the search once no further vote can change the words of the answer (jcd and rm_vote)"
+        False,
+        "stop the search once no further vote can change the words of the answer (jcd, vote and rm_vote)",
     )
     actions: Actions = parameter(ALL, "actions that a path may take: its own, and other methods by name")
     followup_qt: Literal["if_no_plan", "always", "never"] = parameter(

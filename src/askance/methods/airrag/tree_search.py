@@ -1,8 +1,9 @@
 """The tree search of AirRAG for one question: token budgets, the rollout policy, and rewards."""
 
+import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from askance.core.ports import Model, Run
 from askance.core.token_ledger import BudgetedModel, TokenLedger
@@ -45,23 +46,64 @@ class TreeSearch:
             prompts = self._prompts(models.get("reward", self.run.model))
             self.reward_model = PathRewardModel(prompts, TokenLedger() if is_free else None)
 
-    async def search(self) -> MctsTree[PathState]:
-        """Run the search, and return its tree.
+    async def search(self) -> list[MctsTree[PathState]]:
+        """Run the search, and return its tree, or the tree of each path if the paths are independent.
 
-        If the parameters ask for a direct answer, the tree also holds that answer, beside the paths.
+        If the parameters ask for a direct answer, the first tree also holds that answer, beside the paths.
         """
         params, kept = self.parameters, self._tokens_for_verifier()
         self.total_budget.set_aside += kept
         if params.has_direct_candidate:
             self._side_runner = self._action_runner(self.total_budget.part(self._tokens_for_direct_answer()))
-        start = PathState(pending=(self.question.text,)) if params.actions.is_lite else PathState()
         side_actions = (DA,) if params.has_direct_candidate else ()
-        tree = MctsTree(start, self, params, f"{self.run.seed} {self.question.id}", side_actions)
+        if params.search == "paths":
+            trees = await self._search_paths(side_actions)
+        else:
+            trees = [await self._search_tree(side_actions)]
+        self.total_budget.set_aside -= kept
+        return trees
+
+    async def _search_tree(self, side_actions: Sequence[str] = (), number: int = 1) -> MctsTree[PathState]:
+        is_lite = self.parameters.actions.is_lite
+        start = PathState(pending=(self.question.text,)) if is_lite else PathState()
+        seed = f"{self.run.seed} {self.question.id}"
+        tree = MctsTree(start, self, self.parameters, seed, side_actions, number)
         await tree.search()
         for runner in self._runners.values():  # return the unspent tokens
             runner.budget.close()
-        self.total_budget.set_aside -= kept
         return tree
+
+    async def _search_paths(self, side_actions: Sequence[str]) -> list[MctsTree[PathState]]:
+        """Search one path after another, up to `wave` at a time, each with calls of its own."""
+        params, trees = self.parameters, list[MctsTree[PathState]]()
+        while len(trees) < params.rollouts and not (trees and self._is_enough(trees)):
+            first, last = len(trees), min(len(trees) + params.wave, params.rollouts)
+            budgets = list(self._budgets_of_paths(first, last))
+            searches = [self._path_search(budget) for budget in budgets]
+            trees += await params.together(
+                search._search_tree(() if number else side_actions, number + 1)
+                for number, search in enumerate(searches, start=first)
+            )
+            for budget in budgets:
+                budget.close()
+            if len(budgets) < last - first:
+                break
+        return trees
+
+    def _budgets_of_paths(self, first: int, last: int) -> Iterator[TokenLedger]:
+        """Yield the budgets of the paths of one wave, as many as have room for an answer."""
+        for number in range(first, last):
+            budget = self._budget_of_rollout(number)
+            if budget is None:
+                return
+            yield budget
+
+    def _path_search(self, budget: TokenLedger) -> "TreeSearch":
+        """Return the search of one path within a budget; all paths share a direct answer and the rewards."""
+        search = replace(self, parameters=replace(self.parameters, rollouts=1, search="tree"))
+        search.total_budget, search.reward_model = budget, self.reward_model
+        search._side_runner, search._runners, search._reply_cache = self._side_runner, {}, {}
+        return search
 
     def is_terminal(self, state: PathState) -> bool:
         return state.answer is not None
@@ -69,27 +111,40 @@ class TreeSearch:
     def legal_actions(self, state: PathState, dead: frozenset[str]) -> tuple[str, ...]:
         return self.parameters.actions_after(state, dead)
 
-    def finished_paths(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
-        """Return the distinct finished paths in tree order, including those that no rollout entered."""
+    def finished_paths(self, trees: Sequence[MctsTree[PathState]]) -> list[FinishedPath]:
+        """Return the distinct finished paths in tree order, including those that no rollout entered.
+
+        Equal paths of several trees are independent of each other, so each of them counts as a copy.
+        """
+        paths: dict[object, FinishedPath] = {}
+        for tree in trees:
+            for key, path in self._finished_paths(tree).items():
+                same = paths.get(key)
+                paths[key] = path if same is None else replace(same, copies=same.copies + path.copies)
+        return list(paths.values())
+
+    def _finished_paths(self, tree: MctsTree[PathState]) -> dict[object, FinishedPath]:
         paths: dict[object, FinishedPath] = {}
         for node in tree.root.subtree():
             state = node.state
             if state.answer is not None:
                 score, is_grounded = self._judged_reward(state), any(state.found)
-                path = FinishedPath(state, node.votes, node.visits, node.reward, score, is_grounded)
+                share = math.prod(each.share for each in node.path[:-1])
+                path = FinishedPath(state, node.votes, node.visits, node.reward, score, is_grounded, share)
                 paths.setdefault(state.key, path)
-        return list(paths.values())
+        return paths
 
-    async def last_resort(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
-        """Return direct answers for a tree without finished paths.
+    async def last_resort(self, trees: Sequence[MctsTree[PathState]]) -> list[FinishedPath]:
+        """Return direct answers for a search without finished paths.
 
         Their call may spend the whole remaining budget. If the budget has no limit and a direct answer has
         already failed, no further one is tried.
         """
-        if self.total_budget.most is None and DA in tree.root.dead_actions:
+        root = trees[0].root
+        if self.total_budget.most is None and DA in root.dead_actions:
             return []
         runner = self._action_runner(self.total_budget.share(1), is_judged=False)
-        outcomes = await runner.expand(PathState(), tree.root.name, DA)
+        outcomes = await runner.expand(PathState(), root.name, DA)
         runner.budget.close()
         return [FinishedPath(each.state, each.votes) for each in outcomes or ()]
 
@@ -106,9 +161,10 @@ class TreeSearch:
         self.num_verifier_tokens = budget.num_spent
         return chosen
 
-    def record_cost(self, tree: MctsTree[PathState]) -> None:
+    def record_cost(self, trees: Sequence[MctsTree[PathState]]) -> None:
         """Record the cost of the search in the trace."""
-        rollouts, failed = float(tree.num_rollouts), float(tree.num_failed)
+        rollouts = float(sum(tree.num_rollouts for tree in trees))
+        failed = float(sum(tree.num_failed for tree in trees))
         numbers = {**self.total_budget.numbers, "rollouts": rollouts, "failed rollouts": failed}
         if self.num_verifier_tokens:
             numbers["input tokens of the verifier"] = float(self.num_verifier_tokens)
@@ -158,6 +214,14 @@ class TreeSearch:
     def can_start(self, rollout: int) -> bool:
         if rollout in self._runners:  # the rollout found nothing to expand in the previous wave
             self._runners[rollout].budget.close()
+        budget = self._budget_of_rollout(rollout)
+        if budget is None:
+            return False
+        self._runners[rollout] = self._action_runner(budget)
+        return True
+
+    def _budget_of_rollout(self, rollout: int) -> TokenLedger | None:
+        """Return the budget of a rollout, or None if it has no room for an answer and is not the first."""
         # The remaining budget is shared by no more rollouts than can reach an answer by a short path.
         num_sharing, left = self.parameters.rollouts - rollout, self.total_budget.left
         # The fewest input tokens with which a rollout can reach an answer.
@@ -167,15 +231,18 @@ class TreeSearch:
         budget = self.total_budget.share(num_sharing)
         if rollout and not budget.fits(least):
             budget.close()
-            return False
-        self._runners[rollout] = self._action_runner(budget)
-        return True
+            return None
+        return budget
 
     def should_stop(self, tree: MctsTree[PathState]) -> bool:
+        return self._is_enough([tree])
+
+    def _is_enough(self, trees: Sequence[MctsTree[PathState]]) -> bool:
         """Return whether the remaining rollouts are unnecessary."""
-        params, paths = self.parameters, verifiers.valid_paths(self.finished_paths(tree))
-        num_more = (params.rollouts - tree.num_rollouts) * params.answer_samples
-        num_ended = tree.num_rollouts - tree.num_failed
+        params, paths = self.parameters, verifiers.valid_paths(self.finished_paths(trees))
+        num_rollouts = sum(tree.num_rollouts for tree in trees)
+        num_more = (params.rollouts - num_rollouts) * params.answer_samples
+        num_ended = num_rollouts - sum(tree.num_failed for tree in trees)
         # An eager expansion may sample more terminals than the rollout reaches.
         counts = params.stop_decided and params.expansion == "lazy"
         if 0 < params.stop_agreed <= num_ended and len(verifiers.cluster_answers(paths)) == 1:
@@ -184,7 +251,7 @@ class TreeSearch:
             why = "no further vote can change the words of the answer"
         else:
             return False
-        self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": tree.num_rollouts})
+        self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": num_rollouts})
         return True
 
     def on_rollout_end(self, rollout: int) -> None:
@@ -219,9 +286,7 @@ class TreeSearch:
         return [rewards.get(id(node), 0.0) for node in terminals]
 
     def _reward(self, node: Node[PathState], score: float) -> float:
-        siblings = node.parent.children if node.parent else [node]
-        drawn = sum(each.votes for each in siblings if each.action == node.action)
-        consistency: float = score * (node.votes / drawn) ** self.parameters.vote_power
+        consistency: float = score * node.share**self.parameters.vote_power
         judged = self._judged_reward(node.state)
         mixed = (judged + consistency) / 2
         return {"consistency": consistency, "rm": judged, "mixed": mixed}[self.parameters.reward]

@@ -19,7 +19,7 @@ from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.prompts import STOPS
 from askance.text.answers import normalise_answer
 
-Verifier = Literal["sa", "jcd", "emb", "rm", "rm_vote"]
+Verifier = Literal["sa", "jcd", "emb", "vote", "rm", "rm_vote"]
 
 _CANDIDATE_TOKENS = 32
 _ROUNDING = 1e-6
@@ -35,6 +35,7 @@ class FinishedPath:
         reward: The reward of the path in the tree search.
         score: The score from the reward model.
         is_grounded: True if passages were found on the path.
+        share: The product of the shares of the samples that led along the path, up to its last step.
     """
 
     state: PathState
@@ -43,6 +44,7 @@ class FinishedPath:
     reward: float = 0.0
     score: float = 0.0
     is_grounded: bool = False
+    share: float = 1.0
 
     @property
     def answer(self) -> str:
@@ -129,19 +131,20 @@ def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> b
     """Return whether `num_more` further paths can't change the verifier's choice.
 
     The choice may still change in word order, articles and punctuation. All `paths` must be valid. Only `jcd`
-    and `rm_vote` can be decided early, because all other verifiers may prefer a later answer. With `jcd`, the
+    and the votes can be decided early, because all other verifiers may prefer a later answer. With `jcd`, the
     choice is decided if one set of words, the winner, has more copies than all other answers together,
     including further ones. The reason is that 1 - Jaccard similarity is a distance, so the triangle
     inequality holds. An answer at distance d from the winner gets d less similarity than the winner from each
-    copy of the winner, and at most d more from each other answer. With `rm_vote`, a further path adds at most
-    1 to the sum of another answer.
+    copy of the winner, and at most d more from each other answer. With `vote` and `rm_vote`, a further path
+    adds at most 1 to the sum of another answer.
     """
-    if verifier not in ("jcd", "rm_vote") or not any(path.is_valid for path in paths):
+    if verifier not in ("jcd", "vote", "rm_vote") or not any(path.is_valid for path in paths):
         return False
     is_jcd, sums = verifier == "jcd", dict[object, float]()
     for path in paths:
         key = word_set(path.answer) if is_jcd else normalise_answer(path.answer)
-        sums[key] = sums.get(key, 0.0) + (1.0 if is_jcd else path.score) * path.copies
+        value = {"jcd": 1.0, "vote": path.share, "rm_vote": path.score}[verifier]
+        sums[key] = sums.get(key, 0.0) + value * path.copies
     best = max(sums.values())
     others = sum(sums.values()) - best if is_jcd else max([0.0, *sorted(sums.values())[:-1]])
     return best > others + num_more + _ROUNDING
@@ -152,17 +155,19 @@ def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswe
     return ChosenAnswer(best.answer, best, tuple(scores))
 
 
-def _by_reward(paths: Sequence[FinishedPath], jcd: Sequence[float], *, is_vote: bool) -> ChosenAnswer:
-    """Return the answer with the greatest reward from the reward model.
+def _by_sum(
+    paths: Sequence[FinishedPath], values: Sequence[float], jcd: Sequence[float], *, is_vote: bool
+) -> ChosenAnswer:
+    """Return the answer with the greatest value.
 
-    If `is_vote` is true, the sum of the rewards of equal answers counts instead. Ties go to the greater
-    single reward, and then to the greater score in `jcd`.
+    If `is_vote` is true, the sum of the values over all copies of equal answers counts instead. Ties go to
+    the greater single value, and then to the greater score in `jcd`.
     """
-    sums = [path.score for path in paths]
+    sums = [*values]
     for group in cluster_answers(paths) if is_vote else ():
         for index in group:
-            sums[index] = sum(paths[other].score * paths[other].copies for other in group)
-    index = max(range(len(paths)), key=lambda each: (round(sums[each], 9), paths[each].score, jcd[each]))
+            sums[index] = sum(values[other] * paths[other].copies for other in group)
+    index = max(range(len(paths)), key=lambda each: (round(sums[each], 9), values[each], jcd[each]))
     return ChosenAnswer(paths[index].answer, paths[index], tuple(sums))
 
 
@@ -182,8 +187,10 @@ async def choose_answer(
         assert run.encoder is not None  # check_needs
         vectors = await run.encoder.embed([path.answer for path in paths])
         return _best(paths, emb_scores(vectors, copies))
+    if verifier == "vote":
+        return _by_sum(paths, [path.share for path in paths], jcd, is_vote=True)
     if verifier in ("rm", "rm_vote"):
-        return _by_reward(paths, jcd, is_vote=verifier == "rm_vote")
+        return _by_sum(paths, [path.score for path in paths], jcd, is_vote=verifier == "rm_vote")
     if verifier == "sa" and len(cluster_answers(paths)) > 1:
         return await _choose_by_call(paths, jcd, prompts, max_tokens, run)
     return _best(paths, jcd)

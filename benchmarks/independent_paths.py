@@ -1,0 +1,232 @@
+r"""Compare AirRAG's tree with independent paths, at equal tokens, in a world of independent errors.
+
+    python -m benchmarks.independent_paths --out FOLDER
+
+A question asks where a chain of hops ends. The scripted model plans one sub-query for each hop, and each of
+its calls is wrong with a probability of its own: `--say`, `--qt`, `--ra` and `--sa`. Wrong answers are drawn
+from `--alternatives` places, so they seldom agree. A tree of `--rollouts` rollouts is measured first. The
+number of independent paths is then chosen so that they read as many input tokens on average: a part of the
+questions gets one path more than the others. FOLDER/choosing.json has all numbers. The command exits with 1
+if a tree is better than independent paths, or the tokens differ by more than 5 %.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from askance.ask import ask
+from askance.cli.main import exit_codes
+from askance.core.trace import Decided, Expanded
+from askance.core.types import GenerateRequest, Generation, Key, Passage, Question
+from askance.evaluation.statistics.compare import mean_interval, paired_difference
+from askance.methods.airrag.method import Airrag
+from askance.methods.airrag.parameters import read_actions
+from askance.models.scripted import ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
+from benchmarks.grids import markdown
+
+HOPS = (2, 3, 4)
+MAX_DIFFERENCE = 0.05
+"""The greatest difference between the input tokens of a tree and of independent paths."""
+_TREES: dict[str, dict[str, Any]] = {
+    "tree, jcd": {"verifier": "jcd"},
+    "tree, vote": {"verifier": "vote"},
+    "tree, 3 samples, jcd": {"verifier": "jcd", "samples": 3, "answer_samples": 3},
+    "tree, 3 samples, vote": {"verifier": "vote", "samples": 3, "answer_samples": 3},
+}
+_QUERY = re.compile(r"Where does hop (\d+) lead from (\w+)\?")
+_ANSWERED = re.compile(r"Where does hop \d+ lead from \w+\?\s+(P\d+)")
+_QUESTION = re.compile(r"Where do (\d+) hops from (P\d+) end\?")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The world, and how often the model is wrong.
+
+    Attributes:
+        say, qt, ra, sa: The probability that a reply of this action is wrong.
+        alternatives: The number of places from which wrong answers are drawn.
+    """
+
+    say: float
+    qt: float
+    ra: float
+    sa: float
+    alternatives: int
+
+    def next(self, place: str, hop: int) -> str:
+        """Return the place to which a hop leads."""
+        return f"P{random.Random(f'{place} {hop}').randrange(10**6)}"
+
+    def end(self, start: str, hops: int) -> str:
+        """Return the place at the end of a chain."""
+        place = start
+        for hop in range(1, hops + 1):
+            place = self.next(place, hop)
+        return place
+
+    def reply(self, shown: str, key: Key) -> str:
+        """Return the reply of the model to a prompt."""
+        rng = random.Random(repr(key))
+        action = next(str(part) for part in key if part in ("say", "qt", "ra", "sa"))
+        is_wrong, wrong = rng.random() < getattr(self, action), f"P{rng.randrange(self.alternatives)}"
+        if action == "say":
+            hops, start = _QUESTION.findall(shown)[-1]
+            sources = [start, *["there"] * (int(hops) - 1)][: int(hops) - is_wrong]
+            return "\n".join(f"Where does hop {hop} lead from {each}?" for hop, each in enumerate(sources, 1))
+        if action == "ra":
+            hop, place = _QUERY.findall(shown)[-1]
+            return wrong if is_wrong else self.next(place, int(hop))
+        answers = _ANSWERED.findall(shown)
+        if action == "qt":
+            queries = _QUERY.findall(shown.rpartition("Next query:")[2])
+            if not queries:
+                return "None"
+            hop, place = queries[0]
+            right = answers[-1] if place == "there" and answers else place
+            return f"Where does hop {hop} lead from {wrong if is_wrong else right}?"
+        return ["", *answers][-2 if is_wrong and len(answers) > 1 else -1]
+
+
+class IndependentSamples(ScriptedModel):
+    """A scripted model whose samples of one prompt are replies of their own."""
+
+    async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
+        written = list[Generation]()
+        for number in range(request.n):
+            written += await super().generate(replace(request, n=1, key=(*request.key, number)))
+        return tuple(written)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What happened to one question.
+
+    Attributes:
+        is_right: 1 if the chosen answer is right, else 0.
+        has_candidate: 1 if a right answer was among the candidates, else 0.
+    """
+
+    is_right: float
+    has_candidate: float
+    num_tokens: float
+    num_calls: float
+
+
+async def row_of(world: World, number: int, hops: int, method: Airrag) -> Row:
+    """Answer one question."""
+    start = f"P{10**6 + number}"
+    question = Question(f"{hops}-{number}", f"Where do {hops} hops from {start} end?")
+    model = IndependentSamples(world.reply, context_tokens=100_000, capabilities=frozenset({"raw"}))
+    retriever = ScriptedRetriever([Passage("1", "Hops", " ".join(["word"] * 100))])
+    result = await ask(question, method, {"answer": model}, retriever)
+    (spent,) = (
+        event for event in result.trace.events if isinstance(event, Decided) and event.name == "budget"
+    )
+    nodes = [event for event in result.trace.events if isinstance(event, Expanded)]
+    gold = world.end(start, hops)
+    found = any(node.text == gold for node in nodes if "reward" in node.numbers)
+    is_right = float(result.answer.text == gold)
+    return Row(is_right, float(found), spent.numbers["tokens"], spent.numbers["calls"])
+
+
+def rows_of(world: World, hops: int, numbers: Iterable[int], method: Airrag) -> list[Row]:
+    """Answer all questions with so many hops."""
+
+    async def all_rows() -> list[Row]:
+        return [await row_of(world, number, hops, method) for number in numbers]
+
+    return asyncio.run(all_rows())
+
+
+def paths_at(world: World, hops: int, num_questions: int, base: Airrag, wanted: float) -> list[Row]:
+    """Answer all questions by independent paths that read `wanted` input tokens on average."""
+
+    def paths(number: int) -> list[Row]:
+        method = replace(base, search="paths", rollouts=number, verifier="vote")
+        return rows_of(world, hops, range(num_questions), method)
+
+    fewer, number = paths(1), 1
+    while True:
+        more = paths(number + 1)
+        low, high = _mean_tokens(fewer), _mean_tokens(more)
+        if high >= wanted:
+            num_more = round(num_questions * (wanted - low) / (high - low))
+            return [*more[: max(num_more, 0)], *fewer[max(num_more, 0) :]]
+        fewer, number = more, number + 1
+
+
+def _mean_tokens(rows: Sequence[Row]) -> float:
+    return sum(row.num_tokens for row in rows) / len(rows)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--questions", type=int, default=300, help="questions of each number of hops")
+    parser.add_argument("--rollouts", type=int, default=8, help="rollouts of a tree")
+    parser.add_argument("--say", type=float, default=0.1, help="probability that a plan is wrong")
+    parser.add_argument("--qt", type=float, default=0.1, help="probability that a transformation is wrong")
+    parser.add_argument("--ra", type=float, default=0.3, help="probability that an answer is wrong")
+    parser.add_argument("--sa", type=float, default=0.1, help="probability that a summary is wrong")
+    parser.add_argument("--alternatives", type=int, default=50, help="places of wrong answers")
+    parser.add_argument("--out", type=Path, required=True, help="folder for choosing.json")
+    options = parser.parse_args(arguments)
+    with exit_codes():
+        world = World(options.say, options.qt, options.ra, options.sa, options.alternatives)
+        actions = read_actions("say,ra,qt,sa", (), lambda name: Airrag())
+        base = Airrag(rollouts=options.rollouts, actions=actions)
+        lines, kept, flaws = [], dict[str, Any](), list[str]()
+        for hops in HOPS:
+            for name, settings in _TREES.items():
+                tree = rows_of(world, hops, range(options.questions), replace(base, **settings))
+                paths = paths_at(world, hops, options.questions, base, _mean_tokens(tree))
+                difference = paired_difference(
+                    *({f"{i}": row.is_right for i, row in enumerate(rows)} for rows in (tree, paths))
+                )
+                tokens = _mean_tokens(paths) / _mean_tokens(tree) - 1
+                one, other = (mean_interval([row.is_right for row in rows]) for rows in (tree, paths))
+                found = sum(row.has_candidate for row in tree) / len(tree)
+                lines.append(
+                    [
+                        f"{hops}",
+                        name,
+                        f"{one.mean:.2f} ({found:.2f})",
+                        f"{other.mean:.2f}",
+                        f"{100 * difference.mean:+.1f} "
+                        f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f})",
+                        f"{_mean_tokens(tree):,.0f}",
+                        f"{tokens:+.1%}",
+                    ]
+                )
+                kept[f"{hops} hops, {name}"] = {
+                    "tree": one.mean,
+                    "candidates": found,
+                    "paths": other.mean,
+                    "difference": [difference.mean, difference.low, difference.high],
+                    "tokens": [_mean_tokens(tree), _mean_tokens(paths)],
+                    "calls": [sum(row.num_calls for row in rows) / len(rows) for rows in (tree, paths)],
+                }
+                if difference.high < 0:
+                    flaws.append(f"{name} is worse than independent paths at {hops} hops")
+                if abs(tokens) > MAX_DIFFERENCE:
+                    flaws.append(f"the tokens of {name} at {hops} hops differ by {tokens:+.1%}")
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "choosing.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        head = ["hops", "search", "right (among candidates)", "independent paths", "difference, points"]
+        print(markdown([*head, "input tokens", "of the paths"], lines))
+        for flaw in flaws:
+            print(f"missed: {flaw}")
+        if flaws:
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
