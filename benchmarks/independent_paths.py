@@ -4,10 +4,11 @@ r"""Compare AirRAG's tree with independent paths, at equal tokens, in a world of
 
 A question asks where a chain of hops ends. The scripted model plans one sub-query for each hop, and each of
 its calls is wrong with a probability of its own: `--say`, `--qt`, `--ra` and `--sa`. Wrong answers are drawn
-from `--alternatives` places, so they seldom agree. A tree of `--rollouts` rollouts is measured first. The
-number of independent paths is then chosen so that they read as many input tokens on average: a part of the
-questions gets one path more than the others. FOLDER/choosing.json has all numbers. The command exits with 1
-if a tree is better than independent paths, or the tokens differ by more than 5 %.
+from `--alternatives` places, so they seldom agree. A tree of `--rollouts` rollouts is measured first, with
+one and with three samples of each reply. The number of independent paths with as many samples is then chosen
+so that they read and write as many tokens on average: a part of the questions gets one path more than the
+others. FOLDER/choosing.json has all numbers. The command exits with 1 if a tree is worse than independent
+paths beyond the interval, or the tokens differ by more than 5 %.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from askance.core.types import GenerateRequest, Generation, Key, Passage, Questi
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import read_actions
+from askance.methods.airrag.verifiers import Verifier
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from benchmarks.grids import markdown
@@ -34,12 +37,8 @@ from benchmarks.grids import markdown
 HOPS = (2, 3, 4)
 MAX_DIFFERENCE = 0.05
 """The greatest difference between the input tokens of a tree and of independent paths."""
-_TREES: dict[str, dict[str, Any]] = {
-    "tree, jcd": {"verifier": "jcd"},
-    "tree, vote": {"verifier": "vote"},
-    "tree, 3 samples, jcd": {"verifier": "jcd", "samples": 3, "answer_samples": 3},
-    "tree, 3 samples, vote": {"verifier": "vote", "samples": 3, "answer_samples": 3},
-}
+_SAMPLES = {"1 sample": 1, "3 samples": 3}
+_VERIFIERS: tuple[Verifier, ...] = ("jcd", "vote")
 _QUERY = re.compile(r"Where does hop (\d+) lead from (\w+)\?")
 _ANSWERED = re.compile(r"Where does hop \d+ lead from \w+\?\s+(P\d+)")
 _QUESTION = re.compile(r"Where do (\d+) hops from (P\d+) end\?")
@@ -91,7 +90,8 @@ class World:
             hop, place = queries[0]
             right = answers[-1] if place == "there" and answers else place
             return f"Where does hop {hop} lead from {wrong if is_wrong else right}?"
-        return ["", *answers][-2 if is_wrong and len(answers) > 1 else -1]
+        final: str = ["", *answers][-2 if is_wrong and len(answers) > 1 else -1]
+        return final
 
 
 class IndependentSamples(ScriptedModel):
@@ -106,7 +106,7 @@ class IndependentSamples(ScriptedModel):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What happened to one question.
+    """The outcome of one question.
 
     Attributes:
         is_right: 1 if the chosen answer is right, else 0.
@@ -146,7 +146,7 @@ def rows_of(world: World, hops: int, numbers: Iterable[int], method: Airrag) -> 
 
 
 def paths_at(world: World, hops: int, num_questions: int, base: Airrag, wanted: float) -> list[Row]:
-    """Answer all questions by independent paths that read `wanted` input tokens on average."""
+    """Answer all questions by independent paths that read and write `wanted` tokens on average."""
 
     def paths(number: int) -> list[Row]:
         method = replace(base, search="paths", rollouts=number, verifier="vote")
@@ -185,9 +185,12 @@ def main(arguments: list[str] | None = None) -> None:
         base = Airrag(rollouts=options.rollouts, actions=actions)
         lines, kept, flaws = [], dict[str, Any](), list[str]()
         for hops in HOPS:
-            for name, settings in _TREES.items():
-                tree = rows_of(world, hops, range(options.questions), replace(base, **settings))
-                paths = paths_at(world, hops, options.questions, base, _mean_tokens(tree))
+            for (name, samples), verifier in product(_SAMPLES.items(), _VERIFIERS):
+                sampled = replace(base, samples=samples, answer_samples=samples, verifier=verifier)
+                name = f"{name}, {verifier}"
+                tree = rows_of(world, hops, range(options.questions), sampled)
+                if verifier == _VERIFIERS[0]:  # a verifier without a call changes no token of the tree
+                    paths = paths_at(world, hops, options.questions, sampled, _mean_tokens(tree))
                 difference = paired_difference(
                     *({f"{i}": row.is_right for i, row in enumerate(rows)} for rows in (tree, paths))
                 )
@@ -220,8 +223,8 @@ def main(arguments: list[str] | None = None) -> None:
                     flaws.append(f"the tokens of {name} at {hops} hops differ by {tokens:+.1%}")
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "choosing.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-        head = ["hops", "search", "right (among candidates)", "independent paths", "difference, points"]
-        print(markdown([*head, "input tokens", "of the paths"], lines))
+        head = ["hops", "tree", "right (among candidates)", "independent paths", "difference, points"]
+        print(markdown([*head, "tokens", "of the paths"], lines))
         for flaw in flaws:
             print(f"missed: {flaw}")
         if flaws:

@@ -149,8 +149,8 @@ def test_independent_paths_have_calls_of_their_own():
     nodes = [event.node for event in result.trace.events if event.type == "expand"]
     assert nodes == [f"{tree}.{below}" for tree in range(3) for below in ("1", "1.1", "1.1.1")]
     assert spent(result)["rollouts"] == 3
-    alone, _ = run(Airrag(**parameters), Varied(playing(say=WHERE, sa="Mohawk", qt="None")))
-    assert calls(alone)[:3] == keys[:3], "the first path is that of the tree"
+    alone, _ = run(Airrag(**parameters | {"rollouts": 1}), varied)
+    assert calls(alone) == [key for key in keys if key[0].startswith("0")], "the first is that of a tree"
 
 
 def test_independent_paths_stop_once_they_agree():

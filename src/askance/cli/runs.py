@@ -24,10 +24,12 @@ from askance.storage.trace_file import check_writable
 from askance.terminal.console import out
 from askance.terminal.tables import print_tables
 from askance.text.printable import printable_record
+from askance.training.reward.tree_data import TreeFormat, tree_rows
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN")]
 AllPairsFlag = Annotated[bool, typer.Option("--all-pairs")]
 CommonFlag = Annotated[bool, typer.Option("--common")]
+TreeFormatOption = Annotated[TreeFormat, typer.Option("--format")]
 QuestionsOption = Annotated[int, typer.Option(min=0, metavar="N")]
 
 
@@ -143,7 +145,7 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN")]
 
 @export.callback()
 def _export() -> None:
-    """Export a run in the format of another evaluation tool.
+    """Export a run in the format of another evaluation tool, or as training data.
 
     Examples:
         askance export alce runs/asqa --out alce.json
@@ -180,6 +182,23 @@ def factscore(run: RunArgument, file: OutOption) -> None:
         askance export factscore runs/other --out other.jsonl
     """
     _write(file, run, formats.factscore)
+
+
+@export.command()
+def trees(run: RunArgument, file: OutOption, format: TreeFormatOption = TreeFormat.PROCESS) -> None:
+    """Export the search trees of an AirRAG run as training data, in formats that TRL reads (JSON Lines).
+
+    Args:
+        run: A run folder written by `askance eval`.
+        file: The file to write; it must not exist yet.
+        format: Right paths (sft), better and worse steps (preference), or paths with a label for each step
+            (process).
+
+    Examples:
+        askance export trees runs/airrag --out steps.jsonl
+        askance export trees runs/airrag --format preference --out pairs.jsonl
+    """
+    _write(file, run, lambda found: "".join(f"{json_line(row)}\n" for row in tree_rows(found, format)))
 
 
 def _write(file: Path, folder: Path, text_of: Callable[[RecordedRun], str]) -> None:

@@ -88,4 +88,9 @@ class PathRewardModel:
                     ids = model.tokenize(passage_text(hits[0].passage))[:PASSAGE_TOKENS]
                     yield "Passage", model.decode(ids)
                 output = f"{pair.question} {pair.answer}"
-            yield _LABELS.get(step.action, "Answer"), output
+            yield step_label(step.action), output
+
+
+def step_label(action: str) -> str:
+    """Return the word before a step in the prompt; the steps of other methods are answers."""
+    return _LABELS.get(action, "Answer")

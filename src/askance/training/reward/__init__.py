@@ -1,0 +1,1 @@
+"""Data for reward models and for training on the paths of AirRAG's search."""

@@ -1,0 +1,177 @@
+"""Training data from the trees of a run: right paths, preferred steps, and steps with their values.
+
+The value of a step is estimated by Monte Carlo, as in section 9 of our specification of AirRAG (Feng et al.
+2025 train a process reward model so): the share of right answers among all valid answers below the step. An
+answer is right if it equals a gold answer, or has one in it, after normalisation. The rows have the formats
+that TRL's trainers read:
+
+    sft         {"prompt": […], "completion": […]}, a row for each right path
+    preference  {"prompt": […], "chosen": […], "rejected": […]}, a row for two steps after the same steps
+    process     {"prompt": "…", "completions": ["…", …], "labels": [true, …]}, a row for each path
+
+Prompts and completions of the first two are turns of a chat. Rows of the third also have the estimated
+"values", and the number of answers, "paths", that each of them counts. Preferences are taken from values of
+at least two answers, or of answers themselves.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from askance.core.errors import InputError
+from askance.core.trace import AnyEvent, Expanded
+from askance.evaluation.run.record import Record
+from askance.evaluation.run.recorded_run import RecordedRun
+from askance.methods.airrag.reward import step_label
+from askance.text.answers import normalise_answer
+
+
+class TreeFormat(StrEnum):
+    """A format of training data from trees."""
+
+    SFT = "sft"
+    PREFERENCE = "preference"
+    PROCESS = "process"
+
+
+LEAST_DIFFERENCE = 0.5
+"""The least difference between the values of two steps of which one is preferred."""
+LEAST_VALUE = 0.5
+"""A step is labelled as right from this value."""
+LEAST_PATHS = 2
+"""A step is preferred to another if the value of each counts at least so many answers, or is an answer's."""
+
+
+@dataclass(slots=True)
+class TreeStep:
+    """A step of a recorded search.
+
+    Attributes:
+        text: The step as a line, with the passage of a retrieval before it.
+        above: The step before it; None after the question.
+        num_paths, num_right: The number of valid answers at or below the step, and of right ones.
+        is_end: Whether the step is a valid answer.
+    """
+
+    text: str
+    above: "TreeStep | None"
+    num_paths: int = 0
+    num_right: int = 0
+    is_end: bool = False
+
+    @property
+    def path(self) -> tuple["TreeStep", ...]:
+        """Return the steps from the first one to this one."""
+        return (*self.above.path, self) if self.above else (self,)
+
+    @property
+    def value(self) -> float:
+        """Return the share of right answers; 0 if there is no answer."""
+        return self.num_right / self.num_paths if self.num_paths else 0.0
+
+    @property
+    def is_estimated(self) -> bool:
+        """Return whether the value counts enough answers to prefer a step by it."""
+        return self.is_end or self.num_paths >= LEAST_PATHS
+
+
+def steps_of(events: Sequence[AnyEvent], golds: Sequence[str]) -> list[TreeStep]:
+    """Return the steps of AirRAG's search in a trace, each after the one above it.
+
+    Steps of other searches, which count no visits, are left out.
+    """
+    steps: dict[str, TreeStep] = {}
+    for event in events:
+        if not (isinstance(event, Expanded) and "visits" in event.numbers):
+            continue
+        step = TreeStep(_line(event), steps.get(event.node.rpartition(".")[0]))
+        steps[event.node] = step
+        if "reward" not in event.numbers or event.rejected or not event.text.strip():
+            continue
+        step.is_end, is_right = True, is_right_answer(event.text, golds)
+        for each in step.path:
+            each.num_paths += 1
+            each.num_right += is_right
+    return list(steps.values())
+
+
+def is_right_answer(answer: str, golds: Sequence[str]) -> bool:
+    """Return whether an answer equals a gold answer, or has one in it, after normalisation."""
+    words = normalise_answer(answer)
+    return any(gold and gold in words for gold in map(normalise_answer, golds))
+
+
+def tree_rows(run: RecordedRun, format: TreeFormat) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of all questions of a run.
+
+    Raises:
+        InputError: The run has no trees, or none that gives a row.
+    """
+    num_trees = num_rows = 0
+    for record in run.records:
+        steps = steps_of(run.trace(record), record.golds)
+        num_trees += bool(steps)
+        for row in _ROWS[format](record, steps):
+            num_rows += 1
+            yield row
+    if not num_trees:
+        raise InputError(
+            f"the run {run.folder} has no search trees: name a run of airrag, whose traces were kept."
+        )
+    if not num_rows:
+        raise InputError(
+            f"the trees of the run {run.folder} give no row of the format {format}: make more rollouts, or "
+            "name a run in which some answers are right."
+        )
+
+
+def _line(event: Expanded) -> str:
+    hit = event.passage
+    passage = f"Passage: {hit.passage.titled_text}\n" if hit else ""
+    return f"{passage}{step_label(event.action)}: {' '.join(event.text.split())}"
+
+
+def _turn(role: str, text: str) -> list[dict[str, str]]:
+    return [{"role": role, "content": text}]
+
+
+def _sft(record: Record, steps: Sequence[TreeStep]) -> Iterator[Mapping[str, Any]]:
+    for step in steps:
+        if step.is_end and step.num_right:
+            path = "\n".join(each.text for each in step.path)
+            yield {"prompt": _turn("user", record.question), "completion": _turn("assistant", path)}
+
+
+def _preference(record: Record, steps: Sequence[TreeStep]) -> Iterator[Mapping[str, Any]]:
+    """Yield the best and the worst of the steps that follow the same steps, if they differ enough."""
+    followers: dict[int, list[TreeStep]] = {}
+    for step in steps:
+        followers.setdefault(id(step.above), []).append(step)
+    for group in followers.values():
+        ranked = sorted((step for step in group if step.is_estimated), key=lambda step: step.value)
+        if not ranked or ranked[-1].value - ranked[0].value < LEAST_DIFFERENCE:
+            continue
+        worst, best = ranked[0], ranked[-1]
+        before = best.above.path if best.above else ()
+        shown = "\n".join((record.question, *(each.text for each in before)))
+        yield {
+            "prompt": _turn("user", shown),
+            "chosen": _turn("assistant", best.text),
+            "rejected": _turn("assistant", worst.text),
+        }
+
+
+def _process(record: Record, steps: Sequence[TreeStep]) -> Iterator[Mapping[str, Any]]:
+    for end in steps:
+        if end.is_end:
+            yield {
+                "prompt": record.question,
+                "completions": [step.text for step in end.path],
+                "labels": [step.value >= LEAST_VALUE for step in end.path],
+                "values": [step.value for step in end.path],
+                "paths": [step.num_paths for step in end.path],
+            }
+
+
+_ROWS = {TreeFormat.SFT: _sft, TreeFormat.PREFERENCE: _preference, TreeFormat.PROCESS: _process}
