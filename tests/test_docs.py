@@ -28,6 +28,7 @@ from askance.presets import open_preset
 from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_prompts
 from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.training.reader.settings import ReaderSettings
+from askance.training.reward.train_reward import RewardSettings
 from askance.training.selfrag.rows import parse_output
 from askance.training.selfrag.settings import SelfRagSettings
 from tests.evaluation.hand_made import record, written
@@ -283,17 +284,24 @@ def test_the_page_on_readers_names_every_setting_and_task():
     assert {name for row in rows for name in row[0].split(", ")} == TASKS
 
 
-def test_the_page_on_training_self_rag_names_every_setting_and_token():
-    page = (ROOT / "docs" / "train_selfrag.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "settings"), [("train_selfrag", SelfRagSettings), ("train_reward", RewardSettings)]
+)
+def test_pages_on_training_name_every_setting(name, settings):
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     defaults = {}
     for names, values, _ in table_rows(page, "setting"):
         defaults |= dict(zip(re.findall(r"\w+", names), values.split(", "), strict=True))
-    known = {field.name: field.default for field in dataclasses.fields(SelfRagSettings)}
+    known = {field.name: field.default for field in dataclasses.fields(settings)}
     assert defaults.keys() == known.keys()
     for name, default in known.items():
         is_number = isinstance(default, int | float) and not isinstance(default, bool)
         shown = f"{default:g}" if is_number else str(default).lower()
         assert defaults[name] == shown, name
+
+
+def test_the_page_on_training_self_rag_has_a_row_with_tokens():
+    page = (ROOT / "docs" / "train_selfrag.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     assert parse_output(json.loads(row)["output"]).tokens[0] == "[Retrieval]"
 

@@ -14,6 +14,7 @@ from askance.cli.options import NumberOption, OutOption, parameters_by_name
 from askance.core.errors import InputError, MissingExtra
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example, read_dataset
+from askance.evaluation.run.recorded_run import read_run
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import TrainingProgress
 
@@ -239,3 +240,65 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}"
     print_plain(out, f"{steps}; the cross-encoder is in {folder}, its card in {folder / 'README.md'}")
     print_plain(out, f"use it: --retriever 'bm25:INDEX?rerank=cross-encoder:{folder}'")
+
+
+@train.command()
+def reward(
+    run: Annotated[list[Path], typer.Option()],
+    folder: OutOption,
+    model: str = "bundled:base",
+    set_: Annotated[list[str] | None, typer.Option("--set")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run")] = False,
+) -> None:
+    """Train a reward model for AirRAG: one that says how likely the steps so far lead to the right answer.
+
+    If the command is stopped, run it again to continue. `--set` takes learning_rate, epochs, states and other
+    hyperparameters: docs/train_reward.md lists them.
+
+    Args:
+        run: A run of airrag written by `askance eval`; the option may be repeated.
+        folder: The folder of the reward model; a stopped training there is continued.
+        model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
+        set_: A hyperparameter, as parameter=value; the option may be repeated.
+        dry: Show what would be learned, and stop.
+
+    Examples:
+        askance train reward --run runs/airrag --out my-reward
+        askance train reward --run runs/airrag --out my-reward --dry-run
+    """
+    check_packages("a reward model")
+    from askance.training.loop.checkpoint import check_free
+    from askance.training.reader.train_reader import load_base
+    from askance.training.reward.train_reward import RewardResult, RewardSettings, train_reward
+
+    settings = RewardSettings(**parse_parameters(RewardSettings, parameters_by_name(set_ or ())))
+    check_free(folder)
+    runs = {f"{number} {each.name}": read_run(each) for number, each in enumerate(run, start=1)}
+    show = partial(print_training_report, console=out if dry else err)
+
+    def show_result(result: RewardResult | None) -> None:
+        from askance.training.relevance.save import shown_area
+
+        if result is None:
+            return
+        rows = [
+            ("the reward", "steps", shown_area(result.area)),
+            ("the reward", "answers", shown_area(result.of_answers)),
+            ("the reward during the search", "answers", shown_area(result.by_consistency)),
+        ]
+        out.print(plain_table(("held out", "of", "AUC"), rows))
+
+    with TrainingProgress(err) as progress:
+        report = train_reward(
+            runs, load_base(model), settings, folder, progress, show, show_result, is_dry_run=dry
+        )
+    if not dry:
+        show_steps(report, folder, "reward model")
+        print_plain(out, f"use it: --method airrag --set verifier=rm_vote --model reward=hf:{folder}")
+
+
+def check_packages(what: str) -> None:
+    """Raise MissingExtra if a package that trains language models is not installed."""
+    for package in ("torch", "transformers", "peft"):
+        if find_spec(package) is None:
+            raise MissingExtra(package, "train", f"training {what}")

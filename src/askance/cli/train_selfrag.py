@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +16,9 @@ from askance.cli.options import (
     with_settings,
     write_out,
 )
-from askance.cli.train import examples_by_name, print_training_report, show_steps, train
+from askance.cli.train import check_packages, examples_by_name, print_training_report, show_steps, train
 from askance.config_sources import SourcedConfig
-from askance.core.errors import InputError, MissingExtra
+from askance.core.errors import InputError
 from askance.core.parameters import parse_parameters
 from askance.core.ports import Needs
 from askance.loaders import check_has_index
@@ -75,7 +74,7 @@ def selfrag(
         askance train selfrag --rows mine.jsonl --out my-selfrag --dry-run
         askance train selfrag --dataset squad2:dev.json --out my-selfrag
     """
-    _check_packages("a Self-RAG model")
+    check_packages("a Self-RAG model")
     from askance.training.loop.checkpoint import check_free
     from askance.training.reader.train_reader import load_base
     from askance.training.selfrag.assembly import assembled_rows
@@ -149,7 +148,7 @@ def critic(
         askance train critic --annotated annotated --out my-critic
         askance train critic --dataset squad2:dev.json --out my-critic --dry-run
     """
-    _check_packages("a critic")
+    check_packages("a critic")
     from askance.training.loop.checkpoint import check_free
     from askance.training.reader.train_reader import load_base
     from askance.training.selfrag.critic import CriticSettings, train_critic
@@ -228,12 +227,6 @@ def annotate(
     print_plain(
         out, f"{len(annotations):,} rows; learn from them: askance train selfrag --annotated {folder}"
     )
-
-
-def _check_packages(what: str) -> None:
-    for package in ("torch", "transformers", "peft"):
-        if find_spec(package) is None:
-            raise MissingExtra(package, "train", f"training {what}")
 
 
 def _check_named(*sources: Sequence[Any] | None) -> None:

@@ -18,7 +18,10 @@ from askance.methods.common.prompts import passage_text
 
 PASSAGE_TOKENS = 128
 """The maximum number of tokens shown of each passage."""
-_OPTIONS = ("Yes", "No")
+PASSAGE = "Passage"
+"""The word before a passage in the prompt."""
+VERDICTS = ("Yes", "No")
+"""The verdicts that the reward model chooses between."""
 _LABELS = {SAY: "Plan", RA: "Found", QT: "Next", SA: "Answer", DA: "Answer"}
 
 
@@ -58,7 +61,7 @@ class PathRewardModel:
     def count(self, state: PathState, num_more: int) -> int:
         """Return the number of input tokens needed to judge a path that will grow by `num_more` tokens."""
         model, prompt = self.prompts.model, self.prompt(state)
-        options = label_options(prompt, _OPTIONS)
+        options = label_options(prompt, VERDICTS)
         return model.count(prompt) + sum(len(model.tokenize(option)) for option in options) + num_more
 
     def prompt(self, state: PathState, *, with_passages: bool = True) -> Prompt:
@@ -73,7 +76,7 @@ class PathRewardModel:
         for with_passages in (True, False):
             prompt = self.prompt(state, with_passages=with_passages)
             with suppress(NoRoom):
-                probability, _ = await label_probabilities(model, prompt, _OPTIONS)
+                probability, _ = await label_probabilities(model, prompt, VERDICTS)
                 return probability
         return 0.0
 
@@ -86,7 +89,7 @@ class PathRewardModel:
                 pair, hits = next(pairs), next(retrievals)
                 if hits and with_passages:
                     ids = model.tokenize(passage_text(hits[0].passage))[:PASSAGE_TOKENS]
-                    yield "Passage", model.decode(ids)
+                    yield PASSAGE, model.decode(ids)
                 output = f"{pair.question} {pair.answer}"
             yield step_label(step.action), output
 

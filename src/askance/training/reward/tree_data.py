@@ -1,9 +1,8 @@
 """Training data from the trees of a run: right paths, preferred steps, and steps with their values.
 
-The value of a step is estimated by Monte Carlo, as in section 9 of our specification of AirRAG (Feng et al.
-2025 train a process reward model so): the share of right answers among all valid answers below the step. An
-answer is right if it equals a gold answer, or has one in it, after normalisation. The rows have the formats
-that TRL's trainers read:
+The value of a step is estimated by Monte Carlo, as the paper of AirRAG does it for its reward model (Feng et
+al. 2025): the share of right answers among all valid answers below the step. An answer is right if it equals
+a gold answer, or has one in it, after normalisation. The rows have the formats that TRL's trainers read:
 
     sft         {"prompt": […], "completion": […]}, a row for each right path
     preference  {"prompt": […], "chosen": […], "rejected": […]}, a row for two steps after the same steps
@@ -21,6 +20,7 @@ from typing import Any
 
 from askance.core.errors import InputError
 from askance.core.trace import AnyEvent, Expanded
+from askance.core.types import Passage
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.methods.airrag.reward import step_label
@@ -48,17 +48,28 @@ class TreeStep:
     """A step of a recorded search.
 
     Attributes:
-        text: The step as a line, with the passage of a retrieval before it.
+        action, output: The action, and its output on one line.
+        passage: The best passage of a retrieval.
         above: The step before it; None after the question.
         num_paths, num_right: The number of valid answers at or below the step, and of right ones.
         is_end: Whether the step is a valid answer.
+        reward: The reward of an end during the search.
     """
 
-    text: str
+    action: str
+    output: str
+    passage: Passage | None
     above: "TreeStep | None"
     num_paths: int = 0
     num_right: int = 0
     is_end: bool = False
+    reward: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """Return the step as a line, with the passage of a retrieval before it."""
+        before = f"Passage: {self.passage.titled_text}\n" if self.passage else ""
+        return f"{before}{step_label(self.action)}: {self.output}"
 
     @property
     def path(self) -> tuple["TreeStep", ...]:
@@ -85,11 +96,14 @@ def steps_of(events: Sequence[AnyEvent], golds: Sequence[str]) -> list[TreeStep]
     for event in events:
         if not (isinstance(event, Expanded) and "visits" in event.numbers):
             continue
-        step = TreeStep(_line(event), steps.get(event.node.rpartition(".")[0]))
+        passage = event.passage.passage if event.passage else None
+        above = steps.get(event.node.rpartition(".")[0])
+        step = TreeStep(event.action, " ".join(event.text.split()), passage, above)
         steps[event.node] = step
         if "reward" not in event.numbers or event.rejected or not event.text.strip():
             continue
-        step.is_end, is_right = True, is_right_answer(event.text, golds)
+        step.is_end, step.reward = True, event.numbers["reward"]
+        is_right = is_right_answer(event.text, golds)
         for each in step.path:
             each.num_paths += 1
             each.num_right += is_right
@@ -124,12 +138,6 @@ def tree_rows(run: RecordedRun, format: TreeFormat) -> Iterator[Mapping[str, Any
             f"the trees of the run {run.folder} give no row of the format {format}: make more rollouts, or "
             "name a run in which some answers are right."
         )
-
-
-def _line(event: Expanded) -> str:
-    hit = event.passage
-    passage = f"Passage: {hit.passage.titled_text}\n" if hit else ""
-    return f"{passage}{step_label(event.action)}: {' '.join(event.text.split())}"
 
 
 def _turn(role: str, text: str) -> list[dict[str, str]]:
