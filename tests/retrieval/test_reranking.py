@@ -246,6 +246,26 @@ def test_a_cross_encoder_that_breaks(cross_encoder, monkeypatch):
         asyncio.run(cross_encoder.score("a", PASSAGES))
 
 
+def test_the_bundled_reranker_prefers_the_passage_with_the_answer():
+    paris = Passage("1", "Paris", "Paris is the capital of France, and lies on the Seine.")
+    rome = Passage("2", "Rome", "Rome is the capital of Italy.")
+    reranker = load_reranker("bundled")
+    scores = asyncio.run(reranker.score("Which city is the capital of France?", [rome, paris]))
+    assert scores[1] > scores[0]
+    scores = asyncio.run(reranker.score("Which city is the capital of Italy?", [rome, paris]))
+    assert scores[0] > scores[1], "the question decides"
+    assert reranker.name == load_reranker("cross-encoder:bundled").name == "cross-encoder:bundled"
+    assert reranker.fingerprint == load_reranker("cross-encoder:bundled").fingerprint
+
+
+def test_the_bundled_reranker_runs_on_the_processor_alone(monkeypatch):
+    with pytest.raises(ModelSpecError, match="bundled cross-encoder can't run on device=cuda"):
+        load_reranker("bundled?device=cuda")
+    monkeypatch.setattr("askance.models.cross_encoders.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match="the bundled reranker needs the package 'onnxruntime'"):
+        load_reranker("bundled")
+
+
 def test_a_missing_package_is_named_with_its_extra(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtra, match=f"'sentence-transformers', .*{re.escape(install_line('dense'))}"):

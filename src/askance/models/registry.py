@@ -131,8 +131,8 @@ MODEL_KINDS = {
     ),
     "cross-encoder": ModelKind(
         "cross-encoder:NAME[?device=…]",
-        "a cross-encoder, for the role critic alone: a directory that `askance train relevance` wrote, or "
-        "one of sentence-transformers",
+        "a cross-encoder, for the role critic alone: bundled, a directory that `askance train relevance` "
+        "wrote, or one of sentence-transformers",
         partial(install_line, "rerank"),
         "askance.models.cross_encoders:load_critic",
         ("device",),

@@ -3,6 +3,8 @@
 The specification of a retriever may name a reranker:
 
     bm25:DIR?rerank=cross-encoder:NAME_OR_DIR&candidates=50&retriever_weight=0.3
+
+``rerank=bundled`` is the cross-encoder that comes with askance.
 """
 
 import math
@@ -17,7 +19,10 @@ from askance.core.ports import Reranker, Retriever
 from askance.core.types import Hit
 from askance.retrieval.ranking import check_k, rank_hits
 
-RERANKERS = {"cross-encoder": "askance.models.cross_encoders:load_cross_encoder"}
+RERANKERS = {
+    "bundled": "askance.models.cross_encoders:load_bundled_cross_encoder",
+    "cross-encoder": "askance.models.cross_encoders:load_cross_encoder",
+}
 """The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
 """The default number of passages to rerank."""
@@ -115,7 +120,7 @@ def with_reranker(retriever: Retriever, options: Mapping[str, str]) -> RerankedR
 
 
 def load_reranker(spec: str) -> Reranker:
-    """Load a reranker: ``cross-encoder:NAME?device=cuda``, the name of a plug-in, or ``module:Class``.
+    """Load a reranker: ``bundled``, ``cross-encoder:NAME?device=cuda``, a plug-in, or ``module:Class``.
 
     Raises:
         UnknownName: There is no such reranker.
@@ -126,7 +131,7 @@ def load_reranker(spec: str) -> Reranker:
     kind, _, place = named.partition(":")
     factory: Any
     if kind in RERANKERS:
-        if not place:
+        if not place and kind != "bundled":
             raise InputError(f"the reranker {spec!r} names no model: write {kind}:NAME or {kind}:DIR.")
         factory = resolve_name(RERANKERS[kind])
     else:
