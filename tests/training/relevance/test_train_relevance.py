@@ -11,6 +11,7 @@ from transformers import BertForSequenceClassification
 
 from askance.core.errors import InputError, ModelFailure, ModelSpecError
 from askance.core.types import Passage
+from askance.models.bundled import RERANKER
 from askance.models.hf.cross_encoder import load_cross_encoder as load_with_torch
 from askance.models.onnx.cross_encoder import OnnxCrossEncoder
 from askance.retrieval.reranking import load_reranker
@@ -253,6 +254,18 @@ def test_models_that_can_not_be_trained(run, dataset, tmp_path):
     three = save_cross_encoder(tmp_path / "three", num_labels=3)
     with pytest.raises(ModelSpecError):
         load_base(f"hf:{three}", RelevanceSettings())
+
+
+def test_each_input_of_the_exported_model_is_read(reranker):
+    for folder in (reranker, RERANKER):
+        graph = onnx.load(folder / "model.onnx").graph
+        readers = {
+            each.name: {node.op_type for node in graph.node if each.name in node.input}
+            for each in graph.input
+        }
+        assert readers.pop("attention_mask")
+        assert "input_ids" in readers
+        assert all("Gather" in kinds for kinds in readers.values()), "the embeddings are looked up"
 
 
 def test_the_bundled_encoder_is_a_base():

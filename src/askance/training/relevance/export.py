@@ -55,7 +55,7 @@ def write_onnx(module: Any, tokenizer: Any, folder: Path, max_tokens: int) -> No
         whole, small = Path(temporary, "whole.onnx"), Path(temporary, "small.onnx")
         torch.onnx.export(
             _Score(module.cpu()),
-            tuple(ids for _ in names),
+            tuple(ids.clone() for _ in names),  # the exporter takes one tensor for one input
             whole,
             input_names=names,
             dynamo=True,
