@@ -36,7 +36,7 @@ from benchmarks.grids import markdown
 
 HOPS = (2, 3, 4)
 MAX_DIFFERENCE = 0.05
-"""The greatest difference between the input tokens of a tree and of independent paths."""
+"""The greatest difference between the tokens of a tree and those of independent paths, as a share."""
 _SAMPLES = {"1 sample": 1, "3 samples": 3}
 _VERIFIERS: tuple[Verifier, ...] = ("jcd", "vote")
 _QUERY = re.compile(r"Where does hop (\d+) lead from (\w+)\?")

@@ -153,6 +153,22 @@ def test_independent_paths_have_calls_of_their_own():
     assert calls(alone) == [key for key in keys if key[0].startswith("0")], "the first is that of a tree"
 
 
+class OnePlanAndThenTwo(Varied):
+    """Draws the same plan twice for the first path, and two different plans for the others."""
+
+    def _reply(self, shown, key):
+        reply = super()._reply(shown, key)
+        is_other = "say" in key and "0" not in key and self.sample
+        return type(reply)(MOUTH) if is_other else reply
+
+
+def test_equal_paths_keep_the_shares_of_their_own():
+    parameters = {"rollouts": 2, "samples": 2, "verifier": "vote", "actions": PATHS_ALONE, "wave": 1}
+    model = OnePlanAndThenTwo(playing(say=WHERE, sa="Mohawk", qt="None"))
+    result, _ = run(Airrag(search="paths", followup_qt="never", **parameters), model)
+    assert chosen(result).numbers == near({"Mohawk": 1.5}), "a share of 1, and one of a half"
+
+
 def test_independent_paths_stop_once_they_agree():
     varied = Varied(playing(say=WHERE, sa="Mohawk", qt="None"))
     parameters = {"rollouts": 9, "verifier": "vote", "actions": PATHS_ALONE, "wave": 2}

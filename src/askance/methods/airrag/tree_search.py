@@ -114,16 +114,11 @@ class TreeSearch:
     def finished_paths(self, trees: Sequence[MctsTree[PathState]]) -> list[FinishedPath]:
         """Return the distinct finished paths in tree order, including those that no rollout entered.
 
-        Equal paths of several trees are independent of each other, so each of them counts as a copy.
+        Equal paths of several trees are independent of each other, so each of them counts.
         """
-        paths: dict[object, FinishedPath] = {}
-        for tree in trees:
-            for key, path in self._finished_paths(tree).items():
-                same = paths.get(key)
-                paths[key] = path if same is None else replace(same, copies=same.copies + path.copies)
-        return list(paths.values())
+        return [path for tree in trees for path in self._paths_of_tree(tree)]
 
-    def _finished_paths(self, tree: MctsTree[PathState]) -> dict[object, FinishedPath]:
+    def _paths_of_tree(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
         paths: dict[object, FinishedPath] = {}
         for node in tree.root.subtree():
             state = node.state
@@ -132,7 +127,7 @@ class TreeSearch:
                 share = math.prod(each.share for each in node.path[:-1])
                 path = FinishedPath(state, node.votes, node.visits, node.reward, score, is_grounded, share)
                 paths.setdefault(state.key, path)
-        return paths
+        return list(paths.values())
 
     async def last_resort(self, trees: Sequence[MctsTree[PathState]]) -> list[FinishedPath]:
         """Return direct answers for a search without finished paths.
