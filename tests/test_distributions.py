@@ -98,6 +98,8 @@ def test_the_wheel_is_the_package_and_nothing_else(built):
         "sample/corpus.jsonl",
         "prompts/hotpotqa.toml",
         "models/reader/adapter_model.safetensors",
+        "models/selfrag/adapter_model.safetensors",
+        "models/selfrag/added_tokens.json",
         "py.typed",
     )
     assert {f"askance/{name}" for name in needed} <= names

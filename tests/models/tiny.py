@@ -3,6 +3,7 @@
 import io
 import json
 import string
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,26 +205,40 @@ def save_tiny_gguf(file: Path, context_tokens: int = 512) -> Path:
     return file
 
 
-def save_adapter(folder: Path, base: str, *, base_spec: str | None = None, **settings: Any) -> Path:
-    """Write a random float16 adapter for the model `base` of `load_parts`, with a note if there is a spec."""
+def save_adapter(
+    folder: Path, base: str, *, base_spec: str | None = None, tokens: Sequence[str] = (), **settings: Any
+) -> Path:
+    """Write a random float16 adapter for the model `base` of `load_parts`, with a note if there is a spec.
+
+    The adapter adds `tokens` to the vocabulary.
+    """
     from peft import LoraConfig, get_peft_model
 
+    from askance.models.hf.control_tokens import add_control_tokens
     from askance.models.hf.fingerprint import weights_fingerprint
     from askance.models.hf.load import load_parts
     from askance.models.hf.noise import quiet
     from askance.models.local.encoding import chat_template_digest
+    from askance.models.local.model_files import ADDED_TOKENS
     from askance.models.local.reader_note import ReaderNote, write_note
 
     module, tokenizer = load_parts(base, device="cpu", dtype="float32")
     fingerprint = weights_fingerprint(module)
+    ids = add_control_tokens(module, tokenizer, dict.fromkeys(tokens))
     torch.manual_seed(5)
     targets = ["q_proj", "v_proj", "down_proj"]
     common = {"r": 3, "lora_alpha": 24, "target_modules": targets, "init_lora_weights": False}
     with quiet():
-        adapted = get_peft_model(module, LoraConfig(task_type="CAUSAL_LM", **(common | settings)))
+        trained = {"embed_tokens": list(ids.values())} if ids else None
+        config = LoraConfig(task_type="CAUSAL_LM", trainable_token_indices=trained, **(common | settings))
+        adapted = get_peft_model(module, config)
         for name, weights in adapted.named_parameters():
+            if "trainable_tokens" in name:
+                weights.data = torch.randn(weights.shape).half()
             weights.data = weights.data.half() if "lora_" in name else weights.data
-        adapted.save_pretrained(folder)
+        adapted.save_pretrained(folder, save_embedding_layers=False)
+    if ids:
+        (folder / ADDED_TOKENS).write_text(json.dumps(ids))
     if base_spec is not None:
         digest = chat_template_digest(tokenizer)
         note = ReaderNote(

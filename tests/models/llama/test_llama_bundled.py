@@ -15,9 +15,10 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import as_stored, gguf_name, save_gguf, tiny_llama
 from tests.tolerances import near, tolerance
 
-from askance.core.errors import ModelSpecError, ParameterError
+from askance.core.errors import MissingAbility, ModelSpecError, ParameterError
 from askance.core.notes import shown_by
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
+from askance.methods.selfrag.tokens import ALL_TOKENS, ReflectionVocabulary
 from askance.models import bundled as module
 from askance.models.hf import HfModel
 from askance.models.llama_cpp import LlamaModel, load_gguf
@@ -28,6 +29,7 @@ from askance.models.llama_cpp.weights import Weights
 from askance.models.loaders import load_bundled_model as load
 from askance.registry import load_model
 
+ADDED = "added_tokens.json"
 ALL = Want(logprob=True, entropy=True, attention="heads")
 
 
@@ -50,6 +52,16 @@ def tiny_reader(tiny_package, tmp_path, monkeypatch):
         tmp_path / "reader", str(tiny_package), base_spec="bundled:base", target_modules=targets
     )
     monkeypatch.setattr(module, "READER", folder)
+    return folder
+
+
+@pytest.fixture
+def tiny_selfrag(tiny_package, tmp_path, monkeypatch):
+    """Replace the shipped adapter with reflection tokens by a tiny one."""
+    folder = save_adapter(
+        tmp_path / "selfrag", str(tiny_package), base_spec="bundled:base", tokens=ALL_TOKENS
+    )
+    monkeypatch.setattr(module, "SELFRAG", folder)
     return folder
 
 
@@ -386,3 +398,79 @@ class TestBundledByLlamaCpp(ModelContract):
     @pytest.fixture
     def model(self, plain):
         return plain
+
+
+def probabilities(model, following):
+    """Return the probabilities of the reflection tokens after a prompt that ends with `following`."""
+    ids = (*range(20, 60), following)
+    request = GenerateRequest(Raw((ids,)), Sampling(1), Want(token_probs=ALL_TOKENS), key=("a",))
+    (generation,) = run(model.generate(request))
+    return generation.tokens[0].probs
+
+
+def test_an_adapter_that_adds_tokens_does_in_both_engines_what_peft_does(
+    tiny_selfrag, tiny_package, tmp_path
+):
+    pack(tiny_package, tmp_path / "whole.gguf", tiny_selfrag, matrices="F32", embeddings="F32")
+    ours, theirs = load_gguf(str(tmp_path / "whole.gguf")), load_model("bundled:selfrag?dtype=float32")
+    ids = ReflectionVocabulary.of(ours).ids
+    assert ids == ReflectionVocabulary.of(theirs).ids == json.loads((tiny_selfrag / ADDED).read_text())
+    for following in (ids["[Retrieval]"], 30):
+        assert probabilities(ours, following) == near(probabilities(theirs, following), *BOUND)
+    rows = weights_in(tmp_path / "whole.gguf")["token_embd.weight"][-len(ids) :]
+    stored = load_file(tiny_selfrag / "adapter_model.safetensors")
+    (trained,) = (each for name, each in stored.items() if "trainable_tokens" in name)
+    assert np.array_equal(rows, trained.float().numpy())
+
+
+def test_the_shipped_model_with_tokens_is_another_model(tiny_selfrag, tiny_reader):
+    models = [load_model(f"bundled{name}?engine=llama.cpp") for name in ("", ":base", ":selfrag")]
+    assert len({model.fingerprint for model in models}) == 3
+    assert [model.name for model in models] == ["bundled", "bundled:base", "bundled:selfrag"]
+    assert ReflectionVocabulary.of(models[2]).ids.keys() == set(ALL_TOKENS)
+    for model in models[:2]:
+        with pytest.raises(
+            MissingAbility, match=r"has none of them: use a Self-RAG model \(bundled:selfrag,"
+        ):
+            ReflectionVocabulary.of(model)
+    with pytest.raises(ModelSpecError, match=r"'bundled:selfrag' has an adapter already: write bundled:base"):
+        load_model(f"bundled:selfrag?adapter={tiny_reader}")
+
+
+def test_tokens_are_not_added_while_llama_cpp_computes(tiny_selfrag, tiny_package, tmp_path):
+    with pytest.raises(ModelSpecError, match=r"adds tokens such as .*: use it with torch, hf:NAME\?adapter="):
+        write_lora(tiny_selfrag, tiny_package, tmp_path / "out.gguf")
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ("{", "can't be read"),
+        ('["[Retrieval]"]', "can't be read"),
+        ('{"a": 5, "b": 9}', "do not follow one another"),
+        ('{"a": 5, "b": "x"}', "can't be read"),
+        ('{"a": 0, "b": 1}', "is no plain LoRA .trainable_token_indices"),
+        (None, "is no plain LoRA .trainable_token_indices"),
+    ],
+)
+def test_damaged_tokens_of_an_adapter(tiny_selfrag, tiny_package, tmp_path, stored, expected):
+    if stored is None:
+        (tiny_selfrag / ADDED).unlink()
+    else:
+        (tiny_selfrag / ADDED).write_text(stored)
+    with pytest.raises(ModelSpecError, match=expected):
+        pack(tiny_package, tmp_path / "out.gguf", tiny_selfrag, matrices="Q8_0")
+    assert not list(tmp_path.glob("out.gguf*"))
+
+
+def test_tokens_for_a_base_with_another_vocabulary(tiny_selfrag, tiny_package, tmp_path):
+    ids = {token: id + 1 for token, id in json.loads((tiny_selfrag / ADDED).read_text()).items()}
+    (tiny_selfrag / ADDED).write_text(json.dumps(ids))
+    path = tiny_selfrag / "adapter_config.json"
+    settings = json.loads(path.read_text())
+    settings["trainable_token_indices"] = {"embed_tokens": list(ids.values())}
+    path.write_text(json.dumps(settings))
+    with pytest.raises(ModelSpecError, match=r"adds 15 tokens from id \d+ .*Name the adapter that was made"):
+        pack(tiny_package, tmp_path / "out.gguf", tiny_selfrag, matrices="Q8_0")
+    with pytest.raises(ModelSpecError, match=r"gets the id \d+ and not \d+: name the base"):
+        load_model("bundled:selfrag?dtype=float32")

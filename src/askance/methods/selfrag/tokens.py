@@ -148,8 +148,8 @@ class ReflectionVocabulary:
             how = "has none of them" if len(missing) == len(ALL_TOKENS) else f"lacks {', '.join(missing)}"
             raise MissingAbility(
                 f"method selfrag, set to scorer=native, needs reflection tokens, each one token of the "
-                f"vocabulary; {model.name} {how}: use a Self-RAG checkpoint "
-                "(hf:selfrag/selfrag_llama2_7b), or scorer=prompted, which asks any model in words."
+                f"vocabulary; {model.name} {how}: use a Self-RAG model (bundled:selfrag, "
+                "hf:selfrag/selfrag_llama2_7b), or scorer=prompted, which asks any model in words."
             )
         lacking = sorted({"token_probs", "logprob"} - model.signals) + sorted({"raw"} - model.capabilities)
         if lacking:

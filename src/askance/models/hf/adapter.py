@@ -18,10 +18,11 @@ from safetensors import SafetensorError, safe_open
 
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.panics import panics_as
+from askance.models.hf.control_tokens import add_control_tokens
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.noise import first_line, quiet
 from askance.models.local.encoding import chat_template_digest
-from askance.models.local.model_files import CONFIG, WEIGHTS
+from askance.models.local.model_files import CONFIG, WEIGHTS, read_added_tokens
 from askance.models.local.reader_note import ReaderNote, read_note
 
 _FETCH = "Fetch or save it again."
@@ -66,7 +67,8 @@ def open_adapter(folder: Path) -> Adapter:
 def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
     """Add the weights of an adapter to a module, and return the merged module.
 
-    The original `module` must not be used afterwards.
+    The tokens that the adapter adds, if any, are added to the tokenizer. The original `module` must not be
+    used afterwards.
 
     Args:
         base: The name of the module in messages.
@@ -75,6 +77,7 @@ def merge(adapter: Adapter, module: Any, tokenizer: Any, base: str) -> Any:
         ModelSpecError: The adapter was made for another base or chat template, or does not fit the module.
     """
     check_belongs(adapter, module, tokenizer, base)
+    add_control_tokens(module, tokenizer, read_added_tokens(adapter.folder))
     try:
         with quiet(), panics_as(ValueError):
             return _merged(adapter.folder, module)

@@ -5,18 +5,24 @@ tenths of the speed of Q8_0. A separate adapter costs two more products for each
 adapter that is merged into the weights costs nothing.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, ReaderTensor
 from numpy.typing import NDArray
 
 from askance.core.notes import doing
 from askance.models.llama_cpp.gguf_file import GgufFile, write_out
-from askance.models.llama_cpp.lora import Lora, read_lora
+from askance.models.llama_cpp.lora import EMBEDDING, Lora, read_lora
 
-EMBEDDINGS = ("token_embd.weight", "output.weight")
+EMBEDDINGS = (EMBEDDING, "output.weight")
+_CONTROL = 3
+"""The type of a control token in a GGUF vocabulary."""
+_ADDED = {"tokenizer.ggml.token_type": _CONTROL, "tokenizer.ggml.scores": 0.0}
+"""The value that an added token gets in each array of the vocabulary beside its string."""
 
 
 def pack(
@@ -40,7 +46,7 @@ def pack(
     writer = GGUFWriter(target, base.architecture)
     try:
         for name, value, kind, items in base.entries():
-            writer.add_key_value(name, value, kind, items)
+            writer.add_key_value(name, extended(base, name, value, lora.tokens if lora else ()), kind, items)
         writer.add_file_type(LlamaFileType["ALL_F32" if matrices == "F32" else f"MOSTLY_{matrices}"])
         with doing("quantising tensors", total=len(base.tensors)) as advance:
             for name, tensor in base.tensors.items():
@@ -50,6 +56,15 @@ def pack(
         write_out(writer)
     finally:
         writer.close()
+
+
+def extended(base: GgufFile, name: str, value: Any, tokens: Sequence[str]) -> Any:
+    """Return a metadata entry with added control tokens."""
+    if name == "tokenizer.ggml.tokens":
+        return [*value, *tokens]
+    if name in _ADDED:
+        return [*value, *[_ADDED[name]] * len(tokens)]
+    return value + len(tokens) if name == f"{base.architecture}.vocab_size" else value
 
 
 def type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
@@ -62,11 +77,11 @@ def type_of(tensor: ReaderTensor, wanted: str) -> GGMLQuantizationType:
 
 
 def _converted(tensor: ReaderTensor, kind: GGMLQuantizationType, lora: Lora | None) -> NDArray[Any]:
-    """Return a tensor's weights in the format of `kind`, with the product of the adapter, if any, added."""
+    """Return a tensor's weights in the format of `kind`, with what the adapter, if any, adds to them."""
     product = None if lora is None else lora.product(tensor.name)
-    stored: NDArray[Any] = tensor.data
-    if product is None and kind == tensor.tensor_type:
-        return stored
-    weights: NDArray[Any] = gguf.dequantize(stored, tensor.tensor_type)
-    packed: NDArray[Any] = gguf.quantize(weights if product is None else weights + product, kind)
-    return packed
+    rows = None if lora is None else lora.rows.get(tensor.name)
+    packed: NDArray[Any] = tensor.data
+    if product is not None or kind != tensor.tensor_type:
+        weights: NDArray[Any] = gguf.dequantize(packed, tensor.tensor_type)
+        packed = gguf.quantize(weights if product is None else weights + product, kind)
+    return packed if rows is None else np.concatenate([packed, gguf.quantize(rows.astype(np.float32), kind)])

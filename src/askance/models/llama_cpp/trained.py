@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
@@ -13,12 +12,7 @@ from safetensors import SafetensorError
 from askance.core.errors import ModelSpecError
 from askance.models.llama_cpp.gguf_file import GgufFile, shape_of, write_out
 from askance.models.llama_cpp.lora import read_tensors, reordered_heads, tensor_names
-from askance.models.llama_cpp.packing import EMBEDDINGS, type_of
-
-_CONTROL = 3
-"""The type of a control token in a GGUF vocabulary."""
-_ADDED = {"tokenizer.ggml.token_type": _CONTROL, "tokenizer.ggml.scores": 0.0}
-"""The value that an added token gets in each array of the vocabulary beside its string."""
+from askance.models.llama_cpp.packing import EMBEDDINGS, extended, type_of
 
 
 def write_trained(source: Path, target: Path, folder: Path, tokens: Sequence[str], *, matrices: str) -> None:
@@ -39,7 +33,7 @@ def write_trained(source: Path, target: Path, folder: Path, tokens: Sequence[str
     writer = GGUFWriter(target, base.architecture)
     try:
         for name, value, kind, items in base.entries():
-            writer.add_key_value(name, _extended(base, name, value, tokens), kind, items)
+            writer.add_key_value(name, extended(base, name, value, tokens), kind, items)
         writer.add_file_type(LlamaFileType["ALL_F32" if matrices == "F32" else f"MOSTLY_{matrices}"])
         missing = set(base.tensors)
         for name, numbers in _tensors(folder, base):
@@ -60,15 +54,6 @@ def write_trained(source: Path, target: Path, folder: Path, tokens: Sequence[str
         write_out(writer)
     finally:
         writer.close()
-
-
-def _extended(base: GgufFile, name: str, value: Any, tokens: Sequence[str]) -> Any:
-    """Return a metadata entry with the added tokens."""
-    if name == "tokenizer.ggml.tokens":
-        return [*value, *tokens]
-    if name in _ADDED:
-        return [*value, *[_ADDED[name]] * len(tokens)]
-    return value + len(tokens) if name == f"{base.architecture}.vocab_size" else value
 
 
 def _tensors(folder: Path, base: GgufFile) -> Iterator[tuple[str, NDArray[np.float32]]]:

@@ -1,11 +1,14 @@
 """The files of models on disk: GGUF models and peft adapters."""
 
+import json
 from hashlib import blake2b
 from pathlib import Path
 
 from askance.core.errors import ModelSpecError
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+ADDED_TOKENS = "added_tokens.json"
+"""The ids of the control tokens that an adapter adds to the vocabulary, by token."""
 _SHAPE = "write gguf:FILE.gguf, or gguf:DIRECTORY for a folder that holds one"
 
 
@@ -29,14 +32,37 @@ def gguf_file(name: str) -> Path:
     return files[0]
 
 
+def read_added_tokens(folder: Path) -> dict[str, int]:
+    """Return the ids of the control tokens that an adapter adds, in increasing order; often there are none.
+
+    Raises:
+        ModelSpecError: The file can't be read, or the ids do not follow one another.
+    """
+    path = folder / ADDED_TOKENS
+    if not path.exists():
+        return {}
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        ids = dict(sorted(((str(token), int(id)) for token, id in stored.items()), key=lambda item: item[1]))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ModelSpecError(
+            f"the tokens in {path} can't be read: {error}. Fetch or save it again."
+        ) from error
+    first = min(ids.values(), default=0)
+    if list(ids.values()) != list(range(first, first + len(ids))):
+        raise ModelSpecError(f"the ids in {path} do not follow one another: fetch or save it again.")
+    return ids
+
+
 def adapter_fingerprint(folder: Path) -> str:
-    """Return a digest of an adapter's configuration and weights: 16 hexadecimal digits.
+    """Return a digest of an adapter's configuration, weights and added tokens: 16 hexadecimal digits.
 
     Raises:
         ModelSpecError: The files can't be read.
     """
     digest = blake2b(digest_size=8)
-    for name in (CONFIG, WEIGHTS):
+    added = [ADDED_TOKENS] if (folder / ADDED_TOKENS).exists() else []
+    for name in (CONFIG, WEIGHTS, *added):
         try:
             content = (folder / name).read_bytes()
         except OSError as error:

@@ -5,10 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AddedToken
 
-from askance.core.errors import InputError
 from askance.methods.selfrag.tokens import ALL_TOKENS
+from askance.models.hf.control_tokens import add_control_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +33,12 @@ def add_reflection_tokens(module: Any, tokenizer: Any) -> AddedTokens:
     has beyond its vocabulary are used first.
 
     Raises:
-        InputError: The tokenizer has one of the strings as ordinary text of a single token, or changes it.
+        ModelSpecError: The tokenizer has one of the strings as ordinary text of a single token, or
+            changes it.
     """
     missing = [token for token in ALL_TOKENS if token not in tokenizer.get_vocab()]
     words = {token: _ids_of_words(token, tokenizer) for token in missing}
-    added = [AddedToken(token, special=True, normalized=False) for token in ALL_TOKENS]
-    tokenizer.add_tokens(added, special_tokens=True)
-    ids = {token: int(tokenizer.convert_tokens_to_ids(token)) for token in ALL_TOKENS}
-    special = {id for id, each in tokenizer.added_tokens_decoder.items() if each.special}
-    for token, id in ids.items():
-        if tokenizer.encode(token, add_special_tokens=False) != [id] or id not in special:
-            raise InputError(
-                f"the tokenizer can't take {token} as a control token, since it has this string for another "
-                "purpose: start from a model with another tokenizer."
-            )
-    embeddings = module.get_input_embeddings()
-    if len(tokenizer) > embeddings.num_embeddings:
-        module.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    ids = add_control_tokens(module, tokenizer, dict.fromkeys(ALL_TOKENS))
     matrices = _matrices(module)
     with torch.no_grad():
         for token in missing:
