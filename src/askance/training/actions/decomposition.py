@@ -21,7 +21,7 @@ from askance.training.actions.relations import (
 )
 
 MAX_DESCRIPTION_WORDS = 12
-"""The greatest number of words of a description. In place of a longer one stands a reference ("that city")."""
+"""The greatest number of words of a description. A reference such as "that city" stands for a longer one."""
 _REFERENCE = re.compile(r"#(\d+)")
 _RELATION = ">>"
 _INVERTED = re.compile(r"that (?:is|are|was|were|has|have|had|can|could|will|would|may) (?:the )?[A-Z]")

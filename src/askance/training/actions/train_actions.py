@@ -114,8 +114,8 @@ def _balanced(rows: Sequence[ActionRow], settings: ActionSettings, left_out: Lef
 def _nothing_message(action: str, counts: Mapping[str, int], left_out: LeftOut) -> str:
     reasons = "; ".join(f"{count:,} of {name}: {why}" for (name, why), count in sorted(left_out.items()))
     return (
-        f"no row teaches {action.upper()} to write a query ({reasons or f'of {sum(counts.values())} questions'}"
-        "). Name a dataset with decompositions, such as 2wikimultihopqa, musique, strategyqa or jsonl with "
+        f"no row teaches {action.upper()} to write a query ({reasons or f'{sum(counts.values())} given'})."
+        " Name a dataset with decompositions, such as 2wikimultihopqa, musique, strategyqa or jsonl with "
         f'"steps" or "triples", give --rows, or leave the action out with --set {action}=0.'
     )
 
@@ -156,7 +156,7 @@ def train_actions(
         template: str,
     ) -> None:
         def card(folder: Path) -> str:
-            results = ()
+            results: Sequence[ActionResult] = ()
             if settings.measured and mix.held_out:
                 model = load_model(f"hf:{folder}")
                 results = asyncio.run(measure(model, mix.held_out, settings.measured, settings.seed))

@@ -179,9 +179,9 @@ def build_data_mix(
     held_out: list[TrainingExample] = []
     left_out: Counter[tuple[str, str]] = Counter()
     for name, examples in examples_by_dataset.items():
-        is_held_out = {example.question.id: is_held_out(name, example, share) for example in examples}
+        held = {example.question.id: is_held_out(name, example, share) for example in examples}
         for part, destination in ((False, training), (True, held_out)):
-            chosen = [example for example in examples if is_held_out[example.question.id] == part]
+            chosen = [example for example in examples if held[example.question.id] == part]
             rng = random.Random(f"{seed} {name} {part}")
             destination += builder(model, settings, rng, left_out, name).training_examples(chosen)
     if not training:
