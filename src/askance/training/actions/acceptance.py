@@ -7,6 +7,7 @@ from statistics import fmean
 
 from askance.core.concurrency import gather_or_cancel
 from askance.core.ports import Model
+from askance.core.token_ledger import has_room
 from askance.core.types import GenerateRequest
 from askance.evaluation.metrics.answers import exact_match, f1
 from askance.methods.airrag.parameters import AirragParameters
@@ -50,18 +51,23 @@ async def measure(
     """Return the results of each action on the rows, of which at most `limit` are drawn.
 
     The replies are those with the greatest probabilities, with the length and the stop strings of the search.
+    Rows that do not fit the window of the model are left out.
     """
-    results, parameters = list[ActionResult](), AirragParameters(temperature=0.0)
-    is_chat, given = "chat" in model.capabilities, list(rows)
+    results, given, is_chat = list[ActionResult](), list(rows), "chat" in model.capabilities
+    parameters = AirragParameters(temperature=0.0)
+    samplings = {action: parameters.sampling(action, is_chat=is_chat) for action in ACTIONS}
+
+    def fits(row: ActionRow) -> bool:
+        return has_room(model, row.prompt(model), samplings[row.action].max_tokens)
 
     async def reply(row: ActionRow) -> str:
-        sampling = parameters.sampling(row.action, is_chat=is_chat)
-        request = GenerateRequest(row.prompt(model), sampling, key=("measure", row.action, row.id))
+        key = ("measure", row.action, row.id)
+        request = GenerateRequest(row.prompt(model), samplings[row.action], key=key)
         (written,) = await model.generate(request)
         return written.text
 
     for action in ACTIONS:
-        own = [row for row in given if row.action == action]
+        own = [row for row in given if row.action == action and fits(row)]
         rng = random.Random(f"{seed} measured {action}")
         drawn = own if limit is None or len(own) <= limit else rng.sample(own, limit)
         if drawn:

@@ -24,7 +24,9 @@ MAX_DESCRIPTION_WORDS = 12
 """The greatest number of words of a description. A reference such as "that city" stands for a longer one."""
 _REFERENCE = re.compile(r"#(\d+)")
 _RELATION = ">>"
-_INVERTED = re.compile(r"that (?:is|are|was|were|has|have|had|can|could|will|would|may) (?:the )?[A-Z]")
+_INVERTED = re.compile(
+    r"that (?:is|are|was|were|has|have|had|can|could|will|would|may) (?:the |an? |his |her |its |[A-Z])"
+)
 """Match a noun phrase that a rule made from a question with its subject after the verb."""
 
 

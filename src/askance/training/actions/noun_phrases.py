@@ -39,11 +39,11 @@ _FALLBACKS = (
     (re.compile(r"(?:\w+ )?when\b"), "that time"),
     (re.compile(r"how (?:many|much|long|old|far|big|tall|high)\b"), "that number"),
 )
+_AUXILIARY = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|may"
 _ASKED_NOUN = re.compile(
-    r"(?:\w+ )?(?:what|which) (?:(?:type|kind|sort|name)s? of )?(?:[a-z][\w-]* ){0,2}?([a-z][\w-]*)"
-    r"(?= (?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|\w+ed)\b)"
+    rf"(?:\w+ )?(?:what|which) (?!(?:{_AUXILIARY})\b)(?:(?:type|kind|sort|name)s? of )?(?:[\w-]+ ){{0,2}}?"
+    rf"([a-z][\w-]*)(?= (?:{_AUXILIARY}|\w+ed)\b)"
 )
-_NO_NOUNS = frozenset("is are was were do does did has have had can could will would the a an".split())
 
 
 def reference(question: str) -> str:
@@ -53,6 +53,6 @@ def reference(question: str) -> str:
     """
     text = question.strip()
     text = text[:1].lower() + text[1:]
-    if (match := _ASKED_NOUN.match(text)) and match[1] not in _NO_NOUNS:
+    if match := _ASKED_NOUN.match(text):
         return f"that {match[1]}"
     return next((phrase for pattern, phrase in _FALLBACKS if pattern.match(text)), "that thing")
