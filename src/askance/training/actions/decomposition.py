@@ -42,7 +42,7 @@ class SubQuestion:
         planned: The text before any sub-question is answered.
         resolved: The text with the earlier answers filled in.
         answer: The answer; empty if the dataset does not give one.
-        topic: What the sub-question is about, with the earlier answers filled in; empty if unknown.
+        topic: The subject of the sub-question, with the earlier answers filled in; empty if unknown.
     """
 
     planned: str
@@ -96,7 +96,7 @@ def from_steps(steps: Sequence[ReasoningStep]) -> tuple[SubQuestion, ...]:
 
 
 def _as_question(step: str) -> tuple[str, str]:
-    """Return a step as a natural question that keeps its references, and what it is about if it says so."""
+    """Return a step as a natural question that keeps its references, and its topic, which may be empty."""
     subject, arrow, relation = step.partition(_RELATION)
     if arrow:
         subject = subject.strip()
