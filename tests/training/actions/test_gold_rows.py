@@ -13,7 +13,7 @@ from askance.training.actions.gold_rows import LeftOut, gold_rows
 from askance.training.actions.rows import is_well_formed
 from askance.training.actions.settings import ActionSettings
 from tests.training.actions.chains import CHAINS, COMPARISONS, chain
-from tests.training.reader.sample_examples import FILM, NO_TOWER, TOWER
+from tests.training.reader.sample_examples import FILM, NO_TOWER, PISA, TOWER
 
 NOTHING = ActionSettings(say=0, qt=0, ra=0, sa=0, da=0)
 
@@ -100,6 +100,14 @@ def test_single_paragraphs_are_answered_or_refused():
     ]
     assert {row.id for row in made if row.action != "ra"} == {"own/p1"}
     assert not left_out
+
+
+def test_without_evidence_or_answers_only_what_is_known_is_learned():
+    distractor = replace(TOWER, supporting_facts=SupportingFacts((PISA,)))
+    shares = {"ra": 4.0, "sa": 4.0, "da": 1.0, "refused": 0.0}
+    assert [(row.action, row.reply) for row in rows([distractor], **shares)[0]] == [("da", "Arno")]
+    for golds in ((), (" ",)):
+        assert not rows([replace(TOWER, golds=golds)], **shares)[0]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ answer to the question, and DA the same without passages.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import floor
 
 from askance.core.types import Demo, Question
@@ -39,49 +39,53 @@ def gold_rows(
     """
     for example in examples:
         rng = random.Random(f"{settings.seed} {name} {example.question.id}")
-        yield from _QuestionRows(name, example, settings, rng, left_out).rows()
+        steps = _steps(name, example, left_out)
+        yield from _QuestionRows(name, example, settings, rng, steps).rows()
 
 
+def _steps(name: str, example: Example, left_out: LeftOut) -> tuple[SubQuestion, ...]:
+    """Return the sub-questions of a question, or nothing if they make no plan."""
+    try:
+        steps = sub_questions(example)
+    except BadReference:
+        left_out[name, "a step refers to a step that is not before it"] += 1
+        return ()
+    plan = "\n".join(step.planned for step in steps)
+    if steps and not is_well_formed(SAY, plan):
+        left_out[name, "a plan that AirRAG would not read completely"] += 1
+        return ()
+    if len(steps) < 2 and example.hops != 1:
+        left_out[name, "no decomposition into sub-questions, so no plan and no transformation"] += 1
+    return steps if len(steps) > 1 else ()
+
+
+@dataclass(frozen=True, slots=True)
 class _QuestionRows:
-    """The rows of one question."""
+    """The rows of one question. Each method but `rows` draws one row, or None if there is none to make."""
 
-    def __init__(
-        self, name: str, example: Example, settings: ActionSettings, rng: random.Random, left_out: LeftOut
-    ) -> None:
-        self.name, self.example, self.settings, self.rng = name, example, settings, rng
-        self.left_out = left_out
-        self.steps = self._steps()
-        self.answered = self.steps if all(step.answer for step in self.steps) else ()
+    name: str
+    example: Example
+    settings: ActionSettings
+    rng: random.Random
+    steps: tuple[SubQuestion, ...]
 
     def rows(self) -> Iterator[ActionRow]:
-        makers: dict[str, Callable[[], ActionRow | None]] = {
-            SAY: self._say,
-            QT: self._qt,
-            RA: self._ra,
-            SA: self._sa,
-            DA: self._da,
-        }
+        """Yield as many rows of each action as its share says, on average."""
+        makers = {SAY: self._say, QT: self._qt, RA: self._ra, SA: self._sa, DA: self._da}
         for action, make in makers.items():
             for _ in range(floor(getattr(self.settings, action) + self.rng.random())):
                 if row := make():
                     yield row
 
-    def _steps(self) -> tuple[SubQuestion, ...]:
-        try:
-            steps = sub_questions(self.example)
-        except BadReference:
-            self._leave_out("a step refers to a step that is not before it")
-            return ()
-        plan = "\n".join(step.planned for step in steps)
-        if steps and not is_well_formed(SAY, plan):
-            self._leave_out("a plan that AirRAG would not read completely")
-            return ()
-        if len(steps) < 2 and self.example.hops != 1:
-            self._leave_out("no decomposition into sub-questions, so no plan and no transformation")
-        return steps if len(steps) > 1 else ()
+    @property
+    def answered(self) -> tuple[SubQuestion, ...]:
+        """The sub-questions, or nothing if one of them has no answer."""
+        return self.steps if all(step.answer for step in self.steps) else ()
 
-    def _leave_out(self, reason: str) -> None:
-        self.left_out[self.name, reason] += 1
+    @property
+    def plan(self) -> str:
+        """The sub-questions as a reply of SAY."""
+        return "\n".join(step.planned for step in self.steps)
 
     def _row(
         self,
@@ -105,8 +109,7 @@ class _QuestionRows:
             step = self.rng.choice(self.answered)
             question = Question(self.example.question.id, step.resolved)
             return self._row(SAY, "none", NO_QUERY, question=question)
-        plan = "\n".join(step.planned for step in self.steps)
-        return self._row(SAY, "plan", plan) if self.steps else None
+        return self._row(SAY, "plan", self.plan) if self.steps else None
 
     def _qt(self) -> ActionRow | None:
         """Return a transformation of a drawn kind, or a follow-up question if that kind does not apply."""
@@ -148,12 +151,12 @@ class _QuestionRows:
         """Return the whole plan for the question itself, which may have been searched for in vain."""
         if not self.steps:
             return None
-        plan, text = "\n".join(step.planned for step in self.steps), self.example.question.text
+        text = self.example.question.text
         if any(is_same_query(step.planned, text) for step in self.steps):
             return None
         if self.rng.random() < 0.5:
-            return self._row(QT, "splitting", plan, sub_question=text)
-        return self._row(QT, "splitting", plan, [Demo(text, REFUSAL)])
+            return self._row(QT, "splitting", self.plan, sub_question=text)
+        return self._row(QT, "splitting", self.plan, [Demo(text, REFUSAL)])
 
     def _no_query(self) -> ActionRow | None:
         """Return None after the last answer, or for a sub-question in which nothing is to be filled in."""
@@ -178,10 +181,10 @@ class _QuestionRows:
             text, answer, needed = self.rng.choice(asked)
         elif self.example.kind == UNANSWERABLE:
             text, answer, needed = self.example.question.text, REFUSAL, paragraphs
-        elif self.example.golds:
-            text, answer = self.example.question.text, self.example.golds[0]
-            needed = self.example.supporting_facts.supporting
         else:
+            text, answer = self.example.question.text, next(iter(self.example.golds), "")
+            needed = self.example.supporting_facts.supporting
+        if not needed or not answer.strip():
             return None
         others = [each for each in paragraphs if each not in needed]
         if answer != REFUSAL and self.rng.random() < self.settings.refused:
@@ -212,7 +215,7 @@ class _QuestionRows:
         Without a decomposition, the passages have the answer, and the history says at most whether it was
         found.
         """
-        if not self.example.golds or self.example.kind == UNANSWERABLE:
+        if not self._is_answerable:
             return None
         supporting = self.example.supporting_facts.supporting
         gold, text = self.example.golds[0], self.example.question.text
@@ -231,7 +234,9 @@ class _QuestionRows:
         return replace(self._row(SA, "summary", gold, history), hits=hits or ())
 
     def _da(self) -> ActionRow | None:
+        return self._row(DA, "answer", self.example.golds[0]) if self._is_answerable else None
+
+    @property
+    def _is_answerable(self) -> bool:
         golds = self.example.golds
-        if not golds or not golds[0].strip() or self.example.kind == UNANSWERABLE:
-            return None
-        return self._row(DA, "answer", golds[0])
+        return bool(golds and golds[0].strip()) and self.example.kind != UNANSWERABLE
