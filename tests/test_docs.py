@@ -27,6 +27,8 @@ from askance.models.registry import MODEL_KINDS, parse_spec
 from askance.presets import open_preset
 from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_prompts
 from askance.registry import METHODS, make_method, method_class, profiles_of
+from askance.training.actions.rows import read_rows
+from askance.training.actions.settings import ActionSettings
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reward.train_reward import RewardSettings
 from askance.training.selfrag.rows import parse_output
@@ -285,7 +287,8 @@ def test_the_page_on_readers_names_every_setting_and_task():
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("train_selfrag", SelfRagSettings), ("train_reward", RewardSettings)]
+    ("name", "settings"),
+    [("train_selfrag", SelfRagSettings), ("train_reward", RewardSettings), ("train_actions", ActionSettings)],
 )
 def test_pages_on_training_name_every_setting(name, settings):
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
@@ -304,6 +307,15 @@ def test_the_page_on_training_self_rag_has_a_row_with_tokens():
     page = (ROOT / "docs" / "train_selfrag.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     assert parse_output(json.loads(row)["output"]).tokens[0] == "[Retrieval]"
+
+
+def test_the_page_on_training_actions_has_a_row_that_is_read(tmp_path):
+    page = (ROOT / "docs" / "train_actions.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "rows.jsonl"
+    path.write_text(" ".join(block.split("\n")), encoding="utf-8")
+    (row,) = read_rows(path, "rows")
+    assert (row.action, row.reply) == ("qt", "Where did Georges Bizet die?")
 
 
 def test_links_lead_somewhere():

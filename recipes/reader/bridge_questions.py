@@ -16,6 +16,7 @@ from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts
 from askance.text.answers import sentences
+from askance.training.actions.noun_phrases import noun_phrase
 
 MAX_PER_BRIDGE = 5
 """The most bridge questions per linking entity, since half of an article's questions may name its subject."""
@@ -24,13 +25,6 @@ NUM_DISTRACTORS = 4
 MAX_FACT_WORDS = 30
 """The greatest number of words in a sentence that serves as the second fact. Longer ones are left out."""
 
-_BE = r"(?:is|are|was|were)"
-_IRREGULAR = (
-    "is|are|was|were|has|had|can|could|will|would|may|came|led|won|wrote|became|took|made|held|gave|ran|built|"
-    "began|met|saw|said|left|lost|sold|sent|set|put|grew|knew|drew|fought|taught|brought|bought|thought|found"
-)
-_NEEDS_REORDERING = re.compile(r",|\b(?:do|does|did|called|named)\b")
-"""The words and commas that mark a question whose noun phrase would need another word order."""
 _AFTER_NAME = (
     r"(?='s\b|[,?.]|$| (?:is|are|was|were|has|had|have|did|do|does|can|could|will|would|may|in|into|to|of|on|"
     r"from|for|at|by|and|or|as|with|without|before|after|during|because|when|while|about|against|become|begin|"
@@ -38,28 +32,6 @@ _AFTER_NAME = (
     r"face)\b)"
 )
 """The text that may follow a complete name. In "Newtonian physics", "Newtonian" is not a complete name."""
-_VERB = rf"(?:(?:{_IRREGULAR}|\w+ed|(?!\w*ss\b)\w+s) .+)"
-_NOUN = r"((?:[a-z][\w-]* ){0,2}?[a-z][\w-]*?)"
-_RULES = (
-    (re.compile(rf"(?:What|Who) {_BE} (?:the )?name of (.+)"), r"{0}"),
-    (re.compile(rf"(?:What|Who) {_BE} (the .+)"), r"{0}"),
-    (re.compile(rf"Who ({_VERB})"), r"the one who {0}"),
-    (re.compile(rf"(?:What|Which) {_NOUN} ({_VERB})"), r"the {0} that {1}"),
-    (re.compile(rf"Where ({_BE}) (.+) (\w+ed|held|born|found|built|made|shot|set|kept|won|lost|fought)"),
-     r"the place where {1} {0} {2}"),
-)  # fmt: skip
-
-
-def noun_phrase(question: str) -> str:
-    """Return a noun phrase for the question's answer, such as "the one who composed Carmen".
-
-    The result is an empty string if no rule fits the question.
-    """
-    text = question.strip().removesuffix("?").strip()
-    if _NEEDS_REORDERING.search(text):
-        return ""
-    matches = ((rule.fullmatch(text), template) for rule, template in _RULES)
-    return next((template.format(*match.groups()) for match, template in matches if match), "")
 
 
 def bridge_questions(examples: Sequence[Example], rng: random.Random) -> tuple[Example, ...]:

@@ -19,9 +19,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.common.prompts import Layout
-from askance.training.reader.answer_examples import Reasoning, reasoned_answer, retrieval_answer
-from askance.training.reader.training_example import TrainingExample
-from recipes.reader.relations import (
+from askance.training.actions.relations import (
     RELATIONS,
     as_sentence,
     compare_dates,
@@ -34,6 +32,8 @@ from recipes.reader.relations import (
     relation_of,
     without_parentheses,
 )
+from askance.training.reader.answer_examples import Reasoning, reasoned_answer, retrieval_answer
+from askance.training.reader.training_example import TrainingExample
 
 PARTS_REFUSAL_PROMPT_SHARE = 0.1
 """The fraction of multi-hop questions whose parts use the prompt that allows a refusal. It is small because

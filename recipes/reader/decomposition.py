@@ -6,41 +6,24 @@ decompositions that do not depend on the answers to earlier steps.
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from askance.core.ports import Model
 from askance.core.types import Demo
 from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.example import Triple
 from askance.methods.airrag.prompt_template import READER
 from askance.methods.airrag.prompts import PromptBuilder
+from askance.training.actions.decomposition import SubQuestion, from_triples
 from askance.training.reader.passages import PassageLimits, mix_with_distractors
 from askance.training.reader.training_example import TrainingExample, reply_example
-from recipes.reader.relations import in_chain_order, is_same_name, object_description, questions
 
 NO_QUESTION = "None"
 """The reply that the prompts request if a question needs no splitting, or no further sub-question."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubQuestion:
-    """A sub-question of a multi-hop question.
-
-    Attributes:
-        planned: The text before any sub-question is answered.
-        resolved: The text with the earlier answers filled in.
-        answer: The answer; empty if the dataset does not give one.
-    """
-
-    planned: str
-    resolved: str
-    answer: str
-
-
 def sub_questions(example: Example) -> tuple[SubQuestion, ...]:
     """Return the sub-questions that lead to the answer, in order, or an empty tuple if there are none."""
     if example.supporting_facts.triples:
-        return _from_triples(in_chain_order(example.supporting_facts.triples))
+        return from_triples(example.supporting_facts.triples)
     steps = [
         step
         for step in example.supporting_facts.steps
@@ -103,13 +86,3 @@ def _answered_steps(example: Example) -> tuple[SubQuestion, ...]:
     steps = sub_questions(example)
     num_steps = len(example.supporting_facts.triples or example.supporting_facts.steps)
     return steps if len(steps) == num_steps and all(step.answer for step in steps) else ()
-
-
-def _from_triples(triples: tuple[Triple, ...]) -> tuple[SubQuestion, ...]:
-    steps = []
-    for index, fact in enumerate(triples):
-        lead = triples[index - 1] if index and is_same_name(triples[index - 1].object, fact.subject) else None
-        resolved = questions(fact)[0]
-        planned = questions(fact, object_description(lead))[0] if lead else resolved
-        steps.append(SubQuestion(planned, resolved, fact.object))
-    return tuple(steps)

@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import pytest
 from recipes.reader.composed_questions import with_sentences
-from recipes.reader.relations import (
+
+from askance.core.types import Question
+from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
+from askance.training.actions.relations import (
     as_sentence,
     in_chain_order,
     is_same_name,
@@ -12,10 +16,6 @@ from recipes.reader.relations import (
     questions,
     without_parentheses,
 )
-
-from askance.core.types import Question
-from askance.evaluation.datasets import Example
-from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.training.reader.answer_examples import gold_reasoning
 from tests.training.reader.sample_examples import ARGON, FILM, TOWER
 

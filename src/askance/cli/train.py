@@ -19,6 +19,8 @@ from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import TrainingProgress
 
 if TYPE_CHECKING:
+    from askance.training.actions.settings import ActionSettings
+    from askance.training.actions.train_actions import ActionMix
     from askance.training.reader.data_mix import ExampleBuilder
     from askance.training.reader.save import TrainingReport
     from askance.training.reader.settings import ReaderSettings
@@ -295,6 +297,79 @@ def reward(
     if not dry:
         show_steps(report, folder, "reward model")
         print_plain(out, f"use it: --method airrag --set verifier=rm_vote --model reward=hf:{folder}")
+
+
+@train.command()
+def actions(
+    folder: OutOption,
+    dataset: Annotated[list[str] | None, typer.Option("--dataset")] = None,
+    rows: Annotated[list[Path] | None, typer.Option("--rows")] = None,
+    model: str = "bundled",
+    set_: Annotated[list[str] | None, typer.Option("--set")] = None,
+    limit: NumberOption = None,
+    dry: Annotated[bool, typer.Option("--dry-run")] = False,
+) -> None:
+    """Teach a model the actions of AirRAG: plan, transform queries, answer from passages, and sum up.
+
+    If the command is stopped, run it again to continue. `--set` takes learning_rate, epochs, none_share and
+    other hyperparameters: docs/train_actions.md lists them.
+
+    Args:
+        folder: The folder of the model; a stopped training there is continued.
+        dataset: A dataset with decompositions, as NAME:FILE; the option may be repeated.
+        rows: A file of replies of any teacher, in JSON Lines; the option may be repeated.
+        model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
+        set_: A hyperparameter, as parameter=value; the option may be repeated.
+        limit: Use only the first N questions of each dataset, and the first N rows of each file.
+        dry: Show what would be learned, and stop.
+
+    Examples:
+        askance train actions --dataset musique:train.jsonl --out my-actions
+        askance train actions --rows mine.jsonl --out my-actions --dry-run
+    """
+    check_packages("AirRAG's actions")
+    from askance.training.actions.rows import read_rows
+    from askance.training.actions.settings import ActionSettings
+    from askance.training.actions.train_actions import action_mix
+    from askance.training.loop.checkpoint import check_free
+
+    settings = ActionSettings(**parse_parameters(ActionSettings, parameters_by_name(set_ or ())))
+    if not dataset and not rows:
+        raise InputError("nothing to learn from: give --dataset NAME:FILE or --rows FILE.")
+    check_free(folder)
+    names = {f"{number} {each.name}": each for number, each in enumerate(rows or (), start=1)}
+    by_file = {name: read_rows(each, name, limit) for name, each in names.items()}
+    mix = action_mix(examples_by_name(dataset or (), limit), by_file, settings)
+    report = train_actions_shown(mix, model, settings, folder, is_dry_run=dry)
+    if not dry:
+        show_steps(report, folder, "model")
+        print_plain(out, f"use it: --method airrag --model hf:{folder}")
+
+
+def train_actions_shown(
+    mix: "ActionMix", model: str, settings: "ActionSettings", folder: Path, *, is_dry_run: bool = False
+) -> "TrainingReport[ActionSettings]":
+    """Train a model of AirRAG's actions, and show the progress and the results on the terminal."""
+    from askance.training.actions.acceptance import COLUMNS, ActionResult
+    from askance.training.actions.train_actions import train_actions
+    from askance.training.reader.train_reader import load_base
+
+    def show(report: "TrainingReport[Any]") -> None:
+        console = out if is_dry_run else err
+        print_training_report(report, console)
+        kinds = [(action, kind, f"{count:,}") for (action, kind), count in mix.kinds.items()]
+        console.print(plain_table(("action", "kind of reply", "training examples"), kinds))
+        shares = ", ".join(f"{mix.none_share(action):.1%} of {action}" for action in ("say", "qt"))
+        print_plain(console, f"None as a target: {shares}")
+
+    def show_results(results: Sequence[ActionResult]) -> None:
+        if results:
+            out.print(plain_table(COLUMNS, [result.shown for result in results]))
+
+    with TrainingProgress(err) as progress:
+        return train_actions(
+            mix, load_base(model), settings, folder, progress, show, show_results, is_dry_run=is_dry_run
+        )
 
 
 def check_packages(what: str) -> None:

@@ -179,9 +179,9 @@ def build_data_mix(
     held_out: list[TrainingExample] = []
     left_out: Counter[tuple[str, str]] = Counter()
     for name, examples in examples_by_dataset.items():
-        is_held_out = {example.question.id: _is_held_out(name, example, share) for example in examples}
+        held = {example.question.id: is_held_out(name, example, share) for example in examples}
         for part, destination in ((False, training), (True, held_out)):
-            chosen = [example for example in examples if is_held_out[example.question.id] == part]
+            chosen = [example for example in examples if held[example.question.id] == part]
             rng = random.Random(f"{seed} {name} {part}")
             destination += builder(model, settings, rng, left_out, name).training_examples(chosen)
     if not training:
@@ -210,8 +210,11 @@ def grouped_by_paragraph(examples: Sequence[Example]) -> list[list[Example]]:
     return list(groups.values())
 
 
-def _is_held_out(name: str, example: Example, share: float) -> bool:
-    # Questions on a shared paragraph are held out together: a held-out paragraph must not be trained on.
+def is_held_out(name: str, example: Example, share: float) -> bool:
+    """Return whether a question is held out from training, if this share of a dataset's questions is.
+
+    Questions on a shared paragraph are held out together: a held-out paragraph must not be trained on.
+    """
     unit = (
         example.supporting_facts.paragraphs[0].text if is_on_one_paragraph(example) else example.question.id
     )

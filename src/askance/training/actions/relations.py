@@ -32,7 +32,7 @@ class Relation:
 
 _TEMPLATES = tomllib.loads(Path(__file__).with_name("relations.toml").read_text(encoding="utf-8"))
 RELATIONS = {name: Relation(**fields) for name, fields in _TEMPLATES.items()}
-"""The relations of 2WikiMultihopQA. All other relations are phrased by default templates with their name."""
+"""The relations of 2WikiMultihopQA and MuSiQue. Default templates with their names phrase all others."""
 
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)?")
 _MONTHS = "january february march april may june july august september october november december".split()

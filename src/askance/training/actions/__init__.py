@@ -1,0 +1,1 @@
+"""Teach a model the five actions of AirRAG from gold decompositions."""
