@@ -1,4 +1,4 @@
-"""How the recipes draw with matplotlib: colours, style, and figures as reproducible SVG and PNG."""
+"""Colours and style of the recipes' figures, and functions that return them as reproducible SVG and PNG."""
 
 from io import BytesIO, StringIO
 from typing import Any

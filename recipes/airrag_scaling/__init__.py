@@ -1,1 +1,1 @@
-"""How AirRAG scales with inference compute: curves, compute-optimal presets, and the tables of the paper."""
+"""Scaling of AirRAG with inference compute: curves, compute-optimal presets, and the tables of the paper."""

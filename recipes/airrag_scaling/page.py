@@ -20,7 +20,7 @@ NAME = "airrag-scaling"
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Everything that the page shows.
+    """The contents of the page.
 
     Attributes:
         metrics: The metrics of the answers; settings are chosen by the first one.
@@ -53,6 +53,8 @@ def write_page(study: Study, out: Path) -> Path:
     with rc_context(STYLE):
         for name, plot in plots.items():
             file = f"{NAME}-{name}"
+            plot.figure.draw_without_rendering()
+            plot.figure.set_layout_engine("none")  # the layout is that of both files
             write_atomically(folder / f"{file}.svg", svg(plot.figure, plot.title))
             (folder / f"{file}.png").write_bytes(png(plot.figure))
             parts.append(f"## {plot.title}\n\n![{plot.title}]({file}.svg)\n\n{plot.about}")

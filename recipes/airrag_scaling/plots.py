@@ -15,7 +15,7 @@ from recipes.airrag_scaling.optimal import frontier_of
 from recipes.airrag_scaling.results import RECALL, TOKENS, VALID, Result, candidates, oracle
 from recipes.airrag_scaling.settings import Axes as Values
 from recipes.airrag_scaling.settings import shown
-from recipes.figures import COLOURS, INK, SOFT, prepare_axes, style
+from recipes.figures import COLOURS, GRID, INK, SOFT, prepare_axes, style
 
 LABELS = {
     "passages": "passages per search, k",
@@ -25,6 +25,7 @@ LABELS = {
     "share": "share of the documents in the database",
 }
 STYLE = style("airrag scaling")
+_MARKERS = "os^DvP"
 _DODGE = 0.05
 """The distance of the points of two curves at the same value, where values are one apart."""
 
@@ -116,13 +117,22 @@ def _valid_plot(results: Sequence[Result], axes: Values, metrics: Sequence[str])
     figure, upper = _figure(title := "Scores by valid rollouts")
     (name, curve), *_ = _curves("rollouts", results, axes)
     x = [result.average[VALID].mean for result in curve]
+    shift = _DODGE * (max(x) - min(x)) / 3
     for number, of in enumerate([*metrics, RECALL, oracle(metrics[0])]):
         if of in curve[0].average:
             look = ":" if of.startswith("oracle") else "-"
-            _draw(upper, x, [result.average[of] for result in curve], f"{name}, {_told(of)}", number, look)
-    for place, result in zip(x, curve, strict=True):
+            places = [place + shift * (number - 1.5) for place in x]
+            _draw(
+                upper, places, [result.average[of] for result in curve], f"{name}, {_told(of)}", number, look
+            )
+    for place in dict.fromkeys(x):
+        numbers = [
+            shown(result.setting.values["rollouts"])
+            for result in curve
+            if result.average[VALID].mean == place
+        ]
         upper.annotate(
-            f"R={shown(result.setting.values['rollouts'])}", (place, 0), (0, 4), color=SOFT, ha="center",
+            f"R={', '.join(numbers)}", (place, 0), (0, 4), color=SOFT, ha="center",
             fontsize=8, textcoords="offset points", xycoords=("data", "axes fraction"),
         )  # fmt: skip
     upper.set(xlabel="valid rollouts per question", ylabel="score, average of datasets")
@@ -165,11 +175,7 @@ def _choosing_plot(results: Sequence[Result], axes: Values, metric: str) -> Plot
 def _total_plot(results: Sequence[Result], metric: str) -> Plot:
     """Draw every setting by its tokens, with the Pareto frontier."""
     figure, upper = _figure(title := f"{metric} against tokens per question, and the Pareto frontier")
-    names = list(dict.fromkeys(result.setting.method for result in results))
-    for number, name in enumerate(names):
-        of_method = [result for result in results if result.setting.method == name]
-        x = [result.average[TOKENS].mean for result in of_method]
-        _draw(upper, x, [result.average[metric] for result in of_method], name, number, "")
+    _scatter(upper, results, TOKENS, metric)
     best = frontier_of(results, metric)
     _scale_tokens(upper, "x", results)
     upper.margins(x=0.08)
@@ -198,11 +204,7 @@ def _recall_plot(results: Sequence[Result], metric: str) -> Plot:
     """Draw every setting by its supporting recall, with the least-squares line."""
     figure, upper = _figure(title := f"{metric} against the supporting recall of the searches")
     measured = [result for result in results if {RECALL, metric} <= result.average.keys()]
-    names = list(dict.fromkeys(result.setting.method for result in measured))
-    for number, name in enumerate(names):
-        of_method = [result for result in measured if result.setting.method == name]
-        x = [result.average[RECALL].mean for result in of_method]
-        _draw(upper, x, [result.average[metric] for result in of_method], name, number, "")
+    _scatter(upper, measured, RECALL, metric)
     x, y = ([result.average[of].mean for result in measured] for of in (RECALL, metric))
     about = "All settings have the same recall, so there is no line."
     if len(set(x)) > 1:
@@ -256,6 +258,24 @@ def _draw(
         linewidth=1.4,
         elinewidth=0.8,
     )
+
+
+def _scatter(axes: Axes, results: Sequence[Result], of_x: str, of_y: str) -> None:
+    """Draw a point for each result, with a marker of its method that lets others show through."""
+    for number, name in enumerate(dict.fromkeys(result.setting.method for result in results)):
+        points = [result.average for result in results if result.setting.method == name]
+        x, y = [each[of_x].mean for each in points], [each[of_y] for each in points]
+        axes.vlines(x, [each.low for each in y], [each.high for each in y], color=GRID, zorder=1)
+        axes.plot(
+            x,
+            [each.mean for each in y],
+            linestyle="",
+            color=COLOURS[number % len(COLOURS)],
+            marker=_MARKERS[number % len(_MARKERS)],
+            fillstyle="none",
+            markersize=6,
+            label=name,
+        )
 
 
 def _scale_tokens(axes: Axes, direction: Literal["x", "y"], results: Sequence[Result]) -> None:

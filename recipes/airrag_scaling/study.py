@@ -25,7 +25,7 @@ from recipes.grids import try_runs
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to measure.
+    """The request for a study.
 
     Attributes:
         choose_on: The datasets of the grid by whose questions settings are chosen.

@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import Any
 
 from askance.cli.main import exit_codes
-from askance.core.errors import AskanceError, InputError, UnknownName
+from askance.core.errors import AskanceError, GridError, InputError, UnknownName
 from askance.evaluation.run.grid import Grid, Table, loading_once, prepare_experiments
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.runner import LoadModels
@@ -97,7 +97,7 @@ class PaperTable:
         preset = self.preset if row.preset is None else row.preset
         parameters = {**({"l_max": row.l_max} if row.l_max else {}), **row.set, **changed}
         given = [f"{name}={value}" for name, value in parameters.items()]
-        name = re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", ",".join(filter(None, [row.method, preset, *given])))
+        name = _folder_name(",".join(filter(None, [row.method, preset, *given])))
         return name, {
             "method": row.method,
             "set": parameters,
@@ -155,6 +155,8 @@ def _tried(name: str, paper: Sequence[str], work: Callable[[], Measured]) -> Mea
     """Return the row that `work` makes with its name, or the reason why it has no result."""
     try:
         return replace(work(), name=name, paper=paper)
+    except GridError:
+        raise
     except AskanceError as error:
         return Measured(name, paper, reason=str(error), is_stopped=True)
 
@@ -282,6 +284,11 @@ def main(arguments: list[str] | None = None) -> None:
                     f"table {number} has none of the given datasets: give --dataset {table.datasets[0]}:FILE."
                 )
             parts.append(f"## {table.title}")
+            methods = dict(table.grid_table(row) for row in table.rows if not row.absent)
+            asked_of = {name: datasets[name] for name in asked}
+            prepare_experiments(
+                _grid(options, asked_of, models, methods).experiments()
+            )  # before any question
             for label, spec in models.items():
                 answers = _answers(options, datasets, label, spec, load)
                 rows = measure(table, asked, answers)
@@ -321,23 +328,35 @@ def _answers(
     options: argparse.Namespace, datasets: Mapping[str, str], label: str, spec: str, load: LoadModels
 ) -> Answers:
     """Return the function that makes the runs with a model, or continues them."""
-    model = re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", label)
 
     def answers(name: str, table: Table, dataset: str) -> Sequence[Record]:
-        index = {} if options.index is None else {"index": str(options.index)}
-        grid = Grid(
-            common={**index, "retriever": options.retriever, "sample": options.sample},
-            datasets={dataset: {"questions": datasets[dataset]}},
-            models={model: {"answer": spec}},
-            methods={name: table},
-        )
-        ready = prepare_experiments(grid.experiments())
-        ((_, run),) = try_runs(ready, options.out / "runs", load).items()
+        grid = _grid(options, {dataset: datasets[dataset]}, {label: spec}, {name: table})
+        ((_, run),) = try_runs(prepare_experiments(grid.experiments()), options.out / "runs", load).items()
         if isinstance(run, AskanceError):
             raise run
         return run.records
 
     return answers
+
+
+def _grid(
+    options: argparse.Namespace,
+    datasets: Mapping[str, str],
+    models: Mapping[str, str],
+    methods: Mapping[str, Table],
+) -> Grid:
+    """Return the grid of methods on datasets, both with their specifications by name, with models."""
+    index = {} if options.index is None else {"index": str(options.index)}
+    return Grid(
+        common={**index, "retriever": options.retriever, "sample": options.sample},
+        datasets={name: {"questions": spec} for name, spec in datasets.items()},
+        models={_folder_name(label): {"answer": spec} for label, spec in models.items()},
+        methods=methods,
+    )
+
+
+def _folder_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)
 
 
 def _labelled(spec: str, labels: set[str] | None) -> tuple[str, str]:

@@ -84,7 +84,7 @@ def average_interval(
 ) -> MeanInterval:
     """Return the unweighted mean of the mean scores of several datasets, with its bootstrap interval.
 
-    Questions are drawn within each dataset, so that every dataset keeps its weight, whatever its size.
+    Questions are drawn within each dataset, so that every dataset keeps its weight.
 
     Args:
         groups: The per-question scores of each dataset.
