@@ -173,7 +173,9 @@ def _choosing_plot(results: Sequence[Result], axes: Values, metric: str) -> Plot
 
 
 def _total_plot(results: Sequence[Result], metric: str) -> Plot:
-    """Draw every setting by its tokens, with the Pareto frontier."""
+    """Draw every setting with the largest database by its tokens, with the Pareto frontier."""
+    largest = max(result.setting.share for result in results)
+    results = [result for result in results if result.setting.share == largest]
     figure, upper = _figure(title := f"{metric} against tokens per question, and the Pareto frontier")
     _scatter(upper, results, TOKENS, metric)
     best = frontier_of(results, metric)

@@ -127,6 +127,7 @@ def test_the_whole_study(folder, model, capsys):
         assert (page / f"airrag-scaling-{name}.png").read_bytes().startswith(b"\x89PNG")
     text = (page / "airrag-scaling.md").read_text(encoding="utf-8")
     assert "44 with share 1" in text
+    assert "On the frontier: 1: `" in text
     assert "- passages: only one value of --passages was measured" in text
     presets = list((folder / "out" / "presets").iterdir())
     assert {path.stem for path in presets} == {each["setting"] for each in content["chosen"]}
