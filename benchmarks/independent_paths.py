@@ -22,6 +22,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens
+
 from askance.ask import ask
 from askance.cli.main import exit_codes
 from askance.core.trace import Decided, Expanded
@@ -152,14 +154,7 @@ def paths_at(world: World, hops: int, num_questions: int, base: Airrag, wanted: 
         method = replace(base, search="paths", rollouts=number, verifier="vote")
         return rows_of(world, hops, range(num_questions), method)
 
-    fewer, number = paths(1), 1
-    while True:
-        more = paths(number + 1)
-        low, high = _mean_tokens(fewer), _mean_tokens(more)
-        if high >= wanted:
-            num_more = round(num_questions * (wanted - low) / (high - low))
-            return [*more[: max(num_more, 0)], *fewer[max(num_more, 0) :]]
-        fewer, number = more, number + 1
+    return paths_at_equal_tokens(paths, lambda row: row.num_tokens, wanted)[0]
 
 
 def _mean_tokens(rows: Sequence[Row]) -> float:

@@ -1,13 +1,15 @@
 """Make the runs of a recipe's grid, and return them by name."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from askance.core.errors import AskanceError
+from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.grid import Grid, prepare_experiments, run_grid
 from askance.evaluation.run.recorded_run import RecordedRun
-from askance.evaluation.run.runner import Progress, RunOptions
+from askance.evaluation.run.runner import LoadModels, Progress, RunOptions
 from askance.registry import load_models
 from askance.terminal.console import err
 from askance.terminal.progress import EvaluationProgress
@@ -23,16 +25,33 @@ def make_runs(grid: Grid, folder: Path, *, is_shown: bool = True) -> dict[str, R
     Raises:
         AskanceError: A run failed.
     """
-    experiments = prepare_experiments(grid.experiments(), place_of=grid.place_of)
-
-    def progress(name: str) -> AbstractContextManager[Progress]:
-        return EvaluationProgress(err, name) if is_shown else nullcontext(lambda status: None)
-
-    work = run_grid(experiments, folder, load_models, RunOptions(), progress)
+    ready = prepare_experiments(grid.experiments(), place_of=grid.place_of)
     runs = {}
-    for name, result in asyncio.run(work).items():
+    for name, result in try_runs(ready, folder, is_shown=is_shown).items():
         if isinstance(result, AskanceError):
             raise result
         dataset, _, method = name.split("/")
         runs[f"{dataset}/{method}"] = result
     return runs
+
+
+def try_runs(
+    ready: Mapping[str, ReadyExperiment],
+    folder: Path,
+    load: LoadModels | None = None,
+    *,
+    is_shown: bool = True,
+) -> dict[str, RecordedRun | AskanceError]:
+    """Make the runs of experiments, or complete them, and return each run or the error that ended it.
+
+    Args:
+        ready: The experiments by DATASET/MODEL/METHOD, which are also the keys of the result.
+        folder: The folder of the runs.
+        load: A function that loads models, if not every call is to load them again (see `loading_once`).
+        is_shown: Whether the progress is shown on the terminal.
+    """
+
+    def progress(name: str) -> AbstractContextManager[Progress]:
+        return EvaluationProgress(err, name) if is_shown else nullcontext(lambda status: None)
+
+    return asyncio.run(run_grid(ready, folder, load or load_models, RunOptions(), progress))

@@ -1,45 +1,31 @@
 """The plots of the page, drawn by matplotlib as SVG."""
 
 from collections.abc import Mapping, Sequence
-from io import StringIO
-from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from askance.evaluation.statistics.roc import RocArea
+from recipes.figures import COLOURS, INK, SOFT, prepare_axes, style, svg
 from recipes.known_unknown.analysis import CurvePoint
 
-_INK, _SOFT, _GRID = "#1f2328", "#5b636d", "#e4e6e9"
-_COLOURS = ("#1a5fa8", "#8a4b00", "#2f7d4f", "#7a3f9d", "#b3261e", "#00707a", "#6b6b00", "#444b54")
 _LABEL_WIDTH, _LABEL_HEIGHT, _LABEL_GAP = 0.3, 0.035, 0.012
 """The size of a label in the plots' units, searches and accuracy, and its distance to the point."""
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "known and unknown",
-    "text.parse_math": False,
-    "font.size": 10,
-    "axes.edgecolor": _GRID,
-    "axes.labelcolor": _INK,
-    "grid.color": _GRID,
-    "xtick.color": _SOFT,
-    "ytick.color": _SOFT,
-    "legend.frameon": False,
-}
+_STYLE = style("known and unknown")
 
 
 def auc_plot(by_number: Mapping[str, Mapping[int, RocArea]]) -> str:
     """Return a plot of the area under the curve of each number by the exposures of the known facts."""
     with rc_context(_STYLE):
         figure, axes = _figure("How well each number tells known facts from unknown ones")
-        for (name, areas), colour in zip(by_number.items(), _COLOURS, strict=False):
+        for (name, areas), colour in zip(by_number.items(), COLOURS, strict=False):
             axes.plot(list(areas), [area.area for area in areas.values()], "o-", color=colour, label=name)
         exposures = list(next(iter(by_number.values())))
         least = min(area.area for areas in by_number.values() for area in areas.values())
         axes.set_xscale("log", base=2)
         axes.set_xticks(exposures, [f"{number}" for number in exposures])
-        axes.axhline(0.5, color=_SOFT, linestyle=":")
+        axes.axhline(0.5, color=SOFT, linestyle=":")
         axes.set(
             xlabel="times that the known facts were taught",
             ylabel="area under the ROC curve",
@@ -60,12 +46,12 @@ def curve_plot(
     """
     with rc_context(_STYLE):
         figure, axes = _figure(title)
-        for (name, points), colour in zip(curves.items(), _COLOURS, strict=False):
+        for (name, points), colour in zip(curves.items(), COLOURS, strict=False):
             shares, accuracies = zip(*((point.share, point.accuracy) for point in points), strict=True)
             axes.plot(shares, accuracies, color=colour, label=name)
         for name, (place, height) in _label_places(methods).items():
-            axes.plot(*methods[name], "o", color=_INK, markersize=5)
-            axes.text(place + _LABEL_GAP, height, name, color=_INK, fontsize=8, va="center")
+            axes.plot(*methods[name], "o", color=INK, markersize=5)
+            axes.text(place + _LABEL_GAP, height, name, color=INK, fontsize=8, va="center")
         axes.set(xlabel="searches per question", ylabel="exact match", ylim=(0, 1))
         return _svg(figure, axes)
 
@@ -86,16 +72,10 @@ def _figure(title: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(9.6, 4.8), dpi=72)
     axes = figure.subplots()
     figure.subplots_adjust(left=0.07, right=0.62, top=0.92, bottom=0.11)
-    axes.set_title(title, loc="left", color=_INK)
-    axes.grid(axis="y")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    prepare_axes(axes, title)
     return figure, axes
 
 
 def _svg(figure: Figure, axes: Axes) -> str:
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    file = StringIO()
-    metadata = {"Title": axes.get_title(loc="left"), "Date": None, "Creator": None}
-    figure.savefig(file, format="svg", metadata=metadata)
-    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+    return svg(figure, axes.get_title(loc="left"))

@@ -290,7 +290,7 @@ async def run_grid(
     """
     results: dict[str, RecordedRun | AskanceError] = {}
     for _, group in groupby(experiments.items(), key=lambda entry: entry[0].split("/")[1]):
-        of_model, load_once = dict(group), _once(load_models)
+        of_model, load_once = dict(group), loading_once(load_models)
         for name, ready in of_model.items():
             with _keep_error(name, results, unless=(RunFolderError, MissingAbility)):
                 start_run(ready, folder / name, load_once)
@@ -317,7 +317,7 @@ def _keep_error(
         results[name] = error
 
 
-def _once(load_models: LoadModels) -> LoadModels:
+def loading_once(load_models: LoadModels) -> LoadModels:
     """Return a function that loads each model specification at most once."""
 
     @cache

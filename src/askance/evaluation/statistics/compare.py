@@ -79,6 +79,30 @@ def mean_interval(
     return _interval(np.asarray(scores, dtype=np.float64), confidence, resamples, seed)[0]
 
 
+def average_interval(
+    groups: Sequence[Sequence[float]], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> MeanInterval:
+    """Return the unweighted mean of the mean scores of several datasets, with its bootstrap interval.
+
+    Questions are drawn within each dataset, so that every dataset keeps its weight.
+
+    Args:
+        groups: The per-question scores of each dataset.
+
+    Raises:
+        InputError: There is no dataset, or as for `mean_interval` in one of them.
+    """
+    if not groups:
+        raise InputError("there are no datasets to average over: name at least one.")
+    found = [
+        _interval(np.asarray(scores, dtype=np.float64), confidence, resamples, seed + number)
+        for number, scores in enumerate(groups)
+    ]
+    low, high = _percentiles(np.mean([means for _, means in found], axis=0), confidence)
+    mean = float(np.mean([interval.mean for interval, _ in found]))
+    return MeanInterval(mean, low, high, sum(map(len, groups)), confidence)
+
+
 def paired_difference(
     first: Mapping[str, float],
     second: Mapping[str, float],
@@ -120,9 +144,16 @@ def _interval(
     if resamples < 1:
         raise InputError(f"{resamples} resamples give no interval: take 1 or more.")
     means = _resampled_means(values, resamples, seed)
+    return MeanInterval(
+        float(values.mean()), *_percentiles(means, confidence), len(values), confidence
+    ), means
+
+
+def _percentiles(means: NDArray[np.float64], confidence: float) -> tuple[float, float]:
+    """Return the ends of the percentile interval of the means of resamples."""
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
-    return MeanInterval(float(values.mean()), float(low), float(high), len(values), confidence), means
+    return float(low), float(high)
 
 
 def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:

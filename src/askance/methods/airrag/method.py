@@ -181,10 +181,10 @@ def answer_with_sources(
     """
     run.trace.commit(text)
     evidence = [*own, (question.text, [hit.passage for hit in others])]
-    return Answer(text, _short_form(text, question), cite_whole_answer(run.trace, text, evidence))
+    return Answer(text, short_form(text, question), cite_whole_answer(run.trace, text, evidence))
 
 
-def _short_form(text: str, question: Question) -> str:
+def short_form(text: str, question: Question) -> str:
     """Return the short answer in `text` or, for an open question, the whole text."""
     is_open = question.task == "open" or (question.task == "choice" and not question.options)
     return text if is_open else short_answer(text, question)
