@@ -10,7 +10,7 @@ gate.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -66,7 +66,8 @@ def main(arguments: list[str] | None = None) -> None:
             names = [name for name in reading.METHODS if options.ablations or name in _MAIN]
             models = dict.fromkeys(reading.METHODS[name]["model"] for name in names)
             reading.train_models(options.out, list(models), rows, options.model, settings)
-            missed |= _check_answers(options.out, names, precision)
+            weights = reading.WEIGHTS if options.ablations else ()
+            missed |= _check_answers(options.out, names, weights, precision)
         if missed:
             raise SystemExit(1)
 
@@ -90,9 +91,9 @@ def _check_tokens(out: Path, asked: Sequence[Example], corpus: Sequence[Example]
     return bool(missed)
 
 
-def _check_answers(out: Path, names: Sequence[str], precision: str) -> bool:
+def _check_answers(out: Path, names: Sequence[str], weights: Iterable[str], precision: str) -> bool:
     """Measure the answers, write the page, and return whether a condition of the gate is missed."""
-    rows = reading.rows_of(reading.run_methods(out, names, precision))
+    rows = reading.rows_of(reading.run_methods(out, names, precision), weights)
     print_plain(screen, reading.table_of(rows))
     conditions = reading.gate(rows)
     for condition, measured, is_met in conditions:

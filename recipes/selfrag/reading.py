@@ -20,10 +20,13 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from askance.core.errors import InputError
+from askance.core.trace import AnyEvent, Expanded
 from askance.evaluation.datasets import Example
+from askance.evaluation.metrics.answers import match
 from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
+from askance.methods.selfrag.parameters import SelfragParameters
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
@@ -41,10 +44,15 @@ MIN_GAIN = 0.04
 """The least gain of reflection over each of `BASELINES`."""
 _IN_FLIGHT = 16
 
-METHODS: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+_TABLES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
     Path(__file__).with_name("methods.toml").read_text(encoding="utf-8")
 )
-"""The methods of the recipe by name."""
+METHODS = {name: table for name, table in _TABLES.items() if "model" in table}
+"""The methods of the recipe by name, each of which has a run."""
+WEIGHTS: Mapping[str, Mapping[str, float]] = {
+    name: table["weights"] for name, table in _TABLES.items() if "weights" in table
+}
+"""Other weights by name, with which the answers of the run `selfrag` are chosen again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +154,60 @@ def run_methods(out: Path, names: Sequence[str], precision: str) -> dict[str, Re
     return runs
 
 
-def rows_of(runs: Mapping[str, RecordedRun]) -> dict[str, Row]:
-    """Return the accuracy of each method, and how much `selfrag` is better."""
+def chosen_again(run: RecordedRun, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the metric of each question if the answer were chosen with other weights of the scores.
+
+    In the short form, an answer for each passage is written before one is chosen, so this equals a run with
+    these weights.
+
+    Args:
+        run: A run of Self-RAG in its short form.
+        weights: The weights that differ from those of the method.
+    """
+    return {
+        record.id: match(_best(run.trace(record), weights) or record.text, record.golds, "normalised") or 0.0
+        for record in run.records
+    }
+
+
+def _best(events: Iterable[AnyEvent], weights: Mapping[str, float]) -> str:
+    """Return the answer with the greatest weighted sum of scores, or an empty string if none was written."""
+    method = SelfragParameters()
+    all_weights = {
+        "sequence": 1.0,
+        "relevance": method.w_rel,
+        "support": method.w_sup,
+        "utility": method.w_use,
+    } | weights
+    answers = [event for event in events if isinstance(event, Expanded) and event.text]
+
+    def score(answer: Expanded) -> float:
+        return sum(weight * answer.numbers[name] for name, weight in all_weights.items())
+
+    return max(answers, key=score).text if answers else ""
+
+
+def rows_of(runs: Mapping[str, RecordedRun], weights: Iterable[str] = ()) -> dict[str, Row]:
+    """Return the accuracy of each method, and how much `selfrag` is better.
+
+    Args:
+        weights: The names of the `WEIGHTS` that are tried, too.
+    """
     scores = {
         name: {record.id: record.scores[METRIC] or 0.0 for record in run.records}
+        for name, run in runs.items()
+    } | {name: chosen_again(runs["selfrag"], WEIGHTS[name]) for name in weights}
+    searches = {
+        name: sum(record.usage.searches for record in run.records) / len(run.records)
         for name, run in runs.items()
     }
     return {
         name: Row(
-            mean_interval(list(scores[name].values())),
-            paired_difference(scores["selfrag"], scores[name]),
-            sum(record.usage.searches for record in run.records) / len(run.records),
+            mean_interval(list(each.values())),
+            paired_difference(scores["selfrag"], each),
+            searches.get(name, searches["selfrag"]),
         )
-        for name, run in runs.items()
+        for name, each in scores.items()
     }
 
 

@@ -7,10 +7,12 @@ import pytest
 from recipes.selfrag.__main__ import main
 from recipes.selfrag.evaluation import cases, measure
 from recipes.selfrag.plain import PlainReader, plain_rows
-from recipes.selfrag.reading import METHODS
+from recipes.selfrag.reading import METHODS, METRIC, WEIGHTS, _best, chosen_again
 
 from askance.ask import ask
+from askance.core.trace import Expanded
 from askance.core.types import Passage, Question
+from askance.evaluation.run.recorded_run import read_run
 from askance.methods.selfrag.tokens import ALL_TOKENS, IRRELEVANT
 from askance.models.hf.load import load_hf, load_parts, save_parts
 from askance.models.scripted import Reply, ScriptedModel
@@ -97,14 +99,43 @@ def test_the_whole_recipe_with_its_ablations_and_that_it_resumes(qwen_folder, tm
     shown = capsys.readouterr().out
     assert "missed: reflection gains at least 4 points" in " ".join(shown.split())
     page = (out / "page" / "reflection.md").read_text()
-    assert all(f"| `{name}` |" in page for name in METHODS)
+    assert all(f"| `{name}` |" in page for name in (*METHODS, *WEIGHTS))
     assert (out / "page" / "reflection.svg").exists()
     assert {path.name for path in (out / "runs" / "squad2" / "trained").iterdir()} == {*METHODS}
+    asked = read_run(out / "runs" / "squad2" / "trained" / "selfrag")
+    assert chosen_again(asked, {}) == {each.id: each.scores[METRIC] for each in asked.records}
     before = {path: path.stat().st_mtime_ns for path in (out / "selfrag").iterdir()}
     with pytest.raises(SystemExit):
         main(words)
     assert {path: path.stat().st_mtime_ns for path in (out / "selfrag").iterdir()} == before
     assert (out / "page" / "reflection.md").read_text() == page
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ({}, "supported"),
+        ({"support": 0.0}, "relevant"),
+        ({"support": 0.0, "relevance": 0.0}, "likely"),
+        ({"support": 0.0, "relevance": 0.0, "utility": 5.0}, "useful"),
+    ],
+)
+def test_an_answer_chosen_with_other_weights(weights, expected):
+    names = ("sequence", "relevance", "support", "utility")
+    numbers = {
+        "likely": (0.9, 0.1, 0.1, 0.1),
+        "relevant": (0.5, 0.9, 0.1, 0.1),
+        "supported": (0.5, 0.4, 0.9, 0.1),
+        "useful": (0.2, 0.1, 0.1, 0.9),
+        "": (1.0, 1.0, 1.0, 1.0),
+    }
+    events = [
+        Expanded(id=number, parent=None, at_seconds=0.0, node=f"{number}", action="retrieve", text=text,
+                 numbers=dict(zip(names, each, strict=True)))
+        for number, (text, each) in enumerate(numbers.items())
+    ]  # fmt: skip
+    assert _best(events, weights) == expected
+    assert _best([], weights) == ""
 
 
 def test_rows_without_tokens():
