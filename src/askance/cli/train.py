@@ -5,7 +5,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from askance.cli.options import NumberOption, OutOption, parameters_by_name
 from askance.core.errors import InputError, MissingExtra
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example, read_dataset
-from askance.evaluation.run.recorded_run import read_run
+from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import TrainingProgress
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from askance.training.reader.save import TrainingReport
     from askance.training.reader.settings import ReaderSettings
     from askance.training.relevance.save import RelevanceReport
+    from askance.training.reward.labelled_states import RewardResult
 
 _RECIPE = {"compared", "deciding", "bridged", "splitting", "following_up", "summing_up", "judging"}
 """The settings for those kinds of training examples that only the recipe in the repository can make."""
@@ -78,7 +79,7 @@ def reader_command(builder_spec: str) -> Callable[..., None]:
         builder: type[ExampleBuilder] = resolve_name(builder_spec)
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
-        from askance.training.loop.checkpoint import check_free
+        from askance.training.loop.model_folder import check_free
 
         check_free(folder)
         report = train_shown(examples, model, settings, builder, folder, is_dry_run=dry)
@@ -202,7 +203,7 @@ def relevance(
     for package in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime"):
         if find_spec(package) is None:
             raise MissingExtra(package, "train", "training a cross-encoder")
-    from askance.training.loop.checkpoint import check_free
+    from askance.training.loop.model_folder import check_free
     from askance.training.relevance.settings import RelevanceSettings
     from askance.training.relevance.train_relevance import load_base, train_relevance
 
@@ -226,7 +227,7 @@ def _print_pairs(report: "RelevanceReport", console: Console) -> None:
 
 
 def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
-    from askance.training.relevance.save import shown_area
+    from askance.evaluation.statistics.roc import shown_area
 
     rows = [
         (name, f"{result.num_pairs:,}", *map(shown_area, (result.area, result.by_bm25, result.by_length)))
@@ -246,7 +247,8 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
 def reward(
     run: Annotated[list[Path], typer.Option()],
     folder: OutOption,
-    model: str = "bundled:base",
+    kind: Annotated[Literal["text", "features"], typer.Option()] = "text",
+    model: str | None = None,
     set_: Annotated[list[str] | None, typer.Option("--set")] = None,
     dry: Annotated[bool, typer.Option("--dry-run")] = False,
 ) -> None:
@@ -258,43 +260,89 @@ def reward(
     Args:
         run: A run of airrag written by `askance eval`; the option may be repeated.
         folder: The folder of the reward model; a stopped training there is continued.
-        model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
+        kind: A language model that reads the steps (text), or a logistic regression on numbers about them.
+        model: The model to start from: bundled:base (the default), hf:NAME, or a reader: bundled, hf:FOLDER.
+            For features, a cross-encoder to judge passages, such as cross-encoder:bundled; by default none.
         set_: A hyperparameter, as parameter=value; the option may be repeated.
         dry: Show what would be learned, and stop.
 
     Examples:
         askance train reward --run runs/airrag --out my-reward
-        askance train reward --run runs/airrag --out my-reward --dry-run
+        askance train reward --run runs/airrag --out my-reward --kind features
     """
-    check_packages("a reward model")
-    from askance.training.loop.checkpoint import check_free
-    from askance.training.reader.train_reader import load_base
-    from askance.training.reward.train_reward import RewardResult, RewardSettings, train_reward
+    from askance.training.loop.model_folder import check_free
 
-    settings = RewardSettings(**parse_parameters(RewardSettings, parameters_by_name(set_ or ())))
     check_free(folder)
-    runs = {f"{number} {each.name}": read_run(each) for number, each in enumerate(run, start=1)}
-    show = partial(print_training_report, console=out if dry else err)
+    train_kind = {"text": _train_text_reward, "features": _train_features}[kind]
+    train_kind(run, folder, model, parameters_by_name(set_ or ()), is_dry_run=dry)
 
-    def show_result(result: RewardResult | None) -> None:
-        from askance.training.relevance.save import shown_area
 
-        if result is None:
-            return
-        rows = [
-            ("the reward", "steps", shown_area(result.area)),
-            ("the reward", "answers", shown_area(result.of_answers)),
-            ("the reward during the search", "answers", shown_area(result.by_consistency)),
-        ]
-        out.print(plain_table(("held out", "of", "AUC"), rows))
+def _train_text_reward(
+    folders: Sequence[Path], folder: Path, model: str | None, given: dict[str, str], *, is_dry_run: bool
+) -> None:
+    check_packages("a reward model")
+    from askance.training.reader.train_reader import load_base
+    from askance.training.reward.train_reward import RewardSettings, train_reward
 
+    settings = RewardSettings(**parse_parameters(RewardSettings, given))
+    runs, show = _runs_by_name(folders), partial(print_training_report, console=out if is_dry_run else err)
+    base = load_base(model or "bundled:base")
     with TrainingProgress(err) as progress:
         report = train_reward(
-            runs, load_base(model), settings, folder, progress, show, show_result, is_dry_run=dry
+            runs, base, settings, folder, progress, show, _show_reward_result, is_dry_run=is_dry_run
         )
-    if not dry:
+    if not is_dry_run:
         show_steps(report, folder, "reward model")
         print_plain(out, f"use it: --method airrag --set verifier=rm_vote --model reward=hf:{folder}")
+
+
+def _train_features(
+    folders: Sequence[Path], folder: Path, model: str | None, given: dict[str, str], *, is_dry_run: bool
+) -> None:
+    from askance.training.reward.train_features import FeatureSettings, train_features
+
+    settings = FeatureSettings(**parse_parameters(FeatureSettings, given))
+    kind, _, name = (model or "").partition(":")
+    if model and (kind != "cross-encoder" or not name):
+        raise InputError(
+            f"--model {model}: a regression on features starts from no model. Leave --model out, or name a "
+            "cross-encoder that judges the passages, such as cross-encoder:bundled."
+        )
+
+    def show(num_training: int, num_held_out: int) -> None:
+        print_plain(out, f"{num_training:,} steps to learn from, {num_held_out:,} held out")
+
+    reward, result = train_features(
+        _runs_by_name(folders),
+        settings,
+        folder,
+        cross_encoder=name or None,
+        on_start=show,
+        is_dry_run=is_dry_run,
+    )
+    rows = [(each.name, f"{each.coefficient:+.3f}") for each in reward.features]
+    out.print(plain_table(("feature", "coefficient"), rows))
+    _show_reward_result(result)
+    if not is_dry_run:
+        print_plain(out, f"the reward model is in {folder}, its card in {folder / 'README.md'}")
+        print_plain(out, f"use it: --method airrag --set verifier=rm_vote --model reward=features:{folder}")
+
+
+def _runs_by_name(folders: Sequence[Path]) -> dict[str, RecordedRun]:
+    return {f"{number} {each.name}": read_run(each) for number, each in enumerate(folders, start=1)}
+
+
+def _show_reward_result(result: "RewardResult | None") -> None:
+    from askance.evaluation.statistics.roc import shown_area
+
+    if result is None:
+        return
+    rows = [
+        ("the reward", "steps", shown_area(result.area)),
+        ("the reward", "answers", shown_area(result.of_answers)),
+        ("the reward during the search", "answers", shown_area(result.by_consistency)),
+    ]
+    out.print(plain_table(("held out", "of", "AUC"), rows))
 
 
 def check_packages(what: str) -> None:

@@ -72,8 +72,8 @@ class ActionRunner:
             same = distinct.get(each.state.key)
             distinct[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
         if self.reward_model is not None:
-            ends = [each.state for each in distinct.values() if each.state.answer is not None]
-            await self.reward_model.judge(ends, self.budget)
+            states = [each.state for each in distinct.values()]
+            await self.reward_model.judge(states, self.budget, self.tokens_to_finish)
         return list(distinct.values())
 
     async def _plan(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:

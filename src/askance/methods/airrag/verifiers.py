@@ -22,7 +22,8 @@ from askance.text.answers import normalise_answer
 Verifier = Literal["sa", "jcd", "emb", "vote", "rm", "rm_vote"]
 
 _CANDIDATE_TOKENS = 32
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
+"""Sums of votes that differ by less are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,22 @@ def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
     return list(groups.values())
 
 
+def leading_answer(paths: Sequence[FinishedPath]) -> tuple[str, float]:
+    """Return the valid answer with the most votes, and how many votes it has more than any other.
+
+    Each copy of an answer counts as much as the share of its path. Without a valid answer, the lead is 0.
+    """
+    valid = [path for path in paths if path.is_valid]
+    votes = sorted(
+        ((sum(valid[each].share * valid[each].copies for each in group), valid[group[0]].answer))
+        for group in cluster_answers(valid)
+    )
+    if not votes:
+        return "", 0.0
+    most, answer = votes[-1]
+    return answer, most - (votes[-2][0] if len(votes) > 1 else 0.0)
+
+
 def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> bool:
     """Return whether `num_more` further paths can't change the verifier's choice.
 
@@ -147,7 +164,7 @@ def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> b
         sums[key] = sums.get(key, 0.0) + value * path.copies
     best = max(sums.values())
     others = sum(sums.values()) - best if is_jcd else max([0.0, *sorted(sums.values())[:-1]])
-    return best > others + num_more + _ROUNDING
+    return best > others + num_more + ROUNDING
 
 
 def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswer:
