@@ -57,9 +57,7 @@ def calibrate(
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
     """
     if price and metric is None:
-        raise InputError(
-            f"--price {price:g} is given without --metric: name the metric that tokens must gain."
-        )
+        raise InputError(f"--price {price:g} is given without --metric: name the metric to gain.")
     if metric is not None:
         open_metrics([metric])  # a wrong name is told before models are loaded
     config = sourced.for_method()

@@ -17,7 +17,7 @@ FEATURES = {
     "finished": "1 if the path has an answer, else 0",
     "jcd": "mean Jaccard similarity of its answer to all answers",
     "equal_share": "share of the votes for answers that equal its answer",
-    "path_share": "product of the shares of the samples that led along the path",
+    "path_share": "product of the shares of the samples that led along the path, less the answer's own",
     "repeats": "QT steps that only repeated queries",
     "retrievals": "RA steps",
     "refusals": "RA steps that say that the passages hold no answer",
@@ -72,11 +72,12 @@ def supports_of(
 
 
 def path_features(
-    retrievals: Sequence[Retrieval], num_repeats: int, support: AnswerSupport | None
+    retrievals: Sequence[Retrieval], num_repeats: int, share: float, support: AnswerSupport | None
 ) -> Mapping[str, float | None]:
     """Return the features of a path by name. A number that does not exist for the path is None.
 
     Args:
+        share: The product of the shares of the samples that led to the last step.
         support: The support of the path's answer; None for a path without a valid answer.
     """
     scores = [each.score for each in retrievals if each.score is not None]
@@ -85,7 +86,7 @@ def path_features(
         "finished": float(support is not None),
         "jcd": None if support is None else support.jcd,
         "equal_share": None if support is None else support.equal_share,
-        "path_share": None if support is None else support.path_share,
+        "path_share": share if support is None else support.path_share,
         "repeats": float(num_repeats),
         "retrievals": float(len(retrievals)),
         "refusals": float(sum(is_refusal(each.answer) for each in retrievals)),

@@ -153,7 +153,9 @@ class PathRewardModel:
                 score, evidence = hit.score, self._evidence.get((query, hit.passage.id))
             retrievals.append(Retrieval(pair.answer, score, evidence))
         assert isinstance(self.prompts.model, ScoresFeatures)
-        return self.prompts.model.probability(path_features(retrievals, state.num_repeats, support))
+        return self.prompts.model.probability(
+            path_features(retrievals, state.num_repeats, state.share, support)
+        )
 
     def _steps(self, state: PathState, with_passages: bool) -> Iterator[tuple[str, str]]:
         pairs, retrievals = iter(state.history), iter(state.found)

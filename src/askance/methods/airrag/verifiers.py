@@ -160,7 +160,7 @@ def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> b
     is_jcd, sums = verifier == "jcd", dict[object, float]()
     for path in paths:
         key = word_set(path.answer) if is_jcd else normalise_answer(path.answer)
-        value = {"jcd": 1.0, "vote": path.share, "rm_vote": path.score}[verifier]
+        value = {"jcd": 1.0, "vote": path.share, "rm_vote": path.score * path.share}[verifier]
         sums[key] = sums.get(key, 0.0) + value * path.copies
     best = max(sums.values())
     others = sum(sums.values()) - best if is_jcd else max([0.0, *sorted(sums.values())[:-1]])
@@ -206,8 +206,10 @@ async def choose_answer(
         return _best(paths, emb_scores(vectors, copies))
     if verifier == "vote":
         return _by_sum(paths, [path.share for path in paths], jcd, is_vote=True)
-    if verifier in ("rm", "rm_vote"):
-        return _by_sum(paths, [path.score for path in paths], jcd, is_vote=verifier == "rm_vote")
+    if verifier == "rm":
+        return _by_sum(paths, [path.score for path in paths], jcd, is_vote=False)
+    if verifier == "rm_vote":
+        return _by_sum(paths, [path.score * path.share for path in paths], jcd, is_vote=True)
     if verifier == "sa" and len(cluster_answers(paths)) > 1:
         return await _choose_by_call(paths, jcd, prompts, max_tokens, run)
     return _best(paths, jcd)

@@ -54,23 +54,30 @@ class RewardResult:
 
 
 def states_of_run(name: str, run: RecordedRun, num_states: int, seed: int) -> list[LabelledState]:
-    """Return the states of a run: for each question, at most `num_states` of each kind.
-
-    States count at least two answers, or are answers. Questions whose answers are all right, or all wrong,
-    have half the weight.
-    """
+    """Return the states of all questions of a run (see `states_of_question`)."""
     states = list[LabelledState]()
     for record in run.records:
-        steps = steps_of(run.trace(record), record.golds)
-        known = [step for step in steps if step.is_estimated]
-        ends = [step for step in steps if step.is_end]
-        weight = 1.0 if 0 < sum(step.num_right for step in ends) < len(ends) else 0.5
-        rng = random.Random(f"{seed} {name} {record.id}")
-        for is_good in (True, False):
-            kind = [step for step in known if (step.value >= LEAST_VALUE) == is_good]
-            for step in rng.sample(kind, min(num_states, len(kind))):
-                id = f"{name}/{record.id}"
-                states.append(LabelledState(id, record.question, step, step.value, weight))
+        steps, id = steps_of(run.trace(record), record.golds), f"{name}/{record.id}"
+        states += states_of_question(id, record.question, steps, num_states, f"{seed} {name} {record.id}")
+    return states
+
+
+def states_of_question(
+    id: str, question: str, steps: Sequence[TreeStep], num_states: int, seed: str
+) -> list[LabelledState]:
+    """Return at most `num_states` states of each kind of a question's steps.
+
+    States count at least two answers, or are answers. If the answers of the question are all right, or all
+    wrong, its states have half the weight.
+    """
+    known = [step for step in steps if step.is_estimated]
+    ends = [step for step in steps if step.is_end]
+    weight = 1.0 if 0 < sum(step.num_right for step in ends) < len(ends) else 0.5
+    rng, states = random.Random(seed), list[LabelledState]()
+    for is_good in (True, False):
+        kind = [step for step in known if (step.value >= LEAST_VALUE) == is_good]
+        for step in rng.sample(kind, min(num_states, len(kind))):
+            states.append(LabelledState(id, question, step, step.value, weight))
     return states
 
 

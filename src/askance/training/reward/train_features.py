@@ -8,6 +8,7 @@ named, takes time.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
 from typing import ClassVar
 
@@ -93,6 +94,22 @@ def train_features(
         for name, run in runs.items()
         for state in states_of_run(name, run, settings.states, settings.seed)
     ]
+    reward, result = fit_reward(states, settings, cross_encoder, on_start)
+    if not is_dry_run:
+        with model_folder(out) as folder:
+            write_feature_reward(folder, reward)
+            card = features_card(reward, result, list(runs), settings)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+    return reward, result
+
+
+def fit_reward(
+    states: Sequence[LabelledState],
+    settings: FeatureSettings,
+    cross_encoder: str | None = None,
+    on_start: Callable[[int, int], None] = lambda num_training, num_held_out: None,
+) -> tuple[FeatureReward, RewardResult | None]:
+    """Return the regression, and its results on held-out questions (see `train_features`)."""
     held_out = [state for state in states if is_held_out(state, settings.held_out)]
     training = [state for state in states if not is_held_out(state, settings.held_out)]
     if not has_both_kinds(training):
@@ -115,18 +132,10 @@ def train_features(
         held_out_steps=len(held_out),
         held_out_auc=None,
     )
-    result = None
-    if has_both_kinds(held_out):
-        result = result_of(
-            held_out, [reward.probability(_features(each.step, evidence)) for each in held_out]
-        )
-        reward = reward.model_copy(update={"held_out_auc": _rounded(result.area.area)})
-    if not is_dry_run:
-        with model_folder(out) as folder:
-            write_feature_reward(folder, reward)
-            card = features_card(reward, result, list(runs), settings)
-            (folder / "README.md").write_text(card, encoding="utf-8")
-    return reward, result
+    if not has_both_kinds(held_out):
+        return reward, None
+    result = result_of(held_out, [reward.probability(_features(each.step, evidence)) for each in held_out])
+    return reward.model_copy(update={"held_out_auc": _rounded(result.area.area)}), result
 
 
 def _features(step: TreeStep, evidence: Evidence) -> Features:
@@ -137,7 +146,8 @@ def _features(step: TreeStep, evidence: Evidence) -> Features:
             score = None if each.hit is None else each.hit.score
             known = None if each.hit is None else evidence.get((query, each.hit.passage.id))
             retrievals.append(Retrieval(answer, score, known))
-    return path_features(retrievals, step.num_repeats, step.support)
+    share = prod(each.share for each in step.path)
+    return path_features(retrievals, step.num_repeats, share, step.support)
 
 
 async def _evidence(scorer: PairScorer, states: Sequence[LabelledState]) -> Evidence:
