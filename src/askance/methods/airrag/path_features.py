@@ -29,7 +29,7 @@ FEATURES = {
 
 @dataclass(frozen=True, slots=True)
 class AnswerSupport:
-    """How far the answers that were found agree with the answer of a path.
+    """The agreement of all answers that were found with the answer of a path.
 
     Attributes:
         jcd: The mean Jaccard similarity of the answer to all answers (equation 2).

@@ -1,8 +1,8 @@
 """Train a logistic regression on the features of paths, from the trees of runs: a reward model without text.
 
 The targets are soft: the value of a step, as for `train_reward`. The regression is solved by Newton's method
-(iteratively reweighted least squares), so there is nothing to resume. Only the cross-encoder, if one is
-named, takes time.
+(iteratively reweighted least squares) in milliseconds, so a stopped run simply starts over. Only the
+cross-encoder, if one is named, takes time.
 """
 
 import asyncio
