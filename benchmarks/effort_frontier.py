@@ -43,6 +43,7 @@ from benchmarks.independent_paths import (
 LEVELS = ("low", "medium", "high", "auto")
 MAX_LOSS = 0.01
 """The most accuracy that auto may lose, as a share of the questions."""
+_TRIALS = 9
 MAX_TOKENS = 0.6
 """The most tokens that auto may take, as a share of those of high."""
 
@@ -54,16 +55,18 @@ def method_at(level: str) -> Airrag:
 
 
 def calibrated(world: World, numbers: range, price: float) -> BestValue:
-    """Return the best `stop_lead`, starting from one that no search reaches."""
+    """Return the best `stop_lead`, starting from one that no search reaches: a path has a vote a sample."""
     auto = method_at("auto")
     examples = [
         Example(question_of(number, hops), (gold_of(world, number, hops),))
         for number in numbers
         for hops in HOPS
     ]
-    engine = engine_of(world, replace(auto, stop_lead=float(auto.rollouts + 1)))
+    engine = engine_of(world, replace(auto, stop_lead=float(auto.rollouts * auto.answer_samples + 1)))
     return asyncio.run(
-        calibrate_by_score(engine, examples, "exact_match", parameter="stop_lead", price=price)
+        calibrate_by_score(
+            engine, examples, "exact_match", parameter="stop_lead", price=price, max_trials=_TRIALS
+        )
     )
 
 
@@ -91,8 +94,8 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--questions", type=int, default=80, help="questions of each number of hops")
-    parser.add_argument("--calibration", type=int, default=25, help="others to calibrate with")
-    parser.add_argument("--price", type=float, default=0.001, help="accuracy that 1,000 tokens must gain")
+    parser.add_argument("--calibration", type=int, default=40, help="others to calibrate with")
+    parser.add_argument("--price", type=float, default=0.0005, help="accuracy that 1,000 tokens must gain")
     add_world(parser)
     parser.add_argument("--out", type=Path, required=True, help="folder for effort.json and effort.svg")
     options = parser.parse_args(arguments)
