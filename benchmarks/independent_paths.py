@@ -24,19 +24,23 @@ from typing import Any
 
 from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens
 
-from askance.ask import ask
+from askance.ask import Engine
 from askance.cli.main import exit_codes
+from askance.core.ports import Model
 from askance.core.trace import Decided, Expanded
 from askance.core.types import GenerateRequest, Generation, Key, Passage, Question
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.parameters import read_actions
+from askance.methods.airrag.parameters import Actions
+from askance.methods.airrag.state import QT, RA, SA, SAY
 from askance.methods.airrag.verifiers import Verifier
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from benchmarks.grids import markdown
 
 HOPS = (2, 3, 4)
+ACTIONS = Actions((SAY, RA, QT, SA))
+"""All actions but the direct answer, which knows nothing here."""
 MAX_DIFFERENCE = 0.05
 """The greatest difference between the tokens of a tree and those of independent paths, as a share."""
 _SAMPLES = {"1 sample": 1, "3 samples": 3}
@@ -121,28 +125,49 @@ class Row:
     num_calls: float
 
 
-async def row_of(world: World, number: int, hops: int, method: Airrag) -> Row:
-    """Answer one question."""
-    start = f"P{10**6 + number}"
-    question = Question(f"{hops}-{number}", f"Where do {hops} hops from {start} end?")
+def question_of(number: int, hops: int) -> Question:
+    """Return a question with so many hops."""
+    return Question(f"{hops}-{number}", f"Where do {hops} hops from {_start(number)} end?")
+
+
+def gold_of(world: World, number: int, hops: int) -> str:
+    """Return the right answer of a question."""
+    return world.end(_start(number), hops)
+
+
+def _start(number: int) -> str:
+    return f"P{10**6 + number}"
+
+
+def engine_of(world: World, method: Airrag, reward: Model | None = None) -> Engine:
+    """Return an engine whose model plays the world."""
     model = IndependentSamples(world.reply, context_tokens=100_000, capabilities=frozenset({"raw"}))
     retriever = ScriptedRetriever([Passage("1", "Hops", " ".join(["word"] * 100))])
-    result = await ask(question, method, {"answer": model}, retriever)
+    return Engine(
+        method, {"answer": model} if reward is None else {"answer": model, "reward": reward}, retriever
+    )
+
+
+async def row_of(world: World, number: int, hops: int, method: Airrag, reward: Model | None = None) -> Row:
+    """Answer one question."""
+    result = await engine_of(world, method, reward).answer(question_of(number, hops))
     (spent,) = (
         event for event in result.trace.events if isinstance(event, Decided) and event.name == "budget"
     )
     nodes = [event for event in result.trace.events if isinstance(event, Expanded)]
-    gold = world.end(start, hops)
+    gold = gold_of(world, number, hops)
     found = any(node.text == gold for node in nodes if "reward" in node.numbers)
     is_right = float(result.answer.text == gold)
     return Row(is_right, float(found), spent.numbers["tokens"], spent.numbers["calls"])
 
 
-def rows_of(world: World, hops: int, numbers: Iterable[int], method: Airrag) -> list[Row]:
+def rows_of(
+    world: World, hops: int, numbers: Iterable[int], method: Airrag, reward: Model | None = None
+) -> list[Row]:
     """Answer all questions with so many hops."""
 
     async def all_rows() -> list[Row]:
-        return [await row_of(world, number, hops, method) for number in numbers]
+        return [await row_of(world, number, hops, method, reward) for number in numbers]
 
     return asyncio.run(all_rows())
 
@@ -157,8 +182,23 @@ def paths_at(world: World, hops: int, num_questions: int, base: Airrag, wanted: 
     return paths_at_equal_tokens(paths, lambda row: row.num_tokens, wanted)[0]
 
 
-def _mean_tokens(rows: Sequence[Row]) -> float:
+def mean_tokens(rows: Sequence[Row]) -> float:
+    """Return the mean number of tokens that questions read and wrote."""
     return sum(row.num_tokens for row in rows) / len(rows)
+
+
+def add_world(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `world_of` reads."""
+    parser.add_argument("--say", type=float, default=0.1, help="probability that a plan is wrong")
+    parser.add_argument("--qt", type=float, default=0.1, help="probability that a transformation is wrong")
+    parser.add_argument("--ra", type=float, default=0.3, help="probability that an answer is wrong")
+    parser.add_argument("--sa", type=float, default=0.1, help="probability that a summary is wrong")
+    parser.add_argument("--alternatives", type=int, default=50, help="places of wrong answers")
+
+
+def world_of(options: argparse.Namespace) -> World:
+    """Return the world that options describe."""
+    return World(options.say, options.qt, options.ra, options.sa, options.alternatives)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -167,17 +207,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--questions", type=int, default=300, help="questions of each number of hops")
     parser.add_argument("--rollouts", type=int, default=8, help="rollouts of a tree")
-    parser.add_argument("--say", type=float, default=0.1, help="probability that a plan is wrong")
-    parser.add_argument("--qt", type=float, default=0.1, help="probability that a transformation is wrong")
-    parser.add_argument("--ra", type=float, default=0.3, help="probability that an answer is wrong")
-    parser.add_argument("--sa", type=float, default=0.1, help="probability that a summary is wrong")
-    parser.add_argument("--alternatives", type=int, default=50, help="places of wrong answers")
+    add_world(parser)
     parser.add_argument("--out", type=Path, required=True, help="folder for choosing.json")
     options = parser.parse_args(arguments)
     with exit_codes():
-        world = World(options.say, options.qt, options.ra, options.sa, options.alternatives)
-        actions = read_actions("say,ra,qt,sa", (), lambda name: Airrag())
-        base = Airrag(rollouts=options.rollouts, actions=actions)
+        world, base = world_of(options), Airrag(rollouts=options.rollouts, actions=ACTIONS)
         lines, kept, flaws = [], dict[str, Any](), list[str]()
         for hops in HOPS:
             for (name, samples), verifier in product(_SAMPLES.items(), _VERIFIERS):
@@ -185,11 +219,11 @@ def main(arguments: list[str] | None = None) -> None:
                 name = f"{name}, {verifier}"
                 tree = rows_of(world, hops, range(options.questions), sampled)
                 if verifier == _VERIFIERS[0]:  # a verifier without a call changes no token of the tree
-                    paths = paths_at(world, hops, options.questions, sampled, _mean_tokens(tree))
+                    paths = paths_at(world, hops, options.questions, sampled, mean_tokens(tree))
                 difference = paired_difference(
                     *({f"{i}": row.is_right for i, row in enumerate(rows)} for rows in (tree, paths))
                 )
-                tokens = _mean_tokens(paths) / _mean_tokens(tree) - 1
+                tokens = mean_tokens(paths) / mean_tokens(tree) - 1
                 one, other = (mean_interval([row.is_right for row in rows]) for rows in (tree, paths))
                 found = sum(row.has_candidate for row in tree) / len(tree)
                 lines.append(
@@ -200,7 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
                         f"{other.mean:.2f}",
                         f"{100 * difference.mean:+.1f} "
                         f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f})",
-                        f"{_mean_tokens(tree):,.0f}",
+                        f"{mean_tokens(tree):,.0f}",
                         f"{tokens:+.1%}",
                     ]
                 )
@@ -209,7 +243,7 @@ def main(arguments: list[str] | None = None) -> None:
                     "candidates": found,
                     "paths": other.mean,
                     "difference": [difference.mean, difference.low, difference.high],
-                    "tokens": [_mean_tokens(tree), _mean_tokens(paths)],
+                    "tokens": [mean_tokens(tree), mean_tokens(paths)],
                     "calls": [sum(row.num_calls for row in rows) / len(rows) for rows in (tree, paths)],
                 }
                 if difference.high < 0:

@@ -193,3 +193,9 @@ def test_bad_input_exits_with_2_and_leaves_nothing(run, tmp_path, monkeypatch, w
     assert expected in " ".join(err.split())
     assert out == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_a_price_needs_a_metric(run, sample_index):
+    code, _, told = run("calibrate", "--dataset", "sample", "--index", sample_index, "--price", "0.01")
+    assert code == 2
+    assert "--price 0.01 is given without --metric" in " ".join(told.split())

@@ -21,6 +21,7 @@ from askance.evaluation.metrics import METRICS
 from askance.evaluation.metrics.answers import exact_match
 from askance.evaluation.run.grid import read_grid
 from askance.evaluation.statistics.summaries import Costs
+from askance.methods.airrag.path_features import FEATURES
 from askance.methods.airrag.prompt_template import AirragPromptTemplate
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.registry import MODEL_KINDS, parse_spec
@@ -30,6 +31,7 @@ from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.training.actions.rows import read_rows
 from askance.training.actions.settings import ActionSettings
 from askance.training.reader.settings import ReaderSettings
+from askance.training.reward.train_features import FeatureSettings
 from askance.training.reward.train_reward import RewardSettings
 from askance.training.selfrag.rows import parse_output
 from askance.training.selfrag.settings import SelfRagSettings
@@ -287,13 +289,18 @@ def test_the_page_on_readers_names_every_setting_and_task():
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"),
-    [("train_selfrag", SelfRagSettings), ("train_reward", RewardSettings), ("train_actions", ActionSettings)],
+    ("name", "settings", "head"),
+    [
+        ("train_selfrag", SelfRagSettings, "setting"),
+        ("train_reward", RewardSettings, "setting"),
+        ("train_actions", ActionSettings, "setting"),
+        ("train_reward", FeatureSettings, "setting of `features`"),
+    ],
 )
-def test_pages_on_training_name_every_setting(name, settings):
+def test_pages_on_training_name_every_setting(name, settings, head):
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     defaults = {}
-    for names, values, _ in table_rows(page, "setting"):
+    for names, values, _ in table_rows(page, head):
         defaults |= dict(zip(re.findall(r"\w+", names), values.split(", "), strict=True))
     known = {field.name: field.default for field in dataclasses.fields(settings)}
     assert defaults.keys() == known.keys()
@@ -339,3 +346,8 @@ def test_pages_name_scripts_and_modules_that_exist():
                 page.name,
                 name,
             )
+
+
+def test_the_page_on_reward_models_names_every_feature():
+    page = (ROOT / "docs" / "train_reward.md").read_text(encoding="utf-8")
+    assert [name.strip("`") for name, _ in table_rows(page, "feature")] == [*FEATURES]

@@ -1,5 +1,7 @@
 """Presets: what ships, what a file may hold, and what is filled."""
 
+import dataclasses
+
 import pytest
 
 from askance.config import open_engine
@@ -10,6 +12,7 @@ from askance.prompts import open_prompts
 from askance.registry import make_method, read_settings, with_preset
 from tests.models.tiny import save_adapter
 
+EFFORT = ("effort/low", "effort/medium", "effort/high", "effort/auto")
 AIRRAG = {
     "paper": (1, 1, 0.0, 0, 8192),
     "paper/table3": (32, 3, 1.0, 3, None),
@@ -34,7 +37,7 @@ def test_everything_that_ships_fits_its_method(name):
 def test_the_paper_s_table_is_whole():
     names = {f"{model}/{data}" for model in ("llama2-13b-chat", "llama2-7b-chat", "vicuna-13b-v1.5")
              for data in ("2wikimultihopqa", "hotpotqa", "iirc", "strategyqa")}  # fmt: skip
-    assert set(shipped()) == {*names, *OF_MODELS, *AIRRAG}
+    assert set(shipped()) == {*names, *OF_MODELS, *AIRRAG, *EFFORT}
     for name in names:
         known = {*shipped()[name].entries}
         assert known == {("dragin", "paper"), ("dragin", "code"), ("flare_token", "code")}
@@ -263,3 +266,15 @@ def test_the_trace_shows_the_value_used(bundled_by_name, sample_index):
 def test_preset_errors_are_ours():
     assert issubclass(PresetError, AskanceError)
     assert PresetError.exit_code == 2
+
+
+@pytest.mark.parametrize("method", ["airrag", "airrag_lite"])
+def test_effort_rises_from_low_to_high_and_auto_may_stop_earlier(method):
+    low, medium, high, auto = (
+        make_method(method, with_preset(method, {}, "", f"effort/{level}"))
+        for level in ("low", "medium", "high", "auto")
+    )
+    assert low.rollouts < medium.rollouts < high.rollouts
+    assert dataclasses.replace(auto, stop_lead=0.0, wave=high.wave) == high
+    assert auto.stop_lead > 0
+    assert make_method(method, with_preset(method, {"stop_lead": 3.0}, "", "effort/auto")).stop_lead == 3.0

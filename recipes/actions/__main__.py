@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import fmean
 
 from askance.cli.main import exit_codes
-from askance.cli.train import examples_by_name, train_actions_shown
+from askance.cli.train import examples_by_name
+from askance.cli.train_airrag import train_actions_shown
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.grid import Grid

@@ -15,9 +15,11 @@ from askance.core.panics import panics_as
 from askance.core.parameters import name_of, short_repr
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
-from askance.core.types import Answer, Hit, Question, Role, Usage
+from askance.core.types import JUDGING_ROLES, Answer, Capability, Hit, Question, Role, Usage
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
+
+_JUDGED: dict[Capability, str] = {"pair": "pairs of texts", "features": "numbers about a reasoning path"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +200,12 @@ def check_needs(
             f"{min(unused)}=…, or choose a method or profile that does."
         )
     for role, each in models.items():
-        if role != "critic" and "pair" in each.capabilities:
+        kind = next((kind for kind in JUDGING_ROLES if kind in each.capabilities), None)
+        if kind is not None and role not in JUDGING_ROLES[kind]:
             raise MissingAbility(
-                f"model {each.name} in the role {role} only judges pairs of texts: give it the role critic "
-                f"(--model critic=…), and the role {role} another model."
+                f"model {each.name} in the role {role} only judges {_JUDGED[kind]}: give it the role "
+                f"{' or '.join(f'{own} (--model {own}=…)' for own in JUDGING_ROLES[kind])}, and the role "
+                f"{role} another model."
             )
     _check_abilities(name, needs, model)
     if needs.attention:

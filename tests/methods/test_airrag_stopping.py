@@ -8,9 +8,17 @@ from hypothesis import strategies as st
 
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.state import PathState
-from askance.methods.airrag.verifiers import FinishedPath, is_decided, jcd_scores, rank_paths
+from askance.methods.airrag.verifiers import (
+    FinishedPath,
+    is_decided,
+    jcd_scores,
+    leading_answer,
+    rank_paths,
+)
+from askance.registry import make_method
 from askance.text.answers import normalise_answer
 from tests.methods.bridge import Varied, decisions, model, run
+from tests.tolerances import near
 
 ANSWERS = st.lists(st.sampled_from("abcd"), min_size=0, max_size=3).map(" ".join)
 
@@ -83,10 +91,24 @@ def test_it_ends_at_a_majority_and_says_so():
     assert stop.numbers["rollouts"] < 7
 
 
-@pytest.mark.parametrize(("stop_agreed", "num_stops"), [(0, 0), (1, 0), (2, 1), (9, 0)])
-def test_it_ends_where_enough_rollouts_agree_if_that_is_wanted(stop_agreed, num_stops):
-    method = Airrag(rollouts=4, wave=2, stop_agreed=stop_agreed)
-    same, _ = run(method, model(da="It is the Delaware River"))
-    assert len(stops(same)) == (num_stops or stop_agreed == 1)
-    apart, _ = run(method)
-    assert not stops(apart), "the direct answer is another one"
+def test_the_lead_is_in_votes_of_valid_answers():
+    endings = [ended("Po", 2, share=0.5), ended("the Po"), ended("Arno", share=0.25), ended("unknown", 9)]
+    answer, lead = leading_answer(endings)
+    assert normalise_answer(answer) == "po"
+    assert lead == near(1.75)
+    assert leading_answer([ended("unknown", 3)]) == ("", 0.0)
+
+
+@pytest.mark.parametrize(("stop_lead", "rollouts"), [(0.0, 5), (1.0, 2), (2.0, 3), (9.0, 5)])
+def test_it_ends_where_an_answer_leads_by_enough_votes_if_that_is_wanted(stop_lead, rollouts):
+    method = Airrag(rollouts=5, wave=1, search="paths", verifier="vote", stop_lead=stop_lead)
+    same, _ = run(method, model(da="Mohawk"))
+    (budget,) = [each for each in decisions(same) if each.name == "budget"]
+    # The direct answer is another one, so two paths are one vote ahead of it, and three are two.
+    assert budget.numbers["rollouts"] == rollouts
+    assert all(each.threshold == stop_lead for each in stops(same))
+    assert bool(stops(same)) == bool(stop_lead)
+
+
+def test_the_lead_may_go_by_its_former_name():
+    assert make_method("airrag", {"stop_agreed": "2"}) == Airrag(stop_lead=2.0)

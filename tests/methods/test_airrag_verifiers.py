@@ -172,7 +172,7 @@ def test_equal_paths_keep_the_shares_of_their_own():
 def test_independent_paths_stop_once_they_agree():
     varied = Varied(playing(say=WHERE, sa="Mohawk", qt="None"))
     parameters = {"rollouts": 9, "verifier": "vote", "actions": PATHS_ALONE, "wave": 2}
-    agreed, _ = run(Airrag(search="paths", stop_agreed=2, **parameters), varied)
+    agreed, _ = run(Airrag(search="paths", stop_lead=2.0, **parameters), varied)
     assert spent(agreed)["rollouts"] == 2
     decided, _ = run(Airrag(search="paths", stop_decided=True, **parameters), varied)
     assert spent(decided)["rollouts"] == 6, "of nine votes, six can't be outvoted; two at a time"

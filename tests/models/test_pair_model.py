@@ -73,10 +73,10 @@ def test_it_writes_nothing_and_shows_no_attention(critic):
         asyncio.run(critic.attend("a", bos=True))
 
 
-@pytest.mark.parametrize("role", ["answer", "reward"])
+@pytest.mark.parametrize("role", ["answer", "judge"])
 def test_no_other_role_takes_it(critic, role):
     models = {"answer": plain(), role: critic}
-    with pytest.raises(MissingAbility, match=f"in the role {role} only judges pairs of texts: give it"):
+    with pytest.raises(MissingAbility, match=f"role {role}"):
         Engine(Airrag(verifier="rm"), models, ScriptedRetriever(()))
 
 

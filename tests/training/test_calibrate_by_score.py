@@ -122,3 +122,31 @@ def test_bad_input_names_what_is_wrong():
         run(metric="yes_no_accuracy")
     with pytest.raises(InputError, match="no parameter that decides"):
         run("single", {})
+
+
+def test_tokens_may_have_a_price():
+    free, dear = run(), run(price=1000.0)
+    (chosen,) = [row for row in dear.table if row.value == dear.value]
+    assert chosen.tokens == min(row.tokens for row in dear.table), "no gain is worth so much"
+    assert chosen.score < 1.0
+    assert (free.price, dear.price) == (0.0, 1000.0)
+    (found,) = [row for row in free.table if row.value == free.value]
+    worth = (found.score - chosen.score) / (found.tokens - chosen.tokens) * 1000
+    assert run(price=worth * 0.9).value == free.value
+    assert run(price=worth * 1.1).value != free.value
+
+
+def test_the_lead_at_which_a_search_stops_is_found():
+    """The first path is wrong, and all others agree on the right answer."""
+
+    def path(prompt, key):
+        if "say" in key:
+            return "Where is Kiel?"
+        return "Bonn" if key[-2:] == ("0.1.1.1", "sa") else "Kiel" if "sa" in key or "ra" in key else "None"
+
+    parameters = {"rollouts": "9", "search": "paths", "verifier": "vote", "wave": "1", "stop_lead": "10"}
+    settings = {**parameters, "actions": "say,ra,qt,sa"}
+    examples = [Example(Question(f"{number}", "Where is it?"), ("Kiel",)) for number in range(4)]
+    found = run("airrag", settings, examples, script=path, parameter="stop_lead", price=1e-6)
+    assert 1 < found.value <= 2, "one vote is not enough, and two are"
+    assert found.table[-1].tokens > next(row.tokens for row in found.table if row.value == found.value)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from askance.cli.options import JsonFlag, with_settings, write_out
 from askance.config_sources import SourcedConfig
+from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.metrics import open_metrics
@@ -31,6 +32,7 @@ def calibrate(
     sourced: SourcedConfig,
     searches: Annotated[float | None, typer.Option(min=0)] = None,
     metric: Annotated[str | None, typer.Option()] = None,
+    price: Annotated[float, typer.Option(min=0)] = 0.0,
     limit: Annotated[int, typer.Option(min=1)] = 40,
     parameter: Annotated[str | None, typer.Option("--parameter", "--knob")] = None,
     trials: Annotated[int, typer.Option(min=1)] = 7,
@@ -44,6 +46,7 @@ def calibrate(
         searches: The average number of searches per question that you want; 2 by default. With --metric, it
             is the most.
         metric: Find the best mean score by this metric instead, such as f1; it needs gold answers.
+        price: With --metric, the score that 1,000 tokens must gain, such as 0.01; 0 by default.
         limit: The number of questions to use, at most, from the first.
         parameter: The parameter to vary, if it is not the method's default one.
         trials: The number of values to try, at most; each trial asks every question.
@@ -53,6 +56,8 @@ def calibrate(
         askance calibrate --dataset sample --index sample-index --searches 2
         askance calibrate --dataset jsonl:mine.jsonl --index my-index --metric f1
     """
+    if price and metric is None:
+        raise InputError(f"--price {price:g} is given without --metric: name the metric to gain.")
     if metric is not None:
         open_metrics([metric])  # a wrong name is told before models are loaded
     config = sourced.for_method()
@@ -85,7 +90,7 @@ def calibrate(
             found = asyncio.run(find_threshold(engine, questions, wanted, **options))
         else:
             found = asyncio.run(
-                calibrate_by_score(engine, examples, metric, max_searches=searches, **options)
+                calibrate_by_score(engine, examples, metric, max_searches=searches, price=price, **options)
             )
     if file is not None and found.value is not None:
         write_out(file, _preset(found, settings, dataset))
@@ -131,9 +136,9 @@ def _show_calibration(found: Calibration | BestValue, file: Path | None) -> None
 
 
 def _chosen_by(found: BestValue) -> str:
-    if found.max_searches is None:
-        return found.metric
-    return f"{found.metric} with at most {found.max_searches:g} searches per question"
+    price = f" less {found.price:g} per 1,000 tokens" if found.price else ""
+    most = "" if found.max_searches is None else f" with at most {found.max_searches:g} searches per question"
+    return f"{found.metric}{price}{most}"
 
 
 def _values_table(found: Calibration | BestValue) -> Table:

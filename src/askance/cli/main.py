@@ -38,7 +38,7 @@ COMMANDS = {
     "calibrate": "askance.cli.calibrate:calibrate",
     "presets": "askance.cli.lists:presets",
     "config": "askance.cli.ask:config",
-    "train": "askance.cli.train_selfrag:train",
+    "train": "askance.cli.training:train",
     "annotate": "askance.cli.train_selfrag:annotate",
     "datasets": "askance.cli.lists:datasets",
     "metrics": "askance.cli.lists:metrics",

@@ -14,13 +14,10 @@ from askance.cli.options import NumberOption, OutOption, parameters_by_name
 from askance.core.errors import InputError, MissingExtra
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example, read_dataset
-from askance.evaluation.run.recorded_run import read_run
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import TrainingProgress
 
 if TYPE_CHECKING:
-    from askance.training.actions.settings import ActionSettings
-    from askance.training.actions.train_actions import ActionMix
     from askance.training.reader.data_mix import ExampleBuilder
     from askance.training.reader.save import TrainingReport
     from askance.training.reader.settings import ReaderSettings
@@ -80,7 +77,7 @@ def reader_command(builder_spec: str) -> Callable[..., None]:
         builder: type[ExampleBuilder] = resolve_name(builder_spec)
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
-        from askance.training.loop.checkpoint import check_free
+        from askance.training.loop.model_folder import check_free
 
         check_free(folder)
         report = train_shown(examples, model, settings, builder, folder, is_dry_run=dry)
@@ -204,7 +201,7 @@ def relevance(
     for package in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime"):
         if find_spec(package) is None:
             raise MissingExtra(package, "train", "training a cross-encoder")
-    from askance.training.loop.checkpoint import check_free
+    from askance.training.loop.model_folder import check_free
     from askance.training.relevance.settings import RelevanceSettings
     from askance.training.relevance.train_relevance import load_base, train_relevance
 
@@ -228,7 +225,7 @@ def _print_pairs(report: "RelevanceReport", console: Console) -> None:
 
 
 def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
-    from askance.training.relevance.save import shown_area
+    from askance.evaluation.statistics.roc import shown_area
 
     rows = [
         (name, f"{result.num_pairs:,}", *map(shown_area, (result.area, result.by_bm25, result.by_length)))
@@ -242,134 +239,6 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}"
     print_plain(out, f"{steps}; the cross-encoder is in {folder}, its card in {folder / 'README.md'}")
     print_plain(out, f"use it: --retriever 'bm25:INDEX?rerank=cross-encoder:{folder}'")
-
-
-@train.command()
-def reward(
-    run: Annotated[list[Path], typer.Option()],
-    folder: OutOption,
-    model: str = "bundled:base",
-    set_: Annotated[list[str] | None, typer.Option("--set")] = None,
-    dry: Annotated[bool, typer.Option("--dry-run")] = False,
-) -> None:
-    """Train a reward model for AirRAG: one that says how likely the steps so far lead to the right answer.
-
-    If the command is stopped, run it again to continue. `--set` takes learning_rate, epochs, states and other
-    hyperparameters: docs/train_reward.md lists them.
-
-    Args:
-        run: A run of airrag written by `askance eval`; the option may be repeated.
-        folder: The folder of the reward model; a stopped training there is continued.
-        model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
-        set_: A hyperparameter, as parameter=value; the option may be repeated.
-        dry: Show what would be learned, and stop.
-
-    Examples:
-        askance train reward --run runs/airrag --out my-reward
-        askance train reward --run runs/airrag --out my-reward --dry-run
-    """
-    check_packages("a reward model")
-    from askance.training.loop.checkpoint import check_free
-    from askance.training.reader.train_reader import load_base
-    from askance.training.reward.train_reward import RewardResult, RewardSettings, train_reward
-
-    settings = RewardSettings(**parse_parameters(RewardSettings, parameters_by_name(set_ or ())))
-    check_free(folder)
-    runs = {f"{number} {each.name}": read_run(each) for number, each in enumerate(run, start=1)}
-    show = partial(print_training_report, console=out if dry else err)
-
-    def show_result(result: RewardResult | None) -> None:
-        from askance.training.relevance.save import shown_area
-
-        if result is None:
-            return
-        rows = [
-            ("the reward", "steps", shown_area(result.area)),
-            ("the reward", "answers", shown_area(result.of_answers)),
-            ("the reward during the search", "answers", shown_area(result.by_consistency)),
-        ]
-        out.print(plain_table(("held out", "of", "AUC"), rows))
-
-    with TrainingProgress(err) as progress:
-        report = train_reward(
-            runs, load_base(model), settings, folder, progress, show, show_result, is_dry_run=dry
-        )
-    if not dry:
-        show_steps(report, folder, "reward model")
-        print_plain(out, f"use it: --method airrag --set verifier=rm_vote --model reward=hf:{folder}")
-
-
-@train.command()
-def actions(
-    folder: OutOption,
-    dataset: Annotated[list[str] | None, typer.Option("--dataset")] = None,
-    rows: Annotated[list[Path] | None, typer.Option("--rows")] = None,
-    model: str = "bundled",
-    set_: Annotated[list[str] | None, typer.Option("--set")] = None,
-    limit: NumberOption = None,
-    dry: Annotated[bool, typer.Option("--dry-run")] = False,
-) -> None:
-    """Teach a model the actions of AirRAG: plan, transform queries, answer from passages, and sum up.
-
-    If the command is stopped, run it again to continue. `--set` takes learning_rate, epochs, none_share and
-    other hyperparameters: docs/train_actions.md lists them.
-
-    Args:
-        folder: The folder of the model; a stopped training there is continued.
-        dataset: A dataset with decompositions, as NAME:FILE; the option may be repeated.
-        rows: A file of replies of any teacher, in JSON Lines; the option may be repeated.
-        model: The model to start from: bundled:base, hf:NAME, or a reader: bundled, hf:FOLDER.
-        set_: A hyperparameter, as parameter=value; the option may be repeated.
-        limit: Use only the first N questions of each dataset, and the first N rows of each file.
-        dry: Show what would be learned, and stop.
-
-    Examples:
-        askance train actions --dataset musique:train.jsonl --out my-actions
-        askance train actions --rows mine.jsonl --out my-actions --dry-run
-    """
-    check_packages("AirRAG's actions")
-    from askance.training.actions.rows import read_rows
-    from askance.training.actions.settings import ActionSettings
-    from askance.training.actions.train_actions import action_mix
-    from askance.training.loop.checkpoint import check_free
-
-    settings = ActionSettings(**parse_parameters(ActionSettings, parameters_by_name(set_ or ())))
-    if not dataset and not rows:
-        raise InputError("nothing to learn from: give --dataset NAME:FILE or --rows FILE.")
-    check_free(folder)
-    names = {f"{number} {each.name}": each for number, each in enumerate(rows or (), start=1)}
-    by_file = {name: read_rows(each, name, limit) for name, each in names.items()}
-    mix = action_mix(examples_by_name(dataset or (), limit), by_file, settings)
-    report = train_actions_shown(mix, model, settings, folder, is_dry_run=dry)
-    if not dry:
-        show_steps(report, folder, "model")
-        print_plain(out, f"use it: --method airrag --model hf:{folder}")
-
-
-def train_actions_shown(
-    mix: "ActionMix", model: str, settings: "ActionSettings", folder: Path, *, is_dry_run: bool = False
-) -> "TrainingReport[ActionSettings]":
-    """Train a model of AirRAG's actions, and show the progress and the results on the terminal."""
-    from askance.training.actions.acceptance import COLUMNS, ActionResult
-    from askance.training.actions.train_actions import train_actions
-    from askance.training.reader.train_reader import load_base
-
-    def show(report: "TrainingReport[Any]") -> None:
-        console = out if is_dry_run else err
-        print_training_report(report, console)
-        kinds = [(action, kind, f"{count:,}") for (action, kind), count in mix.kinds.items()]
-        console.print(plain_table(("action", "kind of reply", "training examples"), kinds))
-        shares = ", ".join(f"{mix.none_share(action):.1%} of {action}" for action in ("say", "qt"))
-        print_plain(console, f"None as a target: {shares}")
-
-    def show_results(results: Sequence[ActionResult]) -> None:
-        if results:
-            out.print(plain_table(COLUMNS, [result.shown for result in results]))
-
-    with TrainingProgress(err) as progress:
-        return train_actions(
-            mix, load_base(model), settings, folder, progress, show, show_results, is_dry_run=is_dry_run
-        )
 
 
 def check_packages(what: str) -> None:

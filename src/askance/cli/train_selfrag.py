@@ -75,7 +75,7 @@ def selfrag(
         askance train selfrag --dataset squad2:dev.json --out my-selfrag
     """
     check_packages("a Self-RAG model")
-    from askance.training.loop.checkpoint import check_free
+    from askance.training.loop.model_folder import check_free
     from askance.training.reader.train_reader import load_base
     from askance.training.selfrag.assembly import assembled_rows
     from askance.training.selfrag.rows import json_row
@@ -149,7 +149,7 @@ def critic(
         askance train critic --dataset squad2:dev.json --out my-critic --dry-run
     """
     check_packages("a critic")
-    from askance.training.loop.checkpoint import check_free
+    from askance.training.loop.model_folder import check_free
     from askance.training.reader.train_reader import load_base
     from askance.training.selfrag.critic import CriticSettings, train_critic
     from askance.training.selfrag.judgements import judgements_of_annotation, judgements_of_row

@@ -21,6 +21,7 @@ _WORDS: dict[Any, dict[str, Any]] = {
     bool: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)},
 }
 FORMER_PARAMETERS = {
+    "stop_agreed": "stop_lead",
     "elicit": "ask_short_answer",
     "elicit_tokens": "short_answer_tokens",
     "wording": "prompts",

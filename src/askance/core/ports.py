@@ -112,6 +112,22 @@ class ShowsPieces(Protocol):
         """Return the vocabulary's raw string for each token id, with its space markers and byte encodings."""
 
 
+@runtime_checkable
+class ScoresFeatures(Protocol):
+    """A reward model that judges a reasoning path by numbers about it instead of its text."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the numbers that `probability` uses."""
+
+    def probability(self, features: Mapping[str, float | None]) -> float:
+        """Return the estimated probability that a path leads to the right answer.
+
+        Args:
+            features: The numbers by name. An unknown number is None.
+        """
+
+
 class Retriever(Protocol):
     """A searchable collection of passages."""
 
@@ -281,6 +297,8 @@ class WrappedModel:
         self.counts_exactly = model.counts_exactly
         if isinstance(model, ShowsPieces):
             self.pieces = model.pieces
+        if isinstance(model, ScoresFeatures):
+            self.feature_names, self.probability = model.feature_names, model.probability
 
     @property
     def signals(self) -> frozenset[Signal]:

@@ -22,12 +22,15 @@ Role = Literal["answer", "attend", "critic", "reward", "judge"]
 scores reasoning paths (AirRAG) or judges finished answers."""
 Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention"]
 """A value that a model can return with every generated token (see `Want`)."""
-Capability = Literal["raw", "chat", "continuation", "score", "attend", "pair"]
+Capability = Literal["raw", "chat", "continuation", "score", "attend", "pair", "features"]
 """A kind of call that a model supports: `Raw` prompts, `Chat` prompts, a `continuation` in a chat,
 `Model.score` or `Model.attend`.
 
 A model with "pair", such as a cross-encoder, only judges: it scores the labels `PAIR_LABELS` after a `Raw`
-prompt whose parts are a query and whose continuation is a passage."""
+prompt whose parts are a query and whose continuation is a passage. A model with "features" judges numbers
+(see `ports.ScoresFeatures`)."""
+JUDGING_ROLES: dict[Capability, tuple[Role, ...]] = {"features": ("reward",), "pair": ("critic", "reward")}
+"""The roles that a model with such a capability, which writes nothing, can have."""
 PAIR_LABELS = ("relevant", "irrelevant")
 Task = Literal["open", "yes_no", "choice"]
 """The form of a short answer: free text, yes or no, or one of the question's options."""

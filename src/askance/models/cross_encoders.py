@@ -10,8 +10,8 @@ from askance.models.pair_model import PairModel
 from askance.models.pair_scorer import PairScorer
 
 
-def load_critic(name: str, *, device: str = "auto") -> Model:
-    """Load a cross-encoder as a model for the role critic (see `load_cross_encoder`)."""
+def load_pair_model(name: str, *, device: str = "auto") -> Model:
+    """Load a cross-encoder as a model for the role critic or reward (see `load_cross_encoder`)."""
     return PairModel(load_cross_encoder(name, device=device))
 
 

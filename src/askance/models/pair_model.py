@@ -1,4 +1,4 @@
-"""A cross-encoder as a `Model` in the role critic: it judges a pair of texts, and writes nothing."""
+"""A cross-encoder as a `Model` in the role critic or reward: it judges pairs of texts and writes no text."""
 
 import math
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class PairModel:
 
     def _lacks(self, what: str) -> MissingAbility:
         return MissingAbility(
-            f"{self.name} judges pairs of texts and {what}: give it the role critic (--model critic=…) alone."
+            f"{self.name} judges and {what}: give it the role critic or reward (--model critic=…) alone."
         )
 
 

@@ -4,6 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import isfinite
 
 from askance.core.errors import ModelFailure
 from askance.core.panics import panics_as
@@ -43,10 +44,17 @@ class PairScorer(ABC):
     def _score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         try:
             with panics_as(ValueError):
-                return self._score_pairs(pairs)
+                scores = self._score_pairs(pairs)
         except Exception as error:  # the errors of an engine share no class
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelFailure(f"the reranker {self.name} broke: {reason.rstrip('.')}.") from error
+        for score, (query, _) in zip(scores, pairs, strict=True):
+            if not isfinite(score):
+                raise ModelFailure(
+                    f"the model {self.name} gave a pair of texts the score {score}, which is no finite "
+                    f"number ({query[:80]!r} …): its weights are damaged, or need another precision."
+                )
+        return scores
 
     @abstractmethod
     def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[float]:

@@ -131,13 +131,22 @@ MODEL_KINDS = {
     ),
     "cross-encoder": ModelKind(
         "cross-encoder:NAME[?device=…]",
-        "a cross-encoder, for the role critic alone: bundled, a directory that `askance train relevance` "
-        "wrote, or one of sentence-transformers",
+        "a model that gives a pair of texts one score or two, for the roles critic and reward: bundled, a "
+        "directory that `askance train relevance` wrote, or any sequence classifier",
         partial(install_line, "rerank"),
-        "askance.models.cross_encoders:load_critic",
+        "askance.models.cross_encoders:load_pair_model",
         ("device",),
         packages=(("onnxruntime", "tokenizers"), ("torch", "sentence_transformers")),
         needs_name=True,
+    ),
+    "features": ModelKind(
+        "features:FILE",
+        "a logistic regression on numbers about a path, for the role reward alone: a file or directory that "
+        "`askance train reward --kind features` wrote",
+        str,
+        "askance.models.feature_reward:load_feature_model",
+        needs_name=True,
+        takes_time=False,
     ),
     "openai": ModelKind(
         "openai:NAME[@URL][?server=…]",

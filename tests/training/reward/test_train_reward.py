@@ -15,7 +15,8 @@ from askance.methods.common.label_probabilities import label_probabilities
 from askance.middleware.session import prompt_text
 from askance.models.scripted import ScriptedModel
 from askance.training.reader.train_reader import load_base
-from askance.training.reward.train_reward import RewardSettings, states_of_run, train_reward
+from askance.training.reward.labelled_states import states_of_run
+from askance.training.reward.train_reward import RewardSettings, state_prompt, train_reward
 from tests.evaluation.hand_made import record, written
 from tests.methods.bridge import MOUTH, PATHS_ALONE, QUESTION, WHERE, Varied, playing
 from tests.methods.bridge import run as ask
@@ -39,7 +40,7 @@ def test_the_steps_of_a_question_are_balanced_and_weighted(tmp_path):
     run = run_of(
         tmp_path / "run", [tree(*RIGHT_AND_WRONG), tree((1, "Bonn"), (1, "Bonn")), tree((2, "Bath"))]
     )
-    states = states_of_run("run", run, settings(states=2))
+    states = states_of_run("run", run, 2, 0)
     by_question = {
         number: [(each.value, each.weight) for each in states if each.id == f"run/q{number}"]
         for number in (1, 2, 3)
@@ -49,7 +50,7 @@ def test_the_steps_of_a_question_are_balanced_and_weighted(tmp_path):
     assert {weight for _, weight in by_question[1]} == {1.0}
     assert by_question[2] == [(1.0, 0.5)] * 2, "all answers are right"
     assert by_question[3] == [(0.0, 0.5)], "steps above a single answer are left out"
-    assert states == states_of_run("run", run, settings(states=2)), "the seed decides"
+    assert states == states_of_run("run", run, 2, 0), "the seed decides"
 
 
 def test_the_prompt_is_that_of_the_search(llama_folder, tmp_path):
@@ -59,9 +60,9 @@ def test_the_prompt_is_that_of_the_search(llama_folder, tmp_path):
     result, _ = ask(method, {"answer": varied, "reward": model})
     (scored,) = {event.prompt for event in result.trace.events if event.type == "score"}
     made = run_of(tmp_path / "run", [result.trace])
-    (state,) = [each for each in states_of_run("run", made, settings()) if each.step.is_end]
+    (state,) = [each for each in states_of_run("run", made, 4, 0) if each.step.is_end]
     tokenizer = load_base(f"hf:{llama_folder}", device="cpu").tokenizer
-    built = replace(state, question=QUESTION.text).prompt(model, tokenizer)
+    built = state_prompt(replace(state, question=QUESTION.text), model, tokenizer)
     assert prompt_text(built, model) == scored
 
 

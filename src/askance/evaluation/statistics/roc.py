@@ -38,3 +38,8 @@ def roc_area(positive: Sequence[float], negative: Sequence[float]) -> RocArea:
     areas = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
     low, high = np.quantile(areas, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
     return RocArea(float(wins.mean()), float(low), float(high))
+
+
+def shown_area(area: RocArea | None) -> str:
+    """Return an area with its interval, as reports show it."""
+    return "" if area is None else f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})"

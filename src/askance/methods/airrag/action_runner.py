@@ -71,10 +71,15 @@ class ActionRunner:
         for each in outcomes:  # replies may lead to the same state, for example if all queries are repeats
             same = distinct.get(each.state.key)
             distinct[each.state.key] = each if same is None else replace(same, votes=same.votes + each.votes)
+        total = sum(each.votes for each in distinct.values())
+        found = [
+            replace(each, state=replace(each.state, share=state.share * each.votes / total))
+            for each in distinct.values()
+        ]
         if self.reward_model is not None:
-            ends = [each.state for each in distinct.values() if each.state.answer is not None]
-            await self.reward_model.judge(ends, self.budget)
-        return list(distinct.values())
+            states = [each.state for each in found]
+            await self.reward_model.judge(states, self.budget, self.tokens_to_finish)
+        return found
 
     async def _plan(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:
         replies = await self._sample_replies(SAY, state, self.prompts.say(), node)

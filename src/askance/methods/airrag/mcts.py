@@ -77,6 +77,11 @@ class Node(Generic[S]):
         siblings = self.parent.children if self.parent else [self]
         return self.votes / sum(each.votes for each in siblings if each.action == self.action)
 
+    @property
+    def path_share(self) -> float:
+        """Return the product of the shares on the path to this node, without its own."""
+        return math.prod(node.share for node in self.path[:-1])
+
     def uct(self, exploration: float) -> float:
         """Return the UCT value, which is the mean reward plus an exploration bonus.
 

@@ -56,7 +56,7 @@ class Airrag(AirragParameters):
     def check_models(self, models: Mapping[Role, Model]) -> None:
         """Raise MissingAbility if no model can give rewards, or if a method used as an action can't run."""
         judge = models.get("reward", models["answer"])
-        if self.is_judged and "score" not in judge.capabilities:
+        if self.is_judged and not judge.capabilities & {"score", "pair", "features"}:
             raise MissingAbility(
                 f"method airrag, with these parameters, scores paths, which {judge.name} can't do: name a "
                 "model that can, for example --model reward=bundled, or choose --set verifier=jcd --set "
@@ -111,6 +111,8 @@ def _record_tree(
             numbers["uct"] = node.uct(exploration)
         if node.is_terminal:
             numbers["reward"] = node.reward
+        if node.state.num_repeats:
+            numbers["repeats"] = float(node.state.num_repeats)
         if node.state.is_cut:
             numbers["cut"] = 1.0
         if chosen is not None and node.state is chosen.path.state:

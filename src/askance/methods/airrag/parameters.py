@@ -118,6 +118,9 @@ class AirragParameters(Parameters):
     reward: Literal["consistency", "rm", "mixed"] = parameter(
         "consistency", "reward of a path during the search: common words, a reward model, or half of each"
     )
+    reward_of: Literal["path", "steps"] = parameter(
+        "path", "what the reward model judges: finished paths, or each step; the least counts for a path"
+    )
     vote_power: float = parameter(0.0, "exponent of a reply's share of the votes in its reward", at_least=0)
     exploration: float = parameter(2.0, "exploration weight of UCT", at_least=0)
     schedule: Literal["constant", "linear", "exponential"] = parameter("constant", "how that weight falls")
@@ -127,8 +130,10 @@ class AirragParameters(Parameters):
     unexplored: Literal["first", "random"] = parameter("first", "which of several new nodes comes first")
     skip_exhausted: bool = parameter(True, "never revisit a terminal, and stop when nothing is left")
     wave: int = parameter(4, "rollouts that run concurrently", at_least=1)
-    stop_agreed: int = parameter(
-        0, "stop the search once this many rollouts have ended and all answers agree; 0: never", at_least=0
+    stop_lead: float = parameter(
+        0.0,
+        "stop the search once the leading answer has so many votes more than any other; 0: never",
+        at_least=0,
     )
     stop_decided: bool = parameter(
         False,

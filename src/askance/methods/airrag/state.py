@@ -37,6 +37,7 @@ class PathState:
         num_repeats: The number of QT steps that gave only queries that were asked before.
         is_cut: True if the budget ended the path early.
         is_refused: True if the passages did not hold the answer to the last sub-query.
+        share: The product of the shares of the samples that led to this state.
     """
 
     steps: tuple[ActionStep, ...] = ()
@@ -47,6 +48,7 @@ class PathState:
     num_repeats: int = 0
     is_cut: bool = False
     is_refused: bool = False
+    share: float = 1.0
 
     @property
     def last_action(self) -> str:

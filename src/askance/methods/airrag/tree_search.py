@@ -1,17 +1,18 @@
 """The tree search of AirRAG for one question: token budgets, the rollout policy, and rewards."""
 
-import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from askance.core.ports import Model, Run
 from askance.core.token_ledger import BudgetedModel, TokenLedger
+from askance.core.trace import WordSignal
 from askance.core.types import Question
 from askance.methods.airrag import verifiers
 from askance.methods.airrag.action_runner import ActionRunner, ReplyCache
 from askance.methods.airrag.mcts import ActionOutcome, MctsTree, Node
 from askance.methods.airrag.parameters import AirragParameters
+from askance.methods.airrag.path_features import supports_of
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
@@ -43,8 +44,9 @@ class TreeSearch:
         self.total_budget = TokenLedger(params.l_max)
         if params.is_judged:
             is_free = params.reward == "consistency" and not params.count_verifier
-            prompts = self._prompts(models.get("reward", self.run.model))
-            self.reward_model = PathRewardModel(prompts, TokenLedger() if is_free else None)
+            prompts, ledger = self._prompts(models.get("reward", self.run.model)), TokenLedger()
+            judges_steps = params.reward_of == "steps"
+            self.reward_model = PathRewardModel(prompts, ledger if is_free else None, judges_steps)
 
     async def search(self) -> list[MctsTree[PathState]]:
         """Run the search, and return its tree, or the tree of each path if the paths are independent.
@@ -116,16 +118,27 @@ class TreeSearch:
 
         Equal paths of several trees are independent of each other, so each of them counts.
         """
-        return [path for tree in trees for path in self._paths_of_tree(tree)]
+        paths = [path for tree in trees for path in self._paths_of_tree(tree)]
+        if self.reward_model is None:
+            return paths
+        valid = verifiers.valid_paths(paths)
+        scores = self._judged_rewards([(path.state, path.copies, path.share) for path in valid])
+        by_path = {id(path): score for path, score in zip(valid, scores, strict=True)}
+        return [replace(path, score=by_path.get(id(path), 0.0)) for path in paths]
 
     def _paths_of_tree(self, tree: MctsTree[PathState]) -> list[FinishedPath]:
         paths: dict[object, FinishedPath] = {}
         for node in tree.root.subtree():
             state = node.state
             if state.answer is not None:
-                score, is_grounded = self._judged_reward(state), any(state.found)
-                share = math.prod(each.share for each in node.path[:-1])
-                path = FinishedPath(state, node.votes, node.visits, node.reward, score, is_grounded, share)
+                path = FinishedPath(
+                    state,
+                    node.votes,
+                    node.visits,
+                    node.reward,
+                    is_grounded=any(state.found),
+                    share=node.path_share,
+                )
                 paths.setdefault(state.key, path)
         return list(paths.values())
 
@@ -237,17 +250,27 @@ class TreeSearch:
         params, paths = self.parameters, verifiers.valid_paths(self.finished_paths(trees))
         num_rollouts = sum(tree.num_rollouts for tree in trees)
         num_more = (params.rollouts - num_rollouts) * params.answer_samples
-        num_ended = num_rollouts - sum(tree.num_failed for tree in trees)
         # An eager expansion may sample more terminals than the rollout reaches.
         counts = params.stop_decided and params.expansion == "lazy"
-        if 0 < params.stop_agreed <= num_ended and len(verifiers.cluster_answers(paths)) == 1:
-            why = f"{num_ended} rollouts agree"
-        elif counts and verifiers.is_decided(params.verifier, paths, num_more):
+        numbers = {"rollouts": float(num_rollouts)}
+        if counts and verifiers.is_decided(params.verifier, paths, num_more):
             why = "no further vote can change the words of the answer"
-        else:
+            self.run.trace.decide("rollouts", "stop", why, numbers=numbers)
+            return True
+        if not params.stop_lead:
             return False
-        self.run.trace.decide("rollouts", "stop", why, numbers={"rollouts": num_rollouts})
-        return True
+        answer, lead = verifiers.leading_answer(paths)
+        is_enough = lead >= params.stop_lead - verifiers.ROUNDING
+        self.run.trace.decide(
+            "rollouts",
+            "stop" if is_enough else "continue",
+            f"the leading answer is {lead:.3g} votes ahead after {num_rollouts} rollouts",
+            signal="votes ahead",
+            threshold=params.stop_lead,
+            words=(WordSignal(answer, lead, is_hit=not is_enough),),
+            numbers=numbers,
+        )
+        return is_enough
 
     def on_rollout_end(self, rollout: int) -> None:
         self._runners[rollout].budget.close()
@@ -266,8 +289,17 @@ class TreeSearch:
         runner = self._action_runner(TokenLedger(0))
         return self.run.model.count(runner.prompts.da()) + runner.tokens_for_reward_model(PathState())
 
-    def _judged_reward(self, state: PathState) -> float:
-        return 0.0 if self.reward_model is None else self.reward_model.reward(state)
+    def _judged_rewards(self, answers: Sequence[tuple[PathState, int, float]]) -> list[float]:
+        """Return the reward model's rewards of valid answers, or zeros if there is no reward model.
+
+        Args:
+            answers: The state of each answer, its copies, and the share of the samples on its path.
+        """
+        if self.reward_model is None:
+            return [0.0] * len(answers)
+        states, copies, shares = zip(*answers, strict=True) if answers else ((), (), ())
+        supports = supports_of([state.answer or "" for state in states], copies, shares)
+        return list(map(self.reward_model.reward, states, supports))
 
     def rewards(self, terminals: Sequence[Node[PathState]]) -> list[float]:
         """Return the reward of each terminal, or 0 for a terminal without a valid answer.
@@ -277,11 +309,14 @@ class TreeSearch:
         """
         valid = [node for node in terminals if FinishedPath(node.state).is_valid]
         scores = verifiers.jcd_scores([node.state.answer or "" for node in valid])
-        rewards = {id(node): self._reward(node, score) for node, score in zip(valid, scores, strict=True)}
+        judged = self._judged_rewards([(node.state, node.votes, node.path_share) for node in valid])
+        rewards = {
+            id(node): self._reward(node, score, judgement)
+            for node, score, judgement in zip(valid, scores, judged, strict=True)
+        }
         return [rewards.get(id(node), 0.0) for node in terminals]
 
-    def _reward(self, node: Node[PathState], score: float) -> float:
+    def _reward(self, node: Node[PathState], score: float, judged: float) -> float:
         consistency: float = score * node.share**self.parameters.vote_power
-        judged = self._judged_reward(node.state)
         mixed = (judged + consistency) / 2
         return {"consistency": consistency, "rm": judged, "mixed": mixed}[self.parameters.reward]

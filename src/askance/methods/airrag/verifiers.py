@@ -22,7 +22,8 @@ from askance.text.answers import normalise_answer
 Verifier = Literal["sa", "jcd", "emb", "vote", "rm", "rm_vote"]
 
 _CANDIDATE_TOKENS = 32
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
+"""Sums of votes that differ by less are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,22 @@ def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
     return list(groups.values())
 
 
+def leading_answer(paths: Sequence[FinishedPath]) -> tuple[str, float]:
+    """Return the valid answer with the most votes, and how many votes it has more than any other.
+
+    Each copy of an answer counts as much as the share of its path. Without a valid answer, the lead is 0.
+    """
+    valid = [path for path in paths if path.is_valid]
+    votes = sorted(
+        ((sum(valid[each].share * valid[each].copies for each in group), valid[group[0]].answer))
+        for group in cluster_answers(valid)
+    )
+    if not votes:
+        return "", 0.0
+    most, answer = votes[-1]
+    return answer, most - (votes[-2][0] if len(votes) > 1 else 0.0)
+
+
 def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> bool:
     """Return whether `num_more` further paths can't change the verifier's choice.
 
@@ -143,11 +160,11 @@ def is_decided(verifier: str, paths: Sequence[FinishedPath], num_more: int) -> b
     is_jcd, sums = verifier == "jcd", dict[object, float]()
     for path in paths:
         key = word_set(path.answer) if is_jcd else normalise_answer(path.answer)
-        value = {"jcd": 1.0, "vote": path.share, "rm_vote": path.score}[verifier]
+        value = {"jcd": 1.0, "vote": path.share, "rm_vote": path.score * path.share}[verifier]
         sums[key] = sums.get(key, 0.0) + value * path.copies
     best = max(sums.values())
     others = sum(sums.values()) - best if is_jcd else max([0.0, *sorted(sums.values())[:-1]])
-    return best > others + num_more + _ROUNDING
+    return best > others + num_more + ROUNDING
 
 
 def _best(paths: Sequence[FinishedPath], scores: Sequence[float]) -> ChosenAnswer:
@@ -189,8 +206,10 @@ async def choose_answer(
         return _best(paths, emb_scores(vectors, copies))
     if verifier == "vote":
         return _by_sum(paths, [path.share for path in paths], jcd, is_vote=True)
-    if verifier in ("rm", "rm_vote"):
-        return _by_sum(paths, [path.score for path in paths], jcd, is_vote=verifier == "rm_vote")
+    if verifier == "rm":
+        return _by_sum(paths, [path.score for path in paths], jcd, is_vote=False)
+    if verifier == "rm_vote":
+        return _by_sum(paths, [path.score * path.share for path in paths], jcd, is_vote=True)
     if verifier == "sa" and len(cluster_answers(paths)) > 1:
         return await _choose_by_call(paths, jcd, prompts, max_tokens, run)
     return _best(paths, jcd)

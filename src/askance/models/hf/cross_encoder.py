@@ -33,7 +33,8 @@ class CrossEncoder(PairScorer):
         scores = self._module.predict(
             list(pairs), batch_size=_BATCH_PAIRS, show_progress_bar=False, activation_fn=Identity()
         )
-        return [float(score) for score in scores]
+        # The log-odds of the second of two labels take the place of a single score.
+        return [float(score[1] - score[0]) if score.ndim else float(score) for score in scores]
 
     def count_tokens(self, query: str, text: str) -> int:
         return min(len(self._counting_tokenizer(query, text)["input_ids"]), self.max_tokens)
@@ -54,11 +55,11 @@ def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
     module, folder = load_module("CrossEncoder", name, device, f"the reranker {name}")
     declared = ", ".join(module.config.architectures or ())
     # For any other model, the loader would add a last layer with random weights.
-    if "SequenceClassification" not in declared or module.num_labels != 1:
+    if "SequenceClassification" not in declared or module.num_labels not in (1, 2):
         raise ModelSpecError(
             f"model {name!r} is no cross-encoder, but {declared or 'of no declared kind'} with "
             f"{module.num_labels} labels: name one that gives a pair of texts one score, such as "
-            "BAAI/bge-reranker-base."
+            "BAAI/bge-reranker-base, or two labels, the second of which is the good one."
         )
     return CrossEncoder(module, f"cross-encoder:{folder}")
 

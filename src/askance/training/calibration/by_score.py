@@ -6,7 +6,8 @@ that decisions compared with the threshold, where the score promises most: the m
 were tried, and `_GAIN` for each question that is searched for a different number of times at the two.
 
 Methods can be compared at the same cost if the number of searches per question is limited: then only values
-within the limit compete.
+within the limit compete. If tokens have a price, the score less the cost of the tokens is compared: at the
+best value, to spend more would gain less than it costs.
 """
 
 from collections.abc import Sequence
@@ -61,6 +62,7 @@ class BestValue:
 
     Attributes:
         metric: The metric of the scores.
+        price: The score that 1,000 tokens must gain, which is subtracted from the scores before they compete.
         max_searches: The most searches per question that the value may have; None means any number.
         interval: The 95 % interval of the value among the values tried, from resampling the questions.
         table: Every value tried, in ascending order.
@@ -79,6 +81,7 @@ class BestValue:
     parameter: str
     metric: str
     max_searches: float | None
+    price: float
     value: float
     interval: Interval
     table: tuple[ScoredValue, ...]
@@ -95,6 +98,7 @@ async def calibrate_by_score(
     *,
     parameter: str | None = None,
     max_searches: float | None = None,
+    price: float = 0.0,
     max_trials: int = MAX_TRIALS,
     in_flight: int = 1,
     on_progress: OnProgress = lambda trial, value, done, searches: None,
@@ -109,6 +113,7 @@ async def calibrate_by_score(
         metric: The metric to choose by, such as "f1".
         max_searches: The most searches per question, on average, that the value may have. If every value
             that is tried has more, the one with the fewest is the result.
+        price: The score that 1,000 tokens must gain (prompt tokens and generated tokens).
         parameter, max_trials, in_flight, on_progress: As for `calibrate`.
 
     Raises:
@@ -133,7 +138,7 @@ async def calibrate_by_score(
         failures += failed
         counted = _counted_questions(completed, failures, metric)
         value = _next_value(engine.method, chosen, completed, counted, max_searches)
-    return _best_value(trials, metric, max_searches, completed, failures)
+    return _best_value(trials, metric, max_searches, price, completed, failures)
 
 
 def _first_value(method: object, parameter: SearchParameter) -> float:
@@ -205,17 +210,24 @@ def _allowed(ordered: Sequence[Trial], counted: Sequence[int], max_searches: flo
     return allowed or [min(ordered, key=lambda trial: fmean(_searches(trial, counted)))]
 
 
-def _best(trials: Sequence[Trial], counted: Sequence[int]) -> Trial:
+def _best(trials: Sequence[Trial], counted: Sequence[int], price: float) -> Trial:
     """Return the trial with the greatest mean score; of equal ones, the one with the fewest searches."""
 
     def rank(trial: Trial) -> tuple[float, float]:
-        return round(fmean(_scores(trial, counted)), 12), -fmean(_searches(trial, counted))
+        return round(fmean(_net_scores(trial, counted, price)), 12), -fmean(_searches(trial, counted))
 
     return max(trials, key=rank)
 
 
 def _scores(trial: Trial, counted: Sequence[int]) -> list[float]:
     return [score for index in counted if (score := trial.scores[index]) is not None]
+
+
+def _net_scores(trial: Trial, counted: Sequence[int], price: float) -> list[float]:
+    """Return the score of each question, less the price of its tokens."""
+    scored = [(score, trial.usages[index]) for index in counted if (score := trial.scores[index]) is not None]
+    tokens = [0 if usage is None else usage.prompt_tokens + usage.generated_tokens for _, usage in scored]
+    return [score - price * number / 1000 for (score, _), number in zip(scored, tokens, strict=True)]
 
 
 def _searches(trial: Trial, counted: Sequence[int]) -> list[int]:
@@ -244,14 +256,15 @@ def _best_value(
     trials: Trials,
     metric: str,
     max_searches: float | None,
+    price: float,
     completed: Sequence[Trial],
     failures: Sequence[TrialFailure],
 ) -> BestValue:
     counted = _counted_questions(completed, failures, metric)
     ordered = sorted(completed, key=lambda trial: trial.value)
     allowed = _allowed(ordered, counted, max_searches)
-    best = _best(allowed, counted)
-    scores = np.array([_scores(trial, counted) for trial in allowed], dtype=np.float64)
+    best = _best(allowed, counted, price)
+    scores = np.array([_net_scores(trial, counted, price) for trial in allowed], dtype=np.float64)
     chosen = resampled_means(scores, trials.engine.seed).argmax(axis=0)
     method: Any = trials.engine.method
     changed: dict[str, Any] = {trials.parameter: best.value}
@@ -263,13 +276,14 @@ def _best_value(
         parameter=trials.parameter,
         metric=metric,
         max_searches=max_searches,
+        price=price,
         value=best.value,
         interval=percentile_interval([allowed[index].value for index in chosen]),
         table=tuple(_row(trial, counted) for trial in ordered),
         failures=tuple(failures),
         num_questions=len(trials.questions),
         num_counted=len(counted),
-        remark=_remark(trials.parameter, best, (allowed[0], allowed[-1]), counted, max_searches),
+        remark=_remark(trials.parameter, best, (allowed[0], allowed[-1]), counted, max_searches, price),
     )
 
 
@@ -287,6 +301,7 @@ def _remark(
     ends: Sequence[Trial],
     counted: Sequence[int],
     max_searches: float | None,
+    price: float,
 ) -> str:
     """Return a remark if the best value is not better, beyond chance, than the least and greatest allowed."""
     if not _is_allowed(best, counted, max_searches):
@@ -295,9 +310,9 @@ def _remark(
             "fewest. Some methods search before they write anything (search_first)."
         )
     ids = [f"{index}" for index in counted]
-    own = dict(zip(ids, _scores(best, counted), strict=True))
+    own = dict(zip(ids, _net_scores(best, counted, price), strict=True))
     for end in ends:
-        difference = paired_difference(own, dict(zip(ids, _scores(end, counted), strict=True)))
+        difference = paired_difference(own, dict(zip(ids, _net_scores(end, counted, price), strict=True)))
         if end is not best and difference.low <= _ROUNDING:
             return (
                 f"{parameter}={end.value:g} may be as good: the difference is {difference.mean:+.3f}, 95 % "

@@ -91,18 +91,6 @@ def _num_bytes(state: TrainingState) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def check_free(out: Path) -> None:
-    """Check that the folder for a trained model does not exist.
-
-    Raises:
-        InputError: A file or folder of that name exists.
-    """
-    if out.exists():
-        raise InputError(
-            f"{out} is there already: name another --out, or remove it if it is not needed any more."
-        )
-
-
 @contextmanager
 def open_checkpoints(folder: Path, identity: Mapping[str, Any]) -> Iterator[Checkpoints]:
     """Lock the folder of a new or interrupted training run, and yield its checkpoints.

@@ -6,20 +6,22 @@ import platform
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from askance.core.version import VERSION
 from askance.evaluation.datasets import DATASETS
-from askance.training.loop.trainer import TrainingStatus
+
+if TYPE_CHECKING:  # the card of a model that needs no torch
+    from askance.training.loop.trainer import TrainingStatus
 
 _MAX_CURVE_ROWS = 12
 """The approximate number of steps shown in a model card's table of losses."""
 
 
 def render_card(
-    template: Path, packages: Sequence[str], curve: Sequence[TrainingStatus], **values: Any
+    template: Path, packages: Sequence[str], curve: "Sequence[TrainingStatus]", **values: Any
 ) -> str:
     """Return a model card.
 
@@ -47,7 +49,7 @@ def render_card(
     )
 
 
-def curve_lines(curve: Sequence[TrainingStatus]) -> str:
+def curve_lines(curve: "Sequence[TrainingStatus]") -> str:
     """Return the loss curve as JSON Lines, one line for each step."""
     rows = (
         {
@@ -62,7 +64,7 @@ def curve_lines(curve: Sequence[TrainingStatus]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def _shown_steps(curve: Sequence[TrainingStatus]) -> list[TrainingStatus]:
+def _shown_steps(curve: "Sequence[TrainingStatus]") -> "list[TrainingStatus]":
     """Return the steps with a held-out loss, the first step, and a few others at equal distances."""
     every = max(1, len(curve) // _MAX_CURVE_ROWS)
     return [

@@ -29,3 +29,15 @@ def model_folder(out: Path, what: str = "model") -> Iterator[Path]:
             f"can't write the {what} into {out}: {reason}. Free space, then give the same command again: no "
             "step has to be computed again."
         ) from error
+
+
+def check_free(out: Path) -> None:
+    """Check that the folder for a trained model does not exist.
+
+    Raises:
+        InputError: A file or folder of that name exists.
+    """
+    if out.exists():
+        raise InputError(
+            f"{out} is there already: name another --out, or remove it if it is not needed any more."
+        )

@@ -19,7 +19,8 @@ from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
 from askance.models.local.encoding import Encoding, chat_template_digest
 from askance.models.local.model_files import adapter_fingerprint
-from askance.training.loop.checkpoint import check_free, open_checkpoints, remove_checkpoints
+from askance.training.loop.checkpoint import open_checkpoints, remove_checkpoints
+from askance.training.loop.model_folder import check_free
 from askance.training.loop.trainer import OnStep, Trainer
 from askance.training.reader.data_mix import DataMix, ExampleBuilder, build_data_mix
 from askance.training.reader.packing import PackedRow

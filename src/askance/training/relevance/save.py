@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from askance.evaluation.statistics.roc import RocArea
+from askance.evaluation.statistics.roc import RocArea, shown_area
 from askance.training.loop.model_card import curve_lines, render_card
 from askance.training.loop.model_folder import model_folder
 from askance.training.loop.schedule import TrainingSchedule
@@ -93,8 +93,3 @@ def model_card(report: RelevanceReport) -> str:
         shown_area=shown_area,
         values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
     )
-
-
-def shown_area(area: RocArea | None) -> str:
-    """Return an area with its interval, as reports show it."""
-    return "" if area is None else f"{area.area:.3f} ({area.low:.3f} to {area.high:.3f})"

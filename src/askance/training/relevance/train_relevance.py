@@ -15,7 +15,8 @@ from askance.evaluation.statistics.roc import RocArea, roc_area
 from askance.models.bundled import BUNDLED, encoder_folder
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.load import OWN_CODE_ONLY, fitting, loading, placement, source
-from askance.training.loop.checkpoint import check_free, open_checkpoints, remove_checkpoints
+from askance.training.loop.checkpoint import open_checkpoints, remove_checkpoints
+from askance.training.loop.model_folder import check_free
 from askance.training.loop.trainer import OnStep, Trainer
 from askance.training.relevance.cross_encoder import (
     EncodedPair,

@@ -13,16 +13,19 @@ Prompts and completions of the first two are turns of a chat. Rows of the third 
 at least two answers, or of answers themselves.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 from typing import Any
 
 from askance.core.errors import InputError
 from askance.core.trace import AnyEvent, Expanded
-from askance.core.types import Passage
+from askance.core.types import Hit, Passage
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
+from askance.methods.airrag.path_features import AnswerSupport, supports_of
 from askance.methods.airrag.reward import step_label
 from askance.text.answers import normalise_answer
 
@@ -49,21 +52,34 @@ class TreeStep:
 
     Attributes:
         action, output: The action, and its output on one line.
-        passage: The best passage of a retrieval.
+        hit: The best passage of a retrieval.
         above: The step before it; None after the question.
+        votes: The number of samples that gave the step.
+        share: Their share of the samples drawn with them.
+        num_repeats: The number of query transformations so far that only repeated queries.
         num_paths, num_right: The number of valid answers at or below the step, and of right ones.
         is_end: Whether the step is a valid answer.
         reward: The reward of an end during the search.
+        support: How far the valid answers of the question agree with that of an end.
     """
 
     action: str
     output: str
-    passage: Passage | None
+    hit: Hit | None
     above: "TreeStep | None"
+    votes: int = 1
+    share: float = 1.0
+    num_repeats: int = 0
     num_paths: int = 0
     num_right: int = 0
     is_end: bool = False
     reward: float = 0.0
+    support: AnswerSupport | None = None
+
+    @property
+    def passage(self) -> Passage | None:
+        """Return the best passage of a retrieval."""
+        return self.hit.passage if self.hit else None
 
     @property
     def text(self) -> str:
@@ -92,14 +108,20 @@ def steps_of(events: Sequence[AnyEvent], golds: Sequence[str]) -> list[TreeStep]
 
     Steps of other searches, which count no visits, are left out.
     """
-    steps: dict[str, TreeStep] = {}
-    for event in events:
-        if not (isinstance(event, Expanded) and "visits" in event.numbers):
-            continue
-        passage = event.passage.passage if event.passage else None
-        above = steps.get(event.node.rpartition(".")[0])
-        step = TreeStep(event.action, " ".join(event.text.split()), passage, above)
-        steps[event.node] = step
+    nodes = [event for event in events if isinstance(event, Expanded) and "visits" in event.numbers]
+    drawn, steps = Counter[tuple[str, str]](), dict[str, TreeStep]()
+    for event in nodes:
+        drawn[_parent(event), event.action] += _votes(event)
+    for event in nodes:
+        step = steps[event.node] = TreeStep(
+            event.action,
+            " ".join(event.text.split()),
+            event.passage,
+            steps.get(_parent(event)),
+            _votes(event),
+            _votes(event) / drawn[_parent(event), event.action],
+            int(event.numbers.get("repeats", 0)),
+        )
         if "reward" not in event.numbers or event.rejected or not event.text.strip():
             continue
         step.is_end, step.reward = True, event.numbers["reward"]
@@ -107,7 +129,20 @@ def steps_of(events: Sequence[AnyEvent], golds: Sequence[str]) -> list[TreeStep]
         for each in step.path:
             each.num_paths += 1
             each.num_right += is_right
+    ends = [step for step in steps.values() if step.is_end]
+    shares = [prod(step.share for step in end.path[:-1]) for end in ends]
+    supports = supports_of([end.output for end in ends], [end.votes for end in ends], shares)
+    for end, support in zip(ends, supports, strict=True):
+        end.support = support
     return list(steps.values())
+
+
+def _parent(event: Expanded) -> str:
+    return event.node.rpartition(".")[0]
+
+
+def _votes(event: Expanded) -> int:
+    return int(event.numbers.get("votes", 1))
 
 
 def is_right_answer(answer: str, golds: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from askance.core.ports import Model, Run
 from askance.core.trace import Trace
 from askance.core.types import Hit
 from askance.evaluation.datasets.example import Paragraph
-from askance.evaluation.statistics.roc import RocArea, roc_area
+from askance.evaluation.statistics.roc import RocArea, roc_area, shown_area
 from askance.methods.selfrag.scoring import MAX_LABEL_TOKENS, prompted_scorer
 from askance.methods.selfrag.tokens import (
     CONTINUE,
@@ -32,7 +32,6 @@ from askance.methods.selfrag.tokens import (
     utility_score,
 )
 from askance.training.relevance.pairs import index_of
-from askance.training.relevance.save import shown_area
 from askance.training.selfrag.annotations import question_of
 from askance.training.selfrag.judgements import LabelledJudgement
 

@@ -1,0 +1,162 @@
+r"""Draw accuracy over tokens for AirRAG at low to auto effort, in a world of independent errors.
+
+    python -m benchmarks.effort_frontier --out FOLDER
+
+The world is that of `benchmarks.independent_paths`, and the settings are those of the presets effort/low to
+effort/auto. `stop_lead` of auto is calibrated as `askance calibrate --metric … --price …` does it, on
+questions that are not among those measured. FOLDER/effort.json has all numbers, and FOLDER/effort.svg the
+plot, if matplotlib is installed. The command exits with 1 if auto is more than one point less accurate than
+high, or reads and writes more than 60 % of its tokens.
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from askance.cli.main import exit_codes
+from askance.core.parameters import parse_parameters
+from askance.evaluation.datasets import Example
+from askance.evaluation.statistics.compare import mean_interval, paired_difference
+from askance.methods.airrag.method import Airrag
+from askance.presets import open_preset
+from askance.training.calibration.by_score import BestValue, calibrate_by_score
+from benchmarks.grids import markdown
+from benchmarks.independent_paths import (
+    ACTIONS,
+    HOPS,
+    Row,
+    World,
+    add_world,
+    engine_of,
+    gold_of,
+    mean_tokens,
+    question_of,
+    rows_of,
+    world_of,
+)
+
+LEVELS = ("low", "medium", "high", "auto")
+MAX_LOSS = 0.01
+"""The most accuracy that auto may lose, as a share of the questions."""
+_TRIALS = 9
+MAX_TOKENS = 0.6
+"""The most tokens that auto may take, as a share of those of high."""
+
+
+def method_at(level: str) -> Airrag:
+    """Return AirRAG with the settings of a preset, without the direct answer, which knows nothing here."""
+    settings = parse_parameters(Airrag, open_preset(f"effort/{level}").parameters(Airrag, {}))
+    return Airrag(**{**settings, "actions": ACTIONS})
+
+
+def calibrated(world: World, numbers: range, price: float) -> BestValue:
+    """Return the best `stop_lead`, starting from one that no search reaches: a path has a vote a sample."""
+    auto = method_at("auto")
+    examples = [
+        Example(question_of(number, hops), (gold_of(world, number, hops),))
+        for number in numbers
+        for hops in HOPS
+    ]
+    engine = engine_of(world, replace(auto, stop_lead=float(auto.rollouts * auto.answer_samples + 1)))
+    return asyncio.run(
+        calibrate_by_score(
+            engine, examples, "exact_match", parameter="stop_lead", price=price, max_trials=_TRIALS
+        )
+    )
+
+
+def draw(points: dict[str, tuple[float, float, float, float]], file: Path) -> None:
+    """Draw accuracy with its interval over tokens per question."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "effort"
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    fixed = [points[level] for level in LEVELS[:3]]
+    axes.plot([each[0] for each in fixed], [each[1] for each in fixed], color="0.7", zorder=1)
+    for level, (tokens, mean, low, high) in points.items():
+        axes.errorbar(tokens, mean, [[mean - low], [high - mean]], fmt="o", capsize=3, label=level)
+    axes.set(xlabel="tokens per question", ylabel="accuracy", xscale="log")
+    axes.legend(title="effort", loc="lower right")
+    figure.savefig(file, metadata={"Date": None})
+    plt.close(figure)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--questions", type=int, default=80, help="questions of each number of hops")
+    parser.add_argument("--calibration", type=int, default=40, help="others to calibrate with")
+    parser.add_argument("--price", type=float, default=0.0005, help="accuracy that 1,000 tokens must gain")
+    add_world(parser)
+    parser.add_argument("--out", type=Path, required=True, help="folder for effort.json and effort.svg")
+    options = parser.parse_args(arguments)
+    with exit_codes():
+        world, num = world_of(options), options.questions
+        found = calibrated(world, range(num, num + options.calibration), options.price)
+        table = [[f"{row.value:g}", f"{row.score:.3f}", f"{row.tokens:,.0f}"] for row in found.table]
+        print(markdown(["stop_lead", "accuracy on calibration questions", "tokens"], table))
+        rows: dict[str, list[Row]] = {}
+        for level in LEVELS:
+            method = method_at(level)
+            method = replace(method, stop_lead=found.value) if level == "auto" else method
+            rows[level] = [row for hops in HOPS for row in rows_of(world, hops, range(num), method)]
+        flaws = report(rows, found, options.out)
+        for flaw in flaws:
+            print(f"missed: {flaw}")
+        if flaws:
+            raise SystemExit(1)
+
+
+def report(rows: dict[str, list[Row]], found: BestValue, folder: Path) -> Sequence[str]:
+    """Print and write the results, and return what auto misses."""
+    accuracies = {level: mean_interval([row.is_right for row in rows[level]]) for level in LEVELS}
+    points = {
+        level: (mean_tokens(rows[level]), each.mean, each.low, each.high)
+        for level, each in accuracies.items()
+    }
+    lines = [
+        [level, f"{mean:.3f} ({low:.3f} to {high:.3f})", f"{tokens:,.0f}"]
+        for level, (tokens, mean, low, high) in points.items()
+    ]
+    print(markdown(["effort", "accuracy", "tokens"], lines))
+    difference = paired_difference(
+        *({f"{i}": row.is_right for i, row in enumerate(rows[level])} for level in ("auto", "high"))
+    )
+    share = points["auto"][0] / points["high"][0]
+    print(
+        f"auto at stop_lead={found.value:g} less high: {100 * difference.mean:+.1f} points "
+        f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f}), {share:.0%} of the tokens"
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    kept: dict[str, Any] = {
+        "stop_lead": found.value,
+        "price": found.price,
+        "calibration": [[row.value, row.score, row.tokens] for row in found.table],
+        "levels": {
+            level: dict(zip(("tokens", "accuracy", "low", "high"), each, strict=True))
+            for level, each in points.items()
+        },
+        "auto less high": [difference.mean, difference.low, difference.high],
+    }
+    (folder / "effort.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    if find_spec("matplotlib"):
+        draw(points, folder / "effort.svg")
+    flaws = []
+    if difference.mean < -MAX_LOSS:
+        flaws.append(f"auto is {-100 * difference.mean:.1f} points less accurate than high")
+    if share > MAX_TOKENS:
+        flaws.append(f"auto takes {share:.0%} of the tokens of high")
+    return flaws
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Rewards of paths: by features, by a sequence classifier, and after each step."""
+
+import asyncio
+
+import pytest
+import torch
+
+from askance.core.errors import ModelFailure
+from askance.core.token_ledger import TokenLedger
+from askance.core.types import Question
+from askance.loaders import load_models
+from askance.methods.airrag.method import Airrag
+from askance.methods.airrag.path_features import FEATURES, Retrieval, path_features, supports_of
+from askance.methods.airrag.prompts import PromptBuilder
+from askance.methods.airrag.reward import PathRewardModel
+from askance.methods.airrag.state import PathState
+from askance.models.cross_encoders import load_cross_encoder
+from askance.models.feature_reward import FeatureModel, FeatureReward
+from askance.models.scripted import ScriptedModel
+from askance.training.reward.labelled_states import states_of_run
+from askance.training.reward.train_features import _evidence, _features
+from tests.evaluation.hand_made import record, written
+from tests.methods.bridge import CREEK, MOUTH, PATHS_ALONE, QUESTION, WHERE, Varied, playing, scored
+from tests.methods.bridge import run as ask
+from tests.models.test_feature_reward import CONTENT
+from tests.models.tiny_cross_encoder import save_cross_encoder
+from tests.tolerances import near
+
+
+def regression(name="jcd", **changed):
+    feature = {"name": name, "mean": 0.0, "scale": 1.0, "coefficient": 1.0}
+    return FeatureReward.model_validate(CONTENT | {"features": [feature]} | changed)
+
+
+class Remembering(FeatureModel):
+    """Keeps the features of all paths that it judged."""
+
+    def __init__(self, scorer=None, reward=None):
+        super().__init__("features:test", reward or regression(), "test", scorer)
+        self.seen, own = {}, self.probability
+
+        def probability(features):
+            self.seen[tuple(features.items())] = None
+            return own(features)
+
+        self.probability = probability
+
+
+def test_the_support_of_answers():
+    one, other, third = supports_of(["the Po", "Po", "Arno"], [1, 2, 1], [1.0, 0.5, 0.5])
+    assert (one.equal_share, other.equal_share, third.equal_share) == near((0.8, 0.8, 0.2))
+    assert (one.jcd, third.jcd) == near((0.75, 0.25))
+    assert supports_of([], [], []) == []
+
+
+def test_features_of_a_path():
+    retrievals = [Retrieval("unknown", 2.0, 1.0), Retrieval("Crum Creek", 4.0), Retrieval("none", None)]
+    found = path_features(retrievals, 1, 0.5, None)
+    assert set(found) == set(FEATURES)
+    assert (found["jcd"], found["path_share"]) == (None, 0.5)
+    assert [found[name] for name in ("repeats", "retrievals", "refusals")] == [1.0, 3.0, 1.0]
+    assert (found["retrieval_score"], found["evidence"]) == (3.0, 1.0)
+
+
+def known(features):
+    return {name: value for name, value in features.items() if value is not None}
+
+
+@pytest.mark.parametrize("search", ["tree", "paths"])
+def test_a_regression_sees_in_the_search_what_it_learned_from_the_trace(search, tmp_path):
+    scorer = load_cross_encoder(str(save_cross_encoder(tmp_path / "encoder")), device="cpu")
+    judge = Remembering(scorer)
+    answers = playing(say=f"{WHERE}/{MOUTH}\n{MOUTH}", sa="the Delaware River\nMohawk", qt=f"{WHERE}\nNone")
+    method = Airrag(
+        rollouts=3,
+        samples=2,
+        answer_samples=2,
+        verifier="rm_vote",
+        actions=PATHS_ALONE,
+        search=search,
+        reward_of="steps",
+    )
+    asked = {"answer": Varied(answers), "reward": judge}
+    result, _ = ask(method, asked)
+    judge.seen.clear()
+    again, _ = ask(method, asked)
+    run = written(tmp_path / "run", [record(1, golds=("Mohawk",))], [result.trace])
+    states = states_of_run("run", run, 99, 0)
+    evidence = asyncio.run(_evidence(scorer, states))
+    learned = [_features(each.step, evidence) for each in states]
+    assert len(learned) > 2
+    assert {each["finished"] for each in learned} == {0.0, 1.0}
+    assert any(each["evidence"] is not None for each in learned)
+    seen = [known(dict(each)) for each in judge.seen]
+    for features in learned:
+        assert any(known(features) == near(each, "encoder", "float32") for each in seen), features
+    assert again.answer.text == result.answer.text
+
+
+@pytest.mark.parametrize("reward", ["rm", "mixed"])
+def test_a_regression_steers_the_search(reward):
+    asked = {"answer": Varied(playing(say=WHERE, sa="Mohawk\nthe Po")), "reward": Remembering()}
+    method = Airrag(rollouts=3, answer_samples=2, verifier="rm", reward=reward, reward_of="steps", wave=1)
+    result, _ = ask(method, asked)
+    assert result.answer.text
+    assert not scored(result), "numbers need no call"
+
+
+@pytest.mark.parametrize(("reward_of", "calls"), [("path", 1), ("steps", 4)])
+def test_each_step_is_judged_once(reward_of, calls):
+    asked = {
+        "answer": ScriptedModel(playing(say=WHERE, qt="None")),
+        "reward": ScriptedModel(scores={"Yes": -1.0, "No": -1.0}),
+    }
+    method = Airrag(verifier="rm", actions=PATHS_ALONE, reward_of=reward_of, followup_qt="always")
+    result, _ = ask(method, asked)
+    assert len(scored(result)) == calls, "SAY, RA, QT, SA"
+
+
+def test_the_least_reward_of_the_steps_is_that_of_the_path():
+    builder = PromptBuilder(ScriptedModel(), QUESTION)
+    model = PathRewardModel(builder, judges_steps=True)
+    first = PathState().with_plan((WHERE,), QUESTION.text)
+    last = first.with_final_answer("sa", "Mohawk")
+    model._rewards.update({first.key: 0.2, last.key: 0.7})
+    assert model.reward(last) == near(0.2)
+    assert model.reward(first) == near(0.2)
+
+
+def test_steps_are_judged_only_where_the_path_can_still_be_finished():
+    scores = {"Yes": -1.0, "No": -1.0}
+    model = PathRewardModel(PromptBuilder(ScriptedModel(scores=scores), QUESTION), judges_steps=True)
+    state = PathState().with_plan((WHERE,), QUESTION.text)
+    budget = TokenLedger(model.count(state, 0) + 9)
+    asyncio.run(model.judge([state], budget, lambda state: 10))
+    assert budget.num_spent == 0
+    asyncio.run(model.judge([state], budget, lambda state: 9))
+    assert budget.num_spent == model.num_input == model.count(state, 0)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def classifier(request, tmp_path_factory):
+    return save_cross_encoder(tmp_path_factory.mktemp("classifier"), num_labels=request.param)
+
+
+def test_a_sequence_classifier_gives_rewards_with_a_tokenizer_of_its_own(classifier):
+    spec = f"cross-encoder:{classifier}?device=cpu"
+    asked = {
+        "answer": Varied(playing(say=WHERE, sa="Mohawk\nthe Po", qt="None")),
+        **load_models({"reward": spec}),
+    }
+    method = Airrag(verifier="rm", answer_samples=2, actions=PATHS_ALONE)
+    result, _ = ask(method, asked, question=Question("q", "Which river?"))
+    assert scored(result)
+    (choice,) = [each for each in result.trace.decisions if each.name == "choose"]
+    assert all(0 < number < 1 for number in choice.numbers.values())
+    assert len({*choice.numbers.values()}) > 1, "the answers are read"
+
+
+def test_the_end_of_a_long_path_is_read(classifier):
+    model = PathRewardModel(
+        PromptBuilder(load_models({"reward": f"cross-encoder:{classifier}?device=cpu"})["reward"], QUESTION)
+    )
+    state = PathState(pending=(WHERE,))
+    for number in range(5):
+        state = state.with_answer(f"What is {number} of many words?", "Crum Creek", (), is_refused=False)
+    prompt = model.prompt(state.with_final_answer("sa", "the Po"))
+    assert model.prompts.model.count(prompt) < model.prompts.model.context_tokens
+    (text,) = prompt.continuation
+    assert text.text.endswith("Answer: the Po")
+    assert not text.text.startswith("Found: What is 0")
+
+
+def test_the_two_labels_of_a_classifier_give_the_log_odds_of_the_second(tmp_path):
+    folder = save_cross_encoder(tmp_path / "two", num_labels=2)
+    scorer = load_cross_encoder(str(folder), device="cpu")
+    module = scorer._module
+    logits = module.predict([("a", "b")], activation_fn=torch.nn.Identity())[0]
+    assert asyncio.run(scorer.score_texts([("a", "b")])) == near([float(logits[1] - logits[0])])
+
+
+def test_scores_that_are_no_numbers_are_refused(tmp_path, monkeypatch):
+    scorer = load_cross_encoder(str(save_cross_encoder(tmp_path / "encoder")), device="cpu")
+    monkeypatch.setattr(scorer, "_score_pairs", lambda pairs: [float("nan")] * len(pairs))
+    with pytest.raises(ModelFailure, match="the score nan, which is no finite number"):
+        asyncio.run(scorer.score("Which river?", [CREEK]))
