@@ -173,12 +173,13 @@ def chosen_again(run: RecordedRun, weights: Mapping[str, float]) -> dict[str, fl
 def _best(events: Iterable[AnyEvent], weights: Mapping[str, float]) -> str:
     """Return the answer with the greatest weighted sum of scores, or an empty string if none was written."""
     method = SelfragParameters()
-    all_weights = {
+    all_weights: dict[str, float] = {
         "sequence": 1.0,
         "relevance": method.w_rel,
         "support": method.w_sup,
         "utility": method.w_use,
-    } | weights
+        **weights,
+    }
     answers = [event for event in events if isinstance(event, Expanded) and event.text]
 
     def score(answer: Expanded) -> float:
