@@ -88,7 +88,7 @@ class ChatService:
     def __init__(self, traces: Traces, metrics: Metrics) -> None:
         self._traces, self._metrics = traces, metrics
 
-    async def complete(self, chat: Chat) -> dict[str, Any]:
+    async def complete(self, chat: ChatQuestion) -> dict[str, Any]:
         """Answer a question, and return OpenAI's object.
 
         Raises:
@@ -157,7 +157,7 @@ class ChatService:
         yield ServerSentEvent("[DONE]")
 
     @asynccontextmanager
-    async def _kept(self, chat: Chat) -> AsyncIterator[Trace]:
+    async def _kept(self, chat: ChatQuestion) -> AsyncIterator[Trace]:
         """Keep the trace of the question inside the block, count it, and translate its error.
 
         Raises:
