@@ -182,11 +182,12 @@ class Application:
         """Return the metrics in Prometheus' format."""
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def viewer(self, name: str = "") -> Response:
+    async def viewer(self, request: Request) -> Response:
         """Return the viewer's page, or one of its files."""
-        if name not in self._viewer:
-            raise not_found(f"the viewer has no file {name!r}.")
-        content_type, content = self._viewer[name]
+        path = request.url.path
+        if path not in self._viewer:
+            raise not_found(f"there is no file {path!r} of the viewer here.")
+        content_type, content = self._viewer[path]
         return Response(content, media_type=content_type)
 
     async def _retriever_for(self, owner: str) -> Retriever | None:

@@ -31,7 +31,7 @@ def passage_page(passage: Passage) -> str:
 
 
 def viewer_files() -> Mapping[str, tuple[str, bytes]]:
-    """Return the content types and the contents of the viewer's files by name; the page itself is "".
+    """Return the content types and the contents of the viewer's files by the path at which they are offered.
 
     The result is empty if the viewer is not installed.
     """
