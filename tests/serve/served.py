@@ -1,4 +1,4 @@
-"""Servers on loopback for the tests, each in a thread of its own, and models that wait until they may answer."""
+"""Servers on loopback for the tests, each in its own thread, and models that wait until they may answer."""
 
 import asyncio
 import concurrent.futures

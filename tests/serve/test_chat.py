@@ -56,7 +56,9 @@ def test_a_stream_has_the_committed_text_then_sources_annotations_and_the_end(se
     assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
     text, _, sources = content_of(chunks).partition("\n\nSources:\n")
     assert text == ANSWER.strip()
-    assert sources.startswith(f"[1] Ingmar Bergman: {served.url}/v1/passages/ingmar-bergman “Ingmar Bergman was")
+    assert sources.startswith(
+        f"[1] Ingmar Bergman: {served.url}/v1/passages/ingmar-bergman “Ingmar Bergman was"
+    )
     spans = [each["url_citation"] for each in annotations_of(chunks)]
     cited = [text[each["start_index"] : each["end_index"]] for each in spans]
     assert cited == ["Ingmar Bergman was born in Uppsala in 1918.", "So the answer is Uppsala."]
@@ -95,7 +97,11 @@ def test_text_arrives_before_the_answer_is_complete(sample_index):
             return await ScriptedModel.generate(self, request)
 
     with serving(sample_index, Streaming()) as server:
-        body = {"messages": [{"role": "user", "content": QUESTION}], "stream": True, "askance": {"events": True}}
+        body = {
+            "messages": [{"role": "user", "content": QUESTION}],
+            "stream": True,
+            "askance": {"events": True},
+        }
         with server.client.stream("POST", "/v1/chat/completions", json=body) as response:
             lines = response.iter_lines()
             seen = next(line for line in lines if '"The first' in line or '" The first' in line)

@@ -18,7 +18,14 @@ from askance.core.ports import Retriever
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, AnyEvent, Committed, Generated, Trace
 from askance.core.types import Usage
-from askance.serve.citations import PlainText, UrlOf, numbered_content, source_list, streamed_annotations
+from askance.serve.citations import (
+    PlainText,
+    UrlOf,
+    numbered_content,
+    plain_text,
+    source_list,
+    streamed_annotations,
+)
 from askance.serve.errors import ApiError, api_error
 from askance.serve.metrics import Metrics
 from askance.serve.traces import Traces
@@ -142,10 +149,10 @@ class ChatService:
             yield _event(error.body)
             return
         assert isinstance(event, Answered), "a question without an error ends with its answer"
-        answer = event.answer
-        rest = plain.end() if num_sent else answer.text  # a method may have an answer that it never committed
+        answer, text = event.answer, plain_text(event.answer.text)
+        rest = plain.end() if num_sent else text  # a method may have an answer that it never committed
         num_sent += len(rest)
-        tail = rest + source_list(answer.citations, chat.url_of, answer.text)
+        tail = rest + source_list(answer.citations, chat.url_of, text)
         if tail:
             yield chunk({"content": tail})
         for annotation in streamed_annotations(answer, num_sent, chat.url_of):

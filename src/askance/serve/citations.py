@@ -1,7 +1,7 @@
 """Citations in an answer that is sent: as annotations, and as numbers with a list of sources in the text.
 
 Only `Answer.citations` becomes an annotation, a number or a source. Text that a model copied from a passage
-can't pass for one: a number in square brackets is sent in parentheses, and titles lose their markup.
+can't pass for one (see `PlainText`), and titles lose their markup.
 """
 
 import re
@@ -15,7 +15,7 @@ from askance.core.types import Answer, Citation, Passage
 UrlOf = Callable[[Passage], str]
 """A function that returns the URL at which the server shows a passage."""
 _MARKER = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
-_BEGUN = re.compile(r"\[\s*(?:\d[\d\s,;–-]*)?\Z")
+_BEGUN = re.compile(r"(?:\[\s*(?:\d[\d\s,;–-]*)?|\])\Z")
 _MARKUP = re.compile(r"[\[\]()<>*_`|\\]")
 _MAX_HELD = 40
 _MAX_TITLE = 120
@@ -26,10 +26,12 @@ _NUMBERS = re.compile(r" \[\d+\]")
 
 @dataclass(slots=True)
 class PlainText:
-    """The text of an answer, in which numbers in square brackets become numbers in parentheses.
+    """The text of an answer, without what looks like a citation, a link or an image in Markdown.
 
-    Text keeps its length, so the offsets of citations stay valid. Text between backticks is code, and does
-    not change. Text arrives in pieces; an opening bracket is held back until the next characters decide.
+    A number in square brackets gets parentheses, and so does the text of a link. An image would send what its
+    address contains to another server as soon as it is displayed. Text keeps its length, so the offsets of
+    citations stay valid. Text between backticks is code, and does not change. Text arrives in pieces; a
+    bracket is held back until the next characters decide.
     """
 
     _held: str = ""
@@ -53,8 +55,14 @@ class PlainText:
             if number:
                 self._is_code = not self._is_code
             if not self._is_code:
-                pieces[number] = _MARKER.sub(r"(\1)", piece)
+                pieces[number] = _MARKER.sub(r"(\1)", piece).replace("](", ")(")
         return "`".join(pieces)
+
+
+def plain_text(text: str) -> str:
+    """Return a complete answer as `PlainText` sends it."""
+    plain = PlainText()
+    return plain.add(text) + plain.end()
 
 
 def passage_url(base: str, id: str, signature: str = "") -> str:
@@ -107,8 +115,7 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
 
     The offsets of the annotations count characters of the returned text.
     """
-    plain = PlainText()
-    text = plain.add(answer.text) + plain.end()
+    text = plain_text(answer.text)
     citations = sorted(answer.citations, key=lambda citation: (citation.end, citation.number))
     markers = [(citation.end, f" [{citation.number}]") for citation in citations]
     annotations = []
