@@ -4,12 +4,15 @@ import asyncio
 import json
 import socket
 import threading
+from dataclasses import dataclass
 
 import httpx2
 import pytest
 
 from askance.core.errors import RetrieverFailure
+from askance.core.ports import Needs
 from askance.core.trace import Trace
+from askance.core.types import Answer
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.serve.errors import ApiError
@@ -146,6 +149,25 @@ def test_a_retriever_that_fails_in_mid_stream_ends_the_stream_with_an_error():
     assert "[DONE]" not in [data for _, data in events]
     assert (whole.status_code, whole.json()["error"]["code"]) == (502, "retriever_failed")
     assert "/srv" not in whole.text + str(events)
+
+
+@dataclass(frozen=True)
+class Talkative:
+    """A method that commits more text at once than any buffer between server and client holds."""
+
+    needs = Needs()
+
+    async def answer(self, question, run):
+        run.trace.commit("x" * 32_000_000)
+        return Answer("x")
+
+
+def test_a_client_that_reads_nothing_loses_its_slot():
+    limits = Limits(in_flight=1, send_seconds=0.05)
+    with serving(method=Talkative(), limits=limits) as server, connection_to(server, stream=True):
+        _until(lambda: "askance_questions_total" in server.get("/metrics").text)
+        _until(lambda: _gauge(server, "running") == 0)
+        assert server.ask(model="").status_code == 200
 
 
 def test_a_failure_leaves_the_server_able_to_answer(sample_index):

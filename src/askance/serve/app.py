@@ -28,7 +28,7 @@ from askance.serve.history import FollowUp
 from askance.serve.limits import Admission, Limits
 from askance.serve.metrics import Metrics
 from askance.serve.pages import passage_page, viewer_files
-from askance.serve.responses import Json
+from askance.serve.responses import ErrorBody, Json
 from askance.serve.security import OWNER, Guard, Keys
 from askance.serve.served_index import ServedIndex
 from askance.serve.traces import Traces
@@ -221,26 +221,35 @@ def create_app(
         InputError: A name, parameter, model, index or cache can't be used.
     """
     application = Application(config, keys, limits)
-    app = FastAPI(title="askance", version=VERSION, docs_url=None, redoc_url=None)
-    routes: dict[str, Any] = {
-        "/v1/models": application.models,
-        "/v1/models/{id:path}": application.model,
-        "/v1/passages/{id:path}": application.passage,
-        "/v1/traces/{id}": application.trace,
-        "/healthz": application.healthz,
-        "/readyz": application.readyz,
-        "/metrics": application.prometheus,
-    }
-    for path, endpoint in routes.items():
-        app.get(path, response_class=Json)(endpoint)
+    errors: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
+    app = FastAPI(
+        title="askance",
+        version=VERSION,
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=Json,
+        responses=errors,
+    )
+    app.post("/v1/chat/completions", responses=_also("text/event-stream"))(application.chat_completions)
+    app.get("/v1/models")(application.models)
+    app.get("/v1/models/{id:path}")(application.model)
+    app.post("/v1/search")(application.search)
+    DocumentRoutes(application.index).add_to(app)
+    app.get("/v1/passages/{id:path}", responses=_also("text/html"))(application.passage)
+    app.get("/v1/traces/{id}", responses=_also("application/jsonl"))(application.trace)
+    app.get("/healthz")(application.healthz)
+    app.get("/readyz")(application.readyz)
+    app.get("/metrics", responses=_also("text/plain"))(application.prometheus)
     app.get("/", include_in_schema=False)(application.viewer)
     app.get("/viewer/{name:path}", include_in_schema=False)(application.viewer)
-    app.post("/v1/chat/completions", response_class=Json)(application.chat_completions)
-    app.post("/v1/search", response_class=Json)(application.search)
-    DocumentRoutes(application.index).add_to(app)
     for kind in (HTTPException, RequestValidationError, AskanceError, MemoryError, ClientLeft, Exception):
         app.exception_handler(kind)(_error_response)
     return Guard(app, keys, hosts, limits, application.metrics)
+
+
+def _also(content_type: str) -> dict[int | str, dict[str, Any]]:
+    """Return the description of a response that may have this content type instead of JSON."""
+    return {200: {"content": {content_type: {}}}}
 
 
 async def _error_response(request: Request, error: Exception) -> Response:

@@ -42,9 +42,9 @@ class DocumentRoutes:
 
     def add_to(self, app: FastAPI) -> None:
         """Add the routes to an application."""
-        app.post("/v1/documents", response_class=Json)(self.put)
-        app.get("/v1/documents", response_class=Json)(self.list)
-        app.delete("/v1/documents/{id:path}", response_class=Json)(self.delete)
+        app.post("/v1/documents")(self.put)
+        app.get("/v1/documents")(self.list)
+        app.delete("/v1/documents/{id:path}")(self.delete)
 
     async def put(self, request: Request, body: GivenDocument | GivenDocuments) -> Response:
         """Add or replace documents. They can be searched as soon as the response arrives."""
