@@ -235,8 +235,8 @@ class EngineConfig:
         self.check_retrieval(method)
         if self.cache is not None:
             CacheStore(self.cache)  # reports a problem with the file early
-        encoder = encoder or self.open_encoder()
-        retriever = retriever or self.open_retriever(encoder)
+        encoder = self.open_encoder() if encoder is None else encoder
+        retriever = self.open_retriever(encoder) if retriever is None else retriever
         check_can_search(method, retriever, encoder)
         models = self.load_models()
         method, why = choose_method(self.make, self.method, models, retriever, encoder)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,7 +16,7 @@ from askance.ask import check_question
 from askance.config import EngineConfig
 from askance.core.errors import AskanceError
 from askance.core.ports import Retriever
-from askance.core.types import Passage
+from askance.core.types import Passage, Question
 from askance.core.version import VERSION
 from askance.parameter_schema import parameter_schema, typed_parameters
 from askance.serve.chat import ChatQuestion, ChatService, ClientLeft, StreamResponse, unless_client_leaves
@@ -97,7 +98,7 @@ class Application:
         owner = request.scope[OWNER]
         chat = ChatQuestion(
             engine=engine,
-            question=conversation.question,
+            question=Question("question", conversation.question),
             ignored=conversation.ignored,
             retriever=await self._retriever_for(owner),
             owner=owner,
@@ -109,15 +110,16 @@ class Application:
 
     async def models(self) -> Response:
         """List the methods that the server can run, as models with the JSON Schemas of their parameters."""
-        return Json({"object": "list", "data": self._models()})
+        return Json({"object": "list", "data": self._models})
 
     async def model(self, id: str) -> Response:
         """Return one model."""
-        for model in self._models():
+        for model in self._models:
             if model["id"] in (id, f"{PREFIX}{id}"):
                 return Json(model)
         raise not_found(f"there is no model {id!r}: GET /v1/models lists them.", "model_not_found")
 
+    @cached_property
     def _models(self) -> list[dict[str, Any]]:
         return [
             {
@@ -229,6 +231,7 @@ def create_app(
         redoc_url=None,
         default_response_class=Json,
         responses=errors,
+        redirect_slashes=False,
     )
     app.post("/v1/chat/completions", responses=_also("text/event-stream"))(application.chat_completions)
     app.get("/v1/models")(application.models)

@@ -18,7 +18,7 @@ from askance.ask import Engine
 from askance.core.ports import Retriever
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, AnyEvent, Committed, Generated, Trace
-from askance.core.types import Usage
+from askance.core.types import Question, Usage
 from askance.serve.citations import (
     PlainText,
     UrlOf,
@@ -54,7 +54,7 @@ class ChatQuestion:
     """
 
     engine: Engine
-    question: str
+    question: Question
     ignored: tuple[str, ...]
     retriever: Retriever | None
     owner: str
