@@ -5,7 +5,7 @@ The command line, servers, evaluation and notebooks all answer questions through
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -128,18 +128,22 @@ class Engine:
         session_retriever = SessionRetriever(retriever or NoRetriever(), session)
         return Run(models, session_retriever, trace, self.seed, self.encoder)
 
-    async def stream(self, question: str | Question) -> AsyncIterator[AnyEvent]:
+    async def stream(
+        self, question: str | Question, *, trace: Trace | None = None, retriever: Retriever | None = None
+    ) -> AsyncGenerator[AnyEvent]:
         """Answer one question, and yield every event of the trace as it happens.
 
         Events of type "commit" carry the final text of the answer piece by piece. Events of type "draft"
         carry text that may still change. The last event is an `Answered`. Closing the iterator cancels the
-        question.
+        question. `trace` and `retriever` are as in `answer`, but this method replaces the trace's listener.
 
         Raises:
             AskanceError: See `answer`.
         """
         events = asyncio.Queue[AnyEvent | None]()
-        answering = asyncio.create_task(self.answer(question, listener=events.put_nowait))
+        trace = trace or Trace()
+        trace.listener = events.put_nowait
+        answering = asyncio.create_task(self.answer(question, trace=trace, retriever=retriever))
         answering.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:

@@ -221,8 +221,12 @@ class EngineConfig:
         store = CacheStore(self.cache)
         return {role: CachedModel(model, store) for role, model in models.items()}
 
-    def open(self) -> Engine:
+    def open(self, *, encoder: Encoder | None = None, retriever: Retriever | None = None) -> Engine:
         """Make the engine. The models are loaded last, after everything else has been checked.
+
+        Args:
+            encoder: The configured encoder, if it is loaded already.
+            retriever: The configured retriever, if it is open already.
 
         Raises:
             InputError: A name, parameter, model, index or cache can't be used.
@@ -231,8 +235,8 @@ class EngineConfig:
         self.check_retrieval(method)
         if self.cache is not None:
             CacheStore(self.cache)  # reports a problem with the file early
-        encoder = self.open_encoder()
-        retriever = self.open_retriever(encoder)
+        encoder = self.open_encoder() if encoder is None else encoder
+        retriever = self.open_retriever(encoder) if retriever is None else retriever
         check_can_search(method, retriever, encoder)
         models = self.load_models()
         method, why = choose_method(self.make, self.method, models, retriever, encoder)

@@ -5,7 +5,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -15,13 +15,14 @@ from askance.cli.options import JsonFlag
 from askance.core.errors import InputError
 from askance.core.extensions import known_names, packages_of_plugins, passed_over
 from askance.core.parameters import describe_type, name_of, parameter_range
-from askance.core.ports import Method, Needs
+from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import DATASETS, Dataset, Example, read_dataset
 from askance.evaluation.metrics import METRICS
 from askance.loaders import RETRIEVERS
 from askance.models.checking import CheckReport, check
 from askance.models.registry import MODEL_KINDS
+from askance.parameter_schema import parameter_schema, typed_parameters
 from askance.presets import shipped
 from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_airrag_prompts, open_prompts, prompts_toml
 from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method, profiles_of
@@ -122,40 +123,8 @@ def method_attribute(method: object, name: str) -> str:
     return str(getattr(method, name, ""))
 
 
-def parameter_schema(method: Method) -> dict[str, Any]:
-    """Return the JSON Schema of a method's parameters, in which a dataclass is represented as a string."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": name_of(type(method)),
-        "type": "object",
-        "properties": {
-            field.name: _parameter_schema(field, hint) for field, hint in _parameters(type(method))
-        },
-        "additionalProperties": False,
-    }
-
-
-def _parameter_schema(field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
-    from pydantic import TypeAdapter
-
-    is_record, default = dataclasses.is_dataclass(hint), field.default
-    if is_record or default in (math.inf, -math.inf):
-        default = str(default)
-    schema = {"type": "string"} if is_record else TypeAdapter(hint).json_schema()
-    bounds = zip(("minimum", "maximum"), parameter_range(field), strict=True)
-    schema |= {name: bound for name, bound in bounds if math.isfinite(bound)}
-    return {**schema, "description": field.metadata.get("help", ""), "default": default}
-
-
-def _parameters(cls: type[Any]) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """Return the parameters of a method with their types."""
-    hints: dict[str, Any] = get_type_hints(cls)
-    known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    return [(each, hints[each.name]) for each in known]
-
-
 def _parameter_rows(cls: type[Any]) -> Iterable[Row]:
-    for field, hint in sorted(_parameters(cls), key=lambda parameter: parameter[0].kw_only is True):
+    for field, hint in sorted(typed_parameters(cls), key=lambda parameter: parameter[0].kw_only is True):
         default, (low, high) = field.default, parameter_range(field)
         shown = str(default).lower() if default is None or isinstance(default, bool) else str(default)
         bounds = f", {low:g} or more" if math.isinf(high) else f", {low:g} to {high:g}"

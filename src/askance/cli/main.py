@@ -29,6 +29,7 @@ COMMANDS = {
     "prompts": "askance.cli.lists:prompts",
     "index": "askance.cli.ask:index",
     "search": "askance.cli.ask:search",
+    "serve": "askance.cli.serve:serve",
     "trace": "askance.cli.ask:show_trace",
     "eval": "askance.cli.evaluate:evaluate",
     "grid": "askance.cli.evaluate:grid",

@@ -310,13 +310,14 @@ class Trace:
     A trace belongs to one event loop. Each task has its own current parent (see `because`), so concurrent
     branches do not affect each other.
 
-    Args:
+    Attributes:
+        events: The events so far.
         listener: A callback that receives every event.
     """
 
     def __init__(self, listener: Listener | None = None) -> None:
         self.events: list[AnyEvent] = []
-        self._listener = listener
+        self.listener = listener
         self._started = time.perf_counter()
 
     def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
@@ -402,15 +403,15 @@ class Trace:
         return kind(id=len(self.events), parent=parent, at_seconds=at_seconds, **fields)
 
     def _notify(self, event: AnyEvent) -> None:
-        if self._listener is not None:
-            self._listener(event)
+        if self.listener is not None:
+            self.listener(event)
 
 
 class _Aside(Trace):
     """A view of a trace that ignores drafts and keeps its own committed text."""
 
     def __init__(self, trace: Trace) -> None:
-        self.events, self._listener, self._started = trace.events, trace._listener, trace._started
+        self.events, self.listener, self._started = trace.events, trace.listener, trace._started
         self._text = ""
 
     @property

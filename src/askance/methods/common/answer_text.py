@@ -31,7 +31,7 @@ class PlainTrace(Trace):
     """
 
     def __init__(self, inner: Trace, question: Question) -> None:
-        self.events, self._listener, self._started = inner.events, inner._listener, inner._started
+        self.events, self.listener, self._started = inner.events, inner.listener, inner._started
         self._inner = inner
         self.written = UnmarkedText(lambda: quotable_texts(question, inner.events))
         self._draft, self._draft_since = self.written, -1

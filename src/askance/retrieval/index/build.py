@@ -16,7 +16,7 @@ from askance.retrieval.index.build_transaction import BuildTransaction, open_tra
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, content_digest
 from askance.retrieval.index.documents import Document, SkippedSource, absolute_path, read_documents
 from askance.retrieval.index.formats import READERS
-from askance.retrieval.index.index_folder import EncoderRecord, Manifest
+from askance.retrieval.index.index_folder import EncoderRecord, Manifest, read_manifest
 from askance.retrieval.index.lexical import LexicalIndex
 from askance.retrieval.index.passages import cut_passages, passage_id
 from askance.retrieval.index.vectors import validate_vectors
@@ -153,6 +153,50 @@ def build_index(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The removal of the document of the file `path` that has the id `id` in the index."""
+
+    id: str
+    path: str
+
+
+def change_documents(
+    folder: Path, changes: Sequence[Document | Removal], *, encoder: Encoder | None = None
+) -> list[tuple[str, str]]:
+    """Add, replace and remove single documents of an existing index, in one step.
+
+    A document replaces the document with the same id and path. If another document has its id, it gets the id
+    "ID~2", "ID~3" and so on. All other documents of the index stay. Either all changes are made, or none.
+
+    Args:
+        encoder: The encoder that made the vectors; required if the index has vectors.
+
+    Returns:
+        For each change, the id of the document in the index, and "added", "updated", "unchanged", "removed"
+        or, if the document to remove does not exist, "unknown".
+
+    Raises:
+        DocumentError: No passage would be left in the index.
+        BadIndex: See `build_index`.
+        ModelFailure: The encoder failed. The index is unchanged.
+    """
+    analysis = read_manifest(folder).analysis
+    with open_transaction(
+        folder, analysis, None if encoder is None else describe_encoder(encoder)
+    ) as transaction:
+        build = _Build(transaction, None)
+        outcomes = [build.change(change) for change in changes]
+        if transaction.documents.summary()[1] == 0:
+            raise DocumentError(
+                f"the index {folder.name} would be empty, and an index needs a document: add another first."
+            )
+        if encoder is not None:
+            asyncio.run(build.encode(encoder))
+        build.finish()
+    return outcomes
+
+
 def describe_encoder(encoder: Encoder) -> EncoderRecord:
     """Return the record of `encoder` for the manifest of an index.
 
@@ -194,6 +238,28 @@ class _Build:
             self.num_documents += 1
             self.outcomes[self._add_or_update(item)] += 1
         self._report(item.source)
+
+    def change(self, change: Document | Removal) -> tuple[str, str]:
+        """Make a change, and return the id of the document and the outcome (see `change_documents`)."""
+        documents = self._transaction.documents
+        if isinstance(change, Removal):
+            entry = documents.with_id(change.path, change.id)
+            if entry is None:
+                return change.id, "unknown"
+            self._remove(entry)
+            self.outcomes["removed"] += 1
+            return change.id, "removed"
+        digest, entry = content_digest(change), documents.at(change.path, change.id)
+        if entry is not None and entry.digest == digest:
+            return entry.id, "unchanged"
+        if entry is None:
+            id, number, outcome = documents.free_id(change.id), None, "added"
+        else:
+            self._remove(entry)
+            id, number, outcome = entry.id, entry.number, "updated"
+        self._add(change, id, digest, number)
+        self.outcomes[outcome] += 1
+        return id, outcome
 
     def remove_missing(self, sources: Sequence[Path]) -> None:
         kept = {skipped.path for skipped in self.skipped if skipped.path}

@@ -130,6 +130,29 @@ class DocumentTable:
         )
         return next(self._entries(query, document.id, digest, document.path), None)
 
+    def at(self, path: str, given_id: str) -> DocumentEntry | None:
+        """Return the entry of the document to which this file gives this id, or None."""
+        return next(self._entries(f"{_ENTRIES} WHERE given_id = ? AND place = ?", given_id, path), None)
+
+    def with_id(self, path: str, id: str) -> DocumentEntry | None:
+        """Return the entry of the document of this file that has this id in the index, or None."""
+        return next(self._entries(f"{_ENTRIES} WHERE id = ? AND place = ?", id, path), None)
+
+    def placed_in(self, prefix: str) -> Iterator[DocumentEntry]:
+        """Yield the documents whose path begins with `prefix`."""
+        return self._entries(f"{_ENTRIES} WHERE substr(place, 1, length(?1)) = ?1", prefix)
+
+    def page(self, after: str, limit: int, hidden: str, shown: str) -> list[DocumentEntry]:
+        """Return the first `limit` documents whose id is greater than `after`, sorted by id.
+
+        Documents whose path begins with `hidden` are left out, unless their whole path is `shown`.
+        """
+        query = (
+            f"{_ENTRIES} WHERE id > ?1 AND (substr(place, 1, length(?2)) != ?2 OR place = ?3)"
+            " ORDER BY id LIMIT ?4"
+        )
+        return list(self._entries(query, after, hidden, shown, limit))
+
     def free_id(self, given_id: str) -> str:
         """Return `given_id` or, if that id is taken, `given_id` followed by "~2", "~3" and so on."""
         id, count = given_id, 1

@@ -1,0 +1,62 @@
+"""The command that serves the engine over HTTP."""
+
+import os
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from askance.cli.options import with_settings
+from askance.config_sources import SourcedConfig
+from askance.core.errors import MissingExtra
+from askance.terminal.console import out, print_plain
+
+QUESTION_SECONDS = 600.0
+
+
+@with_settings()
+def serve(
+    sourced: SourcedConfig,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8080,
+    api_key_env: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    waiting: Annotated[int, typer.Option(min=0, metavar="N")] = 32,
+) -> None:
+    """Serve the engine over HTTP, with an API compatible with OpenAI's. The viewer is at /.
+
+    A question may take ten minutes, unless --budget seconds=N says otherwise.
+
+    Args:
+        host: The address to listen on. Any but this machine's own needs --api-key-env.
+        port: The port to listen on; 0 chooses a free one.
+        api_key_env: The environment variable that holds the API key, or several keys separated by commas.
+            Traces and documents belong to the key that made them.
+        allow_host: A host name by which clients reach the server, for example through a proxy; may be
+            repeated.
+        waiting: The number of questions that may wait for their turn; further ones are refused (429).
+
+    Examples:
+        askance serve --index sample-index
+        askance serve --index my-index --host 0.0.0.0 --api-key-env KEY
+    """
+    try:
+        from askance.serve.app import create_app
+        from askance.serve.limits import Limits
+        from askance.serve.security import Keys, read_keys
+        from askance.serve.server import allowed_hosts, check_address, open_socket
+        from askance.serve.server import serve as serve_forever
+    except ImportError as error:
+        raise MissingExtra(error.name or "fastapi", "serve", "askance serve") from error
+    keys = Keys() if api_key_env is None else read_keys(os.environ.get(api_key_env, ""), api_key_env)
+    check_address(host, keys)
+    config = sourced.for_method()
+    if config.budget.seconds is None:
+        config = replace(config, budget=replace(config.budget, seconds=QUESTION_SECONDS))
+    limits = Limits(in_flight=config.questions_in_flight, waiting=waiting)
+    with open_socket(host, port) as listening:
+        app = create_app(config, keys, hosts=allowed_hosts(host, allow_host or ()), limits=limits)
+        address, port = listening.getsockname()[:2]
+        shown = f"[{address}]" if ":" in address else address
+        print_plain(out, f"askance serves http://{shown}:{port}")
+        serve_forever(app, listening, limits)

@@ -1,0 +1,1 @@
+"""The HTTP server: an API compatible with OpenAI's, with citations, documents and traces."""

@@ -1,0 +1,274 @@
+"""The application: the routes of the API, and what they share."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from askance.ask import check_question
+from askance.config import EngineConfig
+from askance.core.errors import AskanceError
+from askance.core.ports import Retriever
+from askance.core.types import Passage, Question
+from askance.core.version import VERSION
+from askance.parameter_schema import parameter_schema, typed_parameters
+from askance.serve.chat import ChatQuestion, ChatService, ClientLeft, StreamResponse, unless_client_leaves
+from askance.serve.chat_request import ChatRequest, read_conversation, read_parameters
+from askance.serve.citations import passage_url
+from askance.serve.documents import DocumentRoutes
+from askance.serve.engines import PREFIX, Engines
+from askance.serve.errors import ApiError, api_error, bad_request, not_found
+from askance.serve.history import FollowUp
+from askance.serve.limits import Admission, Limits
+from askance.serve.metrics import Metrics
+from askance.serve.pages import passage_page, viewer_files
+from askance.serve.responses import ErrorBody, Json
+from askance.serve.security import OWNER, Guard, Keys
+from askance.serve.served_index import ServedIndex
+from askance.serve.traces import Traces
+from askance.storage.trace_file import trace_text
+
+_GONE = "its document was replaced or deleted, it belongs to another key, or it never existed"
+
+
+class SearchRequest(BaseModel):
+    """A search for the `k` best passages."""
+
+    model_config = ConfigDict(extra="forbid")
+    query: str
+    k: int = Field(5, ge=1)
+
+
+class Application:
+    """The state of a server, and its routes.
+
+    Args:
+        config: The configuration of the engine. The models are loaded here.
+        keys: The API keys.
+        limits: The limits of the server.
+
+    Raises:
+        InputError: A name, parameter, model, index or cache can't be used.
+    """
+
+    def __init__(self, config: EngineConfig, keys: Keys, limits: Limits) -> None:
+        self.index = None if config.index is None else ServedIndex(config, config.index)
+        if self.index is None:
+            engine = config.open()
+        else:
+            engine = config.open(encoder=self.index.encoder, retriever=self.index.opened)
+        self.engines, self.keys, self.limits = Engines(config, engine), keys, limits
+        self.traces, self.admission = Traces(limits), Admission(limits)
+        self.metrics = Metrics(lambda: self.admission.running, lambda: self.admission.waiting)
+        self._retriever = engine.retriever
+        self._chat = ChatService(self.traces, self.metrics)
+        self._viewer = viewer_files()
+
+    async def chat_completions(self, request: Request, body: ChatRequest) -> Response:
+        """Answer the question at the end of a conversation, in OpenAI's form."""
+        chat, has_events = await self._chat_of(request, body)
+        held = AsyncExitStack()
+        try:
+            await unless_client_leaves(request, held.enter_async_context(self.admission.slot()))
+            if not body.stream:
+                return Json(await unless_client_leaves(request, self._chat.complete(chat)))
+            has_usage = body.stream_options is not None and body.stream_options.include_usage
+            events = self._chat.events(chat, has_events=has_events, has_usage=has_usage)
+            return StreamResponse(events, held.pop_all(), self.limits.send_seconds)
+        finally:
+            await held.aclose()
+
+    async def _chat_of(self, request: Request, body: ChatRequest) -> tuple[ChatQuestion, bool]:
+        """Return the checked question of a request, and whether the stream has the events of the trace."""
+        name = self.engines.method_name(body.model)
+        known = [field.name for field, _ in typed_parameters(type(self.engines.engine_for(name).method))]
+        parameters, has_events = read_parameters(body, known, name)
+        engine = self.engines.engine_for(name, parameters, body.seed)
+        conversation = read_conversation(body.messages, self.limits.question_characters)
+        check_question(conversation.question)
+        if conversation.history:
+            engine = replace(engine, method=FollowUp(engine.method, conversation.history))
+        owner = request.scope[OWNER]
+        chat = ChatQuestion(
+            engine=engine,
+            question=Question("question", conversation.question),
+            ignored=conversation.ignored,
+            retriever=await self._retriever_for(owner),
+            owner=owner,
+            model=body.model or f"{PREFIX}{self.engines.default}",
+            method=name,
+            url_of=self._url_of(request),
+        )
+        return chat, has_events
+
+    async def models(self) -> Response:
+        """List the methods that the server can run, as models with the JSON Schemas of their parameters."""
+        return Json({"object": "list", "data": self._models})
+
+    async def model(self, id: str) -> Response:
+        """Return one model."""
+        for model in self._models:
+            if model["id"] in (id, f"{PREFIX}{id}"):
+                return Json(model)
+        raise not_found(f"there is no model {id!r}: GET /v1/models lists them.", "model_not_found")
+
+    @cached_property
+    def _models(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": f"{PREFIX}{name}",
+                "object": "model",
+                "created": 0,
+                "owned_by": "askance",
+                "askance": {
+                    "default": name == self.engines.default,
+                    "searches": str(getattr(method, "searches", "")),
+                    "parameters": parameter_schema(method),
+                },
+            }
+            for name, method in self.engines.usable_methods().items()
+        ]
+
+    async def search(self, request: Request, body: SearchRequest) -> Response:
+        """Search the index."""
+        if body.k > self.limits.passages:
+            raise bad_request(f"k={body.k}: ask for at most {self.limits.passages} passages.", "k")
+        if len(body.query) > self.limits.question_characters:
+            longest = f"{self.limits.question_characters:,}"
+            raise bad_request(f"query: it is longer than {longest} characters.", "query")
+        retriever = await self._retriever_for(request.scope[OWNER])
+        if retriever is None:
+            raise not_found("this server has no index to search: start it with --index.", "no_index")
+        url_of = self._url_of(request)
+        hits = await unless_client_leaves(request, retriever.search(body.query, body.k))
+        data = [
+            {"rank": hit.rank, "score": hit.score, "url": url_of(hit.passage), "passage": hit.passage}
+            for hit in hits
+        ]
+        return Json({"object": "list", "data": data})
+
+    async def passage(self, request: Request, id: str) -> Response:
+        """Show a passage: as a page for browsers, or as JSON."""
+        owner = request.scope[OWNER]
+        passage = await self.index.passage(id, owner) if self.index else None
+        passage = passage or self.traces.passage(id, owner)
+        if passage is None:
+            raise not_found(f"there is no passage {id!r}: {_GONE}.")
+        if "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(passage_page(passage))
+        return Json({"object": "passage", **_fields(passage)})
+
+    async def trace(self, request: Request, id: str) -> Response:
+        """Return the trace of an answer, in the format of a trace file (JSON Lines)."""
+        trace = self.traces.find(id, request.scope[OWNER])
+        if trace is None:
+            raise not_found(f"there is no trace {id!r}: only the latest {self.limits.traces} are kept.")
+        return Response(trace_text(trace), media_type="application/jsonl")
+
+    async def healthz(self) -> Response:
+        """Say that the server runs."""
+        return Json({"status": "ok"})
+
+    async def readyz(self) -> Response:
+        """Say that the server can answer: the models are loaded and the index is open."""
+        return Json({"status": "ready", "version": VERSION})
+
+    async def prometheus(self) -> Response:
+        """Return the metrics in Prometheus' format."""
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def viewer(self, request: Request) -> Response:
+        """Return the viewer's page, or one of its files."""
+        path = request.url.path
+        if path not in self._viewer:
+            raise not_found(f"there is no file {path!r} of the viewer here.")
+        content_type, content = self._viewer[path]
+        return Response(content, media_type=content_type)
+
+    async def _retriever_for(self, owner: str) -> Retriever | None:
+        return self._retriever if self.index is None else await self.index.retriever(owner)
+
+    def _url_of(self, request: Request) -> Callable[[Passage], str]:
+        base, owner = str(request.base_url), request.scope[OWNER]
+        return lambda passage: passage_url(base, passage.id, self.keys.signature(owner, passage.id))
+
+
+def _fields(passage: Passage) -> dict[str, Any]:
+    return {name: getattr(passage, name) for name in Passage.__dataclass_fields__}
+
+
+def create_app(
+    config: EngineConfig,
+    keys: Keys = Keys(),
+    *,
+    hosts: frozenset[str] | None = None,
+    limits: Limits = Limits(),
+) -> Guard:
+    """Load the engine and return the server as an ASGI application.
+
+    Args:
+        config: The configuration of the engine.
+        keys: The API keys; without keys, everyone who reaches the server may use it.
+        hosts: The host names that requests may name; None accepts any (see `Guard`).
+        limits: The limits of the server.
+
+    Raises:
+        InputError: A name, parameter, model, index or cache can't be used.
+    """
+    application = Application(config, keys, limits)
+    errors: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
+    app = FastAPI(
+        title="askance",
+        version=VERSION,
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=Json,
+        responses=errors,
+        redirect_slashes=False,
+    )
+    app.post("/v1/chat/completions", responses=_also("text/event-stream"))(application.chat_completions)
+    app.get("/v1/models")(application.models)
+    app.get("/v1/models/{id:path}")(application.model)
+    app.post("/v1/search")(application.search)
+    DocumentRoutes(application.index).add_to(app)
+    app.get("/v1/passages/{id:path}", responses=_also("text/html"))(application.passage)
+    app.get("/v1/traces/{id}", responses=_also("application/jsonl"))(application.trace)
+    app.get("/healthz")(application.healthz)
+    app.get("/readyz")(application.readyz)
+    app.get("/metrics", responses=_also("text/plain"))(application.prometheus)
+    app.get("/", include_in_schema=False)(application.viewer)
+    app.get("/viewer/{name:path}", include_in_schema=False)(application.viewer)
+    for kind in (HTTPException, RequestValidationError, AskanceError, MemoryError, ClientLeft, Exception):
+        app.exception_handler(kind)(_error_response)
+    return Guard(app, keys, hosts, limits, application.metrics)
+
+
+def _also(content_type: str) -> dict[int | str, dict[str, Any]]:
+    """Return the description of a response that may have this content type instead of JSON."""
+    return {200: {"content": {content_type: {}}}}
+
+
+async def _error_response(request: Request, error: Exception) -> Response:
+    """Return the response for an exception, in OpenAI's form."""
+    match error:
+        case ClientLeft():
+            return Response(status_code=499)  # nobody reads it
+        case RequestValidationError():
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"][1:])) or "the body"
+            known = bad_request(f"{place}: {first['msg']}.", place)
+        case ApiError():
+            known = error
+        case HTTPException():
+            message = f"{request.method} {request.url.path[:200]}: {error.detail}."
+            known = ApiError(error.status_code, message, headers=error.headers)
+        case _:
+            known = api_error(error)
+    return Json(known.body, known.status_code, known.headers)

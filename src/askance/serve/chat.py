@@ -1,0 +1,255 @@
+"""Chat completions: one question answered, in one piece or as a stream of events."""
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from askance.ask import Engine
+from askance.core.ports import Retriever
+from askance.core.strict_json import json_line
+from askance.core.trace import Answered, AnyEvent, Committed, Generated, Trace
+from askance.core.types import Question, Usage
+from askance.serve.citations import (
+    PlainText,
+    UrlOf,
+    numbered_content,
+    plain_text,
+    source_list,
+    streamed_annotations,
+)
+from askance.serve.errors import ApiError, api_error
+from askance.serve.metrics import Metrics
+from askance.serve.traces import Traces
+from askance.storage.trace_file import event_record
+
+T = TypeVar("T")
+_PING_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class ChatQuestion:
+    """A question to answer, and where to record it.
+
+    Attributes:
+        engine: The engine of the method.
+        question: The question.
+        ignored: What the request has and the server does not use, as sentences.
+        retriever: The retriever, which finds what the owner may see.
+        owner: The owner of the trace.
+        model: The model to name in the response.
+        method: The name of the method.
+        url_of: The function that returns the URL of a passage.
+        id: The id of the trace.
+        created: The time of the request, in seconds since 1970.
+    """
+
+    engine: Engine
+    question: Question
+    ignored: tuple[str, ...]
+    retriever: Retriever | None
+    owner: str
+    model: str
+    method: str
+    url_of: UrlOf
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def stream(self, trace: Trace) -> AsyncGenerator[AnyEvent]:
+        """Answer the question, and yield the events of the trace (see `Engine.stream`)."""
+        return self.engine.stream(self.question, trace=trace, retriever=self.retriever)
+
+    def head(self, kind: str) -> dict[str, Any]:
+        """Return the fields that every response and every event begins with."""
+        head = {"id": f"chatcmpl-{self.id}", "object": kind, "created": self.created, "model": self.model}
+        return {**head, "system_fingerprint": None}
+
+    def about(self, trace: Trace, usage: Usage) -> dict[str, Any]:
+        """Return the fields that only askance has."""
+        decisions = Counter(f"{each.name}:{each.outcome}" for each in trace.decisions)
+        return {
+            "trace_id": self.id,
+            "method": self.method,
+            "searches": usage.searches,
+            "decisions": dict(sorted(decisions.items())),
+            "ignored": self.ignored,
+        }
+
+
+class ChatService:
+    """The service that answers questions.
+
+    Args:
+        traces: Where traces are kept.
+        metrics: Where questions are counted.
+    """
+
+    def __init__(self, traces: Traces, metrics: Metrics) -> None:
+        self._traces, self._metrics = traces, metrics
+
+    async def complete(self, chat: ChatQuestion) -> dict[str, Any]:
+        """Answer a question, and return OpenAI's object.
+
+        Raises:
+            ApiError: The question failed.
+        """
+        async with self._kept(chat) as trace:
+            result = await chat.engine.answer(chat.question, trace=trace, retriever=chat.retriever)
+        content, annotations = numbered_content(result.answer, chat.url_of)
+        message = {"role": "assistant", "content": content, "refusal": None, "annotations": annotations}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(trace)}
+        return {
+            **chat.head("chat.completion"),
+            "choices": [choice],
+            "usage": usage_record(result.usage),
+            "askance": chat.about(trace, result.usage),
+        }
+
+    async def events(
+        self, chat: ChatQuestion, *, has_events: bool, has_usage: bool
+    ) -> AsyncIterator[ServerSentEvent]:
+        """Answer a question, and yield the events of the stream.
+
+        If the question fails, the last event is an error in OpenAI's form. Closing the iterator cancels the
+        question.
+
+        Args:
+            chat: The question.
+            has_events: Whether to also yield the events of the trace, as events of the type "trace".
+            has_usage: Whether to yield the cost of the answer as the last chunk.
+        """
+        plain, num_sent, started = PlainText(), 0, time.perf_counter()
+
+        def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> ServerSentEvent:
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+            return _event({**chat.head("chat.completion.chunk"), "choices": [choice], **more})
+
+        yield chunk({"role": "assistant", "content": ""}, askance={"trace_id": chat.id})
+        try:
+            async with self._kept(chat) as trace, aclosing(chat.stream(trace)) as events:
+                async for event in events:
+                    if has_events:
+                        yield ServerSentEvent(json_line(event_record(event)), event="trace")
+                    text = plain.add(event.text) if isinstance(event, Committed) else ""
+                    text = text if num_sent else text.lstrip()
+                    if text:
+                        if not num_sent:
+                            self._metrics.first_text_seconds.observe(time.perf_counter() - started)
+                        num_sent += len(text)
+                        yield chunk({"content": text})
+        except ApiError as error:
+            yield _event(error.body)
+            return
+        assert isinstance(event, Answered), "a question without an error ends with its answer"
+        answer, text = event.answer, plain_text(event.answer.text)
+        rest = plain.end() if num_sent else text  # a method may have an answer that it never committed
+        num_sent += len(rest)
+        tail = rest + source_list(answer.citations, chat.url_of, text)
+        if tail:
+            yield chunk({"content": tail})
+        for annotation in streamed_annotations(answer, num_sent, chat.url_of):
+            yield chunk({"annotations": [annotation]})
+        yield chunk({}, finish_reason(trace), askance=chat.about(trace, event.usage))
+        if has_usage:
+            usage = usage_record(event.usage)
+            yield _event({**chat.head("chat.completion.chunk"), "choices": [], "usage": usage})
+        yield ServerSentEvent("[DONE]")
+
+    @asynccontextmanager
+    async def _kept(self, chat: ChatQuestion) -> AsyncIterator[Trace]:
+        """Keep the trace of the question inside the block, count it, and translate its error.
+
+        Raises:
+            ApiError: The question failed.
+        """
+        trace, outcome = Trace(), "cancelled"
+        try:
+            yield trace
+            outcome = "answered"
+        except Exception as error:
+            outcome = "failed"
+            raise api_error(error, chat.id) from error
+        finally:
+            self._traces.keep(chat.id, chat.owner, trace)
+            self._metrics.count(chat.method, outcome, trace.usage())
+
+
+def finish_reason(trace: Trace) -> str:
+    """Return "length" if the last text of the answering model was cut off at its limit, otherwise "stop"."""
+    texts = [each for each in trace.events if isinstance(each, Generated) and each.role == "answer"]
+    return "length" if texts and texts[-1].finish == "length" else "stop"
+
+
+def usage_record(usage: Usage) -> dict[str, Any]:
+    """Return the cost of an answer in OpenAI's form."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.generated_tokens,
+        "total_tokens": usage.prompt_tokens + usage.generated_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.reused_tokens},
+    }
+
+
+def _event(record: Mapping[str, Any]) -> ServerSentEvent:
+    return ServerSentEvent(json_line(record))
+
+
+async def unless_client_leaves(request: Request, work: Awaitable[T]) -> T:
+    """Return the result of `work`, which is cancelled as soon as the client has left.
+
+    Raises:
+        ClientLeft: The client has left.
+    """
+    task, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientLeft
+        return task.result()
+    finally:
+        for each in (task, leaving):
+            each.cancel()
+        await asyncio.gather(task, leaving, return_exceptions=True)
+
+
+async def _left(request: Request) -> None:
+    """Wait until the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class ClientLeft(Exception):
+    """The client has left, so nobody reads the response."""
+
+
+class StreamResponse(EventSourceResponse):
+    """A stream of events that holds resources, which are released however the stream ends.
+
+    The response of a client that leaves before the first event would otherwise never release them.
+
+    Args:
+        events: The events.
+        held: The resources.
+        send_seconds: The time that the client may take to read one event.
+    """
+
+    def __init__(
+        self, events: AsyncIterator[ServerSentEvent], held: AsyncExitStack, send_seconds: float
+    ) -> None:
+        super().__init__(events, ping=_PING_SECONDS, send_timeout=send_seconds, sep="\n")
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        async with self._held:
+            with suppress(SendTimeoutError):  # the client stopped reading
+                await super().__call__(scope, receive, send)

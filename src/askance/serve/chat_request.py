@@ -1,0 +1,208 @@
+"""Requests for chat completions: their form, and the checks that turn one into a question with settings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from askance.core.errors import UnknownName
+from askance.core.strict_json import whole_characters
+from askance.core.types import Demo
+from askance.serve.citations import without_sources
+from askance.serve.errors import ApiError, bad_request
+
+_EVENTS = "events"
+"""The key under ``askance`` that asks for the events of the trace in a stream; all others are parameters."""
+_UNUSED = frozenset(
+    "user metadata store service_tier safety_identifier prompt_cache_key parallel_tool_calls "
+    "reasoning_effort verbosity prediction prompt_cache_retention".split()
+)
+"""Fields that change nothing here. They are accepted because clients send them unasked."""
+_SAMPLING = ("temperature", "top_p")
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "n": (None, 1),
+    "stop": (None, [], ""),
+    "logprobs": (None, False),
+    "top_logprobs": (None, 0),
+    "logit_bias": (None, {}),
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "response_format": (None, {"type": "text"}),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "web_search_options": (None,),
+    "tools": (None, []),
+    "tool_choice": (None, "none", "auto"),
+    "functions": (None, []),
+    "function_call": (None, "none", "auto"),
+}
+"""Fields of OpenAI's API that the server does not support, with the values that ask for nothing."""
+_WHY = {
+    "n": "a question has one answer",
+    "stop": "a method decides where its answer ends",
+    "logprobs": "the trace has the log-probabilities of every call",
+    "top_logprobs": "the trace has the log-probabilities of every call",
+    "tools": "tools are unsupported",
+    "functions": "tools are unsupported",
+    "response_format": "answers are text",
+}
+_NO_ROLES = {"tool": "tools are unsupported", "function": "tools are unsupported"}
+
+
+class ContentPart(BaseModel):
+    """A part of a message. Only text is supported."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+    text: str | None = None
+
+
+class Message(BaseModel):
+    """A message of the conversation."""
+
+    model_config = ConfigDict(extra="allow")
+    role: str
+    content: str | list[ContentPart] | None = None
+
+
+class StreamOptions(BaseModel):
+    """The options of a stream."""
+
+    model_config = ConfigDict(extra="allow")
+    include_usage: bool = False
+
+
+class ChatRequest(BaseModel):
+    """A request for a chat completion, in OpenAI's form.
+
+    Attributes:
+        model: The method, as ``askance/NAME``; by default the method of the server.
+        messages: The conversation; its last message is the question.
+        askance: The parameters of the method by name. With ``events`` true, a stream also has the events of
+            the trace.
+    """
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+    model: str = ""
+    messages: list[Message] = Field(min_length=1)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    askance: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The question of a conversation, with the earlier turns.
+
+    Attributes:
+        ignored: What the server does not use, for the client to know.
+    """
+
+    question: str
+    history: tuple[Demo, ...]
+    ignored: tuple[str, ...]
+
+
+def read_conversation(messages: Sequence[Message], max_characters: int) -> Conversation:
+    """Return the question and the history of a conversation.
+
+    Raises:
+        ApiError: 400. A role or a kind of content is unsupported, the last message is not the user's, or the
+            messages are too long. The message names the place.
+    """
+    turns, asked, num_characters = list[Demo](), "", 0
+    ignored = tuple(
+        f"messages[{number}]: the methods of askance have prompts of their own, so a message of the role "
+        f"{message.role} is not used"
+        for number, message in enumerate(messages)
+        if message.role in ("system", "developer")
+    )
+    for number, message in enumerate(messages):
+        place = f"messages[{number}]"
+        if message.role in ("system", "developer"):
+            continue
+        if message.role not in ("user", "assistant"):
+            why = _NO_ROLES.get(message.role, "expected user, assistant, system or developer")
+            raise bad_request(f"{place}.role={message.role[:50]!r}: {why}.", f"{place}.role")
+        text = _text(message, place)
+        num_characters += len(text)
+        if num_characters > max_characters:
+            raise bad_request(
+                f"{place}: the conversation has more than {max_characters:,} characters: ask a shorter "
+                "question, or start a new conversation.",
+                place,
+                "question_too_long",
+            )
+        if message.role == "user":
+            asked = f"{asked}\n{text}".strip() if asked else text
+        elif asked:
+            turns.append(Demo(asked, without_sources(text)))
+            asked = ""
+    if not asked.strip():
+        place = f"messages[{len(messages) - 1}]"
+        raise bad_request(f"{place}: the last message must be a question of the role user.", place)
+    return Conversation(asked, tuple(turns), ignored)
+
+
+def _text(message: Message, place: str) -> str:
+    if getattr(message, "tool_calls", None) or getattr(message, "function_call", None):
+        raise bad_request(f"{place}.tool_calls: tools are unsupported.", f"{place}.tool_calls")
+    if message.content is None:
+        raise bad_request(f"{place}.content is missing: give a text.", f"{place}.content")
+    if isinstance(message.content, str):
+        return whole_characters(message.content)
+    for number, part in enumerate(message.content):
+        if part.type != "text" or part.text is None:
+            at = f"{place}.content[{number}]"
+            raise bad_request(f"{at}: parts of the type {part.type[:50]!r} are unsupported, give text.", at)
+    return whole_characters("\n".join(part.text or "" for part in message.content))
+
+
+def read_parameters(request: ChatRequest, known: Sequence[str], method: str) -> tuple[dict[str, Any], bool]:
+    """Return the parameters of the method, and whether the client wants the events of the trace.
+
+    ``max_tokens``, ``temperature`` and ``top_p`` are parameters of the methods that have them.
+
+    Args:
+        request: The request.
+        known: The names of the method's parameters.
+        method: The name of the method, for messages.
+
+    Raises:
+        UnknownName: The request has an unknown field.
+        ApiError: 400. A field of OpenAI's API is unsupported, or fixed by the method.
+    """
+    for name, value in (request.model_extra or {}).items():
+        if name in _UNUSED:
+            continue
+        if name not in _NEUTRAL:
+            fields = [*ChatRequest.model_fields, *_NEUTRAL, *_UNUSED]
+            raise UnknownName("field", name, fields, remedy="parameters of the method go under 'askance'.")
+        if value not in _NEUTRAL[name]:
+            why = _WHY.get(name, "it is unsupported")
+            raise bad_request(f"{name}: {why}; leave it out.", name, "unsupported")
+    parameters = dict(request.askance or {})
+    has_events = parameters.pop(_EVENTS, False)
+    if not isinstance(has_events, bool):
+        raise bad_request("askance.events: expected true or false.", "askance.events")
+    limit = request.max_completion_tokens or request.max_tokens
+    given = {"max_tokens": limit, "temperature": request.temperature, "top_p": request.top_p}
+    for name, value in given.items():
+        if value is None or name in parameters:
+            continue
+        if name in known:
+            parameters[name] = value
+        elif (name in _SAMPLING and value != (0 if name == "temperature" else 1)) or name == "max_tokens":
+            raise fixed(name, value, method)
+    return parameters, has_events
+
+
+def fixed(name: str, value: float, method: str) -> ApiError:
+    """Return the error for a value that a method fixes."""
+    return bad_request(f"{name}={value:g}: the method {method} fixes it; leave it out.", name, "fixed")

@@ -1,0 +1,150 @@
+"""Citations in an answer that is sent: as annotations, and as numbers with a list of sources in the text.
+
+Only `Answer.citations` becomes an annotation, a number or a source. Text that a model copied from a passage
+can't pass for one (see `PlainText`), and titles lose their markup.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from askance.core.types import Answer, Citation, Passage
+
+UrlOf = Callable[[Passage], str]
+"""A function that returns the URL at which the server shows a passage."""
+_MARKER = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
+_BEGUN = re.compile(r"(?:\[\s*(?:\d[\d\s,;–-]*)?|\])\Z")
+_MARKUP = re.compile(r"[\[\]()<>*_`|\\]")
+_MAX_HELD = 40
+_MAX_TITLE = 120
+_MAX_QUOTE = 80
+_SOURCES = "\n\nSources:\n"
+_NUMBERS = re.compile(r" \[\d+\]")
+
+
+@dataclass(slots=True)
+class PlainText:
+    """The text of an answer, without what looks like a citation, a link or an image in Markdown.
+
+    A number in square brackets gets parentheses, and so does the text of a link. An image would send what its
+    address contains to another server as soon as it is displayed. Text keeps its length, so the offsets of
+    citations stay valid. Text between backticks is code, and does not change. Text arrives in pieces; a
+    bracket is held back until the next characters decide.
+    """
+
+    _held: str = ""
+    _is_code: bool = False
+
+    def add(self, piece: str) -> str:
+        """Append text, and return what can be sent now."""
+        text = self._held + piece
+        begun = _BEGUN.search(text, max(0, len(text) - _MAX_HELD))
+        self._held = text[begun.start() :] if begun else ""
+        return self._plain(text[: len(text) - len(self._held)])
+
+    def end(self) -> str:
+        """Return what was held back."""
+        held, self._held = self._held, ""
+        return held
+
+    def _plain(self, text: str) -> str:
+        pieces = text.split("`")
+        for number, piece in enumerate(pieces):
+            if number:
+                self._is_code = not self._is_code
+            if not self._is_code:
+                pieces[number] = _MARKER.sub(r"(\1)", piece).replace("](", ")(")
+        return "`".join(pieces)
+
+
+def plain_text(text: str) -> str:
+    """Return a complete answer as `PlainText` sends it."""
+    plain = PlainText()
+    return plain.add(text) + plain.end()
+
+
+def passage_url(base: str, id: str, signature: str = "") -> str:
+    """Return the URL of a passage. The id is quoted, also its slashes.
+
+    Args:
+        base: The address of the server, which ends with a slash.
+        signature: What lets a browser open the passage without the API key.
+    """
+    query = f"?signature={signature}" if signature else ""
+    return f"{base}v1/passages/{quote(id, safe='')}{query}"
+
+
+def annotation(citation: Citation, url: str, start: int, end: int) -> dict[str, Any]:
+    """Return a citation of the text ``content[start:end]`` in OpenAI's form."""
+    fields = {"url": url, "title": title_of(citation.passage), "start_index": start, "end_index": end}
+    return {"type": "url_citation", "url_citation": fields}
+
+
+def title_of(passage: Passage) -> str:
+    """Return the title of a passage, or its id, on one line and without Markdown."""
+    line = " ".join(_MARKUP.sub(" ", passage.title or passage.id).split())
+    return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
+
+
+def source_list(citations: Sequence[Citation], url_of: UrlOf, text: str = "") -> str:
+    """Return the cited passages as a list with their numbers, to follow the text; empty without citations.
+
+    Args:
+        citations: The citations.
+        url_of: The function that returns the URL of a passage.
+        text: The answer, if it has no numbers. Each source then quotes what it supports.
+    """
+    lines = []
+    for number in sorted({citation.number for citation in citations}):
+        cited = [citation for citation in citations if citation.number == number]
+        quotes = dict.fromkeys(_quote(text[citation.start : citation.end]) for citation in cited if text)
+        passage = cited[0].passage
+        lines.append(" ".join([f"[{number}] {title_of(passage)}: {url_of(passage)}", *quotes]))
+    return _SOURCES + "\n".join(lines) if lines else ""
+
+
+def without_sources(content: str) -> str:
+    """Return the text of an earlier answer without its numbers and its list of sources."""
+    return _NUMBERS.sub("", content.partition(_SOURCES)[0])
+
+
+def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str, Any]]]:
+    """Return the text of an answer with numbers and the list of sources, and its annotations.
+
+    The offsets of the annotations count characters of the returned text.
+    """
+    text = plain_text(answer.text)
+    citations = sorted(answer.citations, key=lambda citation: (citation.end, citation.number))
+    markers = [(citation.end, f" [{citation.number}]") for citation in citations]
+    annotations = []
+    for citation in citations:
+        before_start = sum(len(marker) for offset, marker in markers if offset <= citation.start)
+        before_end = sum(len(marker) for offset, marker in markers if offset < citation.end)
+        start, end = citation.start + before_start, citation.end + before_end
+        annotations.append(annotation(citation, url_of(citation.passage), start, end))
+    pieces, done = list[str](), 0
+    for offset, marker in markers:
+        pieces += [text[done:offset], marker]
+        done = offset
+    return "".join([*pieces, text[done:], source_list(citations, url_of)]), annotations
+
+
+def streamed_annotations(answer: Answer, num_sent: int, url_of: UrlOf) -> list[dict[str, Any]]:
+    """Return the annotations of an answer that was sent as a stream, without numbers.
+
+    Args:
+        answer: The answer.
+        num_sent: The number of characters sent. No offset is beyond it.
+        url_of: The function that returns the URL of a passage.
+    """
+    return [
+        annotation(each, url_of(each.passage), min(each.start, num_sent), min(each.end, num_sent))
+        for each in answer.citations
+    ]
+
+
+def _quote(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 1] + '…'}”"

@@ -1,0 +1,96 @@
+"""The routes for documents: add, replace, list and delete them while the server runs."""
+
+from typing import Annotated
+
+from fastapi import FastAPI, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from askance.core.strict_json import whole_characters
+from askance.retrieval.index.documents import Document
+from askance.retrieval.index.formats import MAX_ID_CHARACTERS
+from askance.serve.errors import bad_request, not_found
+from askance.serve.responses import Json
+from askance.serve.security import OWNER
+from askance.serve.served_index import ServedIndex
+
+_MAX_TITLE_CHARACTERS = 1_000
+_MAX_AT_ONCE = 1_000
+
+
+class GivenDocument(BaseModel):
+    """A document to add, or to put in the place of the document with the same id."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: str = Field(min_length=1, max_length=MAX_ID_CHARACTERS)
+    title: str = Field("", max_length=_MAX_TITLE_CHARACTERS)
+    text: str
+
+
+class GivenDocuments(BaseModel):
+    """Documents to add or replace in one step."""
+
+    model_config = ConfigDict(extra="forbid")
+    documents: list[GivenDocument] = Field(min_length=1, max_length=_MAX_AT_ONCE)
+
+
+class DocumentRoutes:
+    """The routes for the documents of an index, or of a server without an index."""
+
+    def __init__(self, index: ServedIndex | None) -> None:
+        self._index = index
+
+    def add_to(self, app: FastAPI) -> None:
+        """Add the routes to an application."""
+        app.post("/v1/documents")(self.put)
+        app.get("/v1/documents")(self.list)
+        app.delete("/v1/documents/{id:path}")(self.delete)
+
+    async def put(self, request: Request, body: GivenDocument | GivenDocuments) -> Response:
+        """Add or replace documents. They can be searched as soon as the response arrives."""
+        given = body.documents if isinstance(body, GivenDocuments) else [body]
+        ids = [document.id for document in given]
+        for document in given:
+            _check(document)
+            if ids.count(document.id) > 1:
+                raise bad_request(f"id={document.id!r}: it is given more than once.", "id")
+        documents = [Document(each.id, each.title or each.id, each.text) for each in given]
+        outcomes = await self._opened().put(request.scope[OWNER], documents)
+        data = [{"object": "document", "id": id, "outcome": outcome} for id, outcome in outcomes]
+        return Json({"object": "list", "data": data})
+
+    async def list(
+        self,
+        request: Request,
+        after: str = "",
+        limit: Annotated[int, Query(ge=1, le=_MAX_AT_ONCE)] = 100,
+    ) -> Response:
+        """List documents by id: those of the key, which can be replaced and deleted, and those from files."""
+        page = await self._opened().documents(request.scope[OWNER], after, limit + 1)
+        data = [
+            {"object": "document", "id": entry.id, "passages": entry.passages, "is_own": is_own}
+            for entry, is_own in page[:limit]
+        ]
+        return Json({"object": "list", "data": data, "has_more": len(page) > limit})
+
+    async def delete(self, request: Request, id: str) -> Response:
+        """Delete a document of the key."""
+        if await self._opened().remove(request.scope[OWNER], id) == "unknown":
+            raise not_found(f"there is no document {id!r} that this key added: GET /v1/documents lists them.")
+        return Json({"object": "document.deleted", "id": id, "deleted": True})
+
+    def _opened(self) -> ServedIndex:
+        if self._index is None:
+            raise not_found("this server has no index for documents: start it with --index.", "no_index")
+        return self._index
+
+
+def _check(document: GivenDocument) -> None:
+    """Raise an error with status 400 for an id that no URL can have, and for a document without text."""
+    if document.id in (".", "..") or not document.id.isprintable():
+        raise bad_request(f"id={document.id!r}: use printable characters, and more than dots.", "id")
+    for name in ("id", "title", "text"):
+        if (value := getattr(document, name)) != whole_characters(value):
+            raise bad_request(f"{name} of the document {document.id!r}: it is not valid Unicode.", name)
+    if not document.text.strip():
+        raise bad_request(f"text of the document {document.id!r}: it is empty.", "text")

@@ -1,0 +1,128 @@
+"""The engines of the server: the models are loaded once, and every request names a method and parameters."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from askance.ask import Engine
+from askance.config import EngineConfig
+from askance.core.errors import InputError, ParameterError, UnknownName, about
+from askance.core.extensions import known_names
+from askance.core.parameters import current_name, name_of
+from askance.core.ports import Method
+from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS
+from askance.registry import METHODS, ready_method
+
+PREFIX = "askance/"
+"""What the names of models begin with; the name of a method follows."""
+_MAX_ENGINES = 64
+"""The number of engines that are kept, one for each method with its parameters."""
+_SHIPPED = {
+    "prompts": (*PROMPT_SETS, *AIRRAG_PROMPT_SETS),
+    "instructions": ("own",),
+    "linguistics": ("own",),
+}
+"""The values that a request may give for parameters that can also name a file of the server."""
+
+
+class Engines:
+    """The engines that share the models and the encoder of one configuration.
+
+    Args:
+        config: The configuration.
+        engine: The engine that `config.open` made, which answers if a request names no method.
+
+    Attributes:
+        default: The name of the method of `engine`.
+    """
+
+    def __init__(self, config: EngineConfig, engine: Engine) -> None:
+        self.default = name_of(type(engine.method))
+        self._config, self._engine = config, engine
+        self._engines: dict[str, Engine] = {}
+        names = dict.fromkeys((self.default, *known_names("methods", METHODS)))
+        self._known = tuple(names)
+
+    def usable_methods(self) -> dict[str, Method]:
+        """Return the methods that the models, the index and the encoder support, by name."""
+        usable = {}
+        for name in self._known:
+            try:
+                usable[name] = self.engine_for(name).method
+            except InputError:
+                continue
+        return usable
+
+    def engine_for(self, model: str, parameters: Mapping[str, Any] = {}, seed: int | None = None) -> Engine:
+        """Return the engine for a request.
+
+        Args:
+            model: The method, as ``askance/NAME`` or ``NAME``; "askance" or an empty string is the default.
+            parameters: The method's parameters. The default method keeps its configured parameters, prompts
+                and preset; any other method starts from its own defaults.
+            seed: The seed; by default that of the configuration.
+
+        Raises:
+            UnknownName: The method or a parameter is unknown.
+            ParameterError: A value has the wrong type, is out of range, or could name a file of the server.
+            MissingAbility: The models, the index or the encoder do not meet the method's needs.
+        """
+        name = self.method_name(model)
+        key = json.dumps([name, seed, parameters], sort_keys=True)
+        if key not in self._engines:
+            engine = self._make(name, parameters)
+            if len(self._engines) >= _MAX_ENGINES:
+                self._engines.pop(next(iter(self._engines)))
+            self._engines[key] = engine if seed is None else replace(engine, seed=seed)
+        return self._engines[key]
+
+    def method_name(self, model: str) -> str:
+        """Return the name of the method that a model stands for (see `engine_for`).
+
+        Raises:
+            UnknownName: The method is unknown.
+        """
+        name = model.removeprefix(PREFIX)
+        name = self.default if name in ("", "askance") else name
+        if name not in self._known:
+            with about("model"):
+                raise UnknownName("model", model, [f"{PREFIX}{known}" for known in self._known])
+        return name
+
+    def _make(self, name: str, parameters: Mapping[str, Any]) -> Engine:
+        config, engine = self._config, self._engine
+        for parameter, value in parameters.items():
+            with about(f"parameters.{parameter}"):
+                _check_value(parameter, value)
+        if name == self.default:
+            if not parameters:
+                return engine
+            prompts = None if "prompts" in parameters else config.prompts
+            method = ready_method(
+                config.method or name,
+                {**config.parameters, **parameters},
+                config.answer_spec,
+                prompts=prompts,
+                preset=config.preset,
+            )
+        else:
+            method = ready_method(name, parameters, config.answer_spec)
+        roles = method.needs.asked_roles
+        models = {role: model for role, model in engine.models.items() if role in roles}
+        stored = {**engine.config, "method": name, "parameters": dict(parameters)}
+        return replace(engine, method=method, models=models, why="", config=stored)
+
+
+def _check_value(parameter: str, value: Any) -> None:
+    """Raise `ParameterError` for a value that is not a JSON scalar, or that could name a file."""
+    if value is not None and not isinstance(value, str | int | float):
+        raise ParameterError(
+            f"parameter {parameter}={value!r}: expected a number, a word, true, false or null."
+        )
+    shipped = _SHIPPED.get(current_name(parameter).rpartition(".")[2])
+    if shipped is not None and value not in shipped:
+        raise ParameterError(
+            f"parameter {parameter}={value!r}: a request can only name {', '.join(shipped)}; anything else "
+            "is for the configuration of the server."
+        )

@@ -1,0 +1,65 @@
+"""The metrics of the server, in Prometheus' format."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from askance.core.types import Usage
+
+_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """The metrics of one server.
+
+    Args:
+        running, waiting: Functions that return the numbers of questions that run and wait.
+
+    Attributes:
+        requests: The number of requests by route, method and status. The route is a template such as
+            ``/v1/traces/{id}``, so the number of series stays small.
+        questions: The number of questions by askance's method and outcome.
+        seconds: The duration of questions.
+        first_text_seconds: The time until the first text of a streamed answer.
+    """
+
+    def __init__(self, running: Callable[[], int], waiting: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "askance_requests", "Requests.", ("route", "method", "status"), registry=self.registry
+        )
+        self.questions = Counter(
+            "askance_questions", "Questions.", ("method", "outcome"), registry=self.registry
+        )
+        self._tokens = Counter("askance_tokens", "Tokens of all models.", ("kind",), registry=self.registry)
+        self._searches = Counter("askance_searches", "Searches for questions.", registry=self.registry)
+        self.seconds = Histogram(
+            "askance_question_seconds", "Duration of questions.", buckets=_SECONDS, registry=self.registry
+        )
+        self.first_text_seconds = Histogram(
+            "askance_first_text_seconds",
+            "Time until the first text of a streamed answer.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        gauges = {"running": running, "waiting": waiting}
+        for name, count in gauges.items():
+            gauge = Gauge(f"askance_questions_{name}", f"Questions {name}.", registry=self.registry)
+            gauge.set_function(count)
+
+    def count(self, method: str, outcome: str, usage: Usage) -> None:
+        """Count a question that has ended, with its cost."""
+        self.questions.labels(method, outcome).inc()
+        self._searches.inc(usage.searches)
+        self.seconds.observe(usage.seconds)
+        kinds = {
+            "prompt": usage.prompt_tokens,
+            "reused": usage.reused_tokens,
+            "generated": usage.generated_tokens,
+        }
+        for kind, number in kinds.items():
+            self._tokens.labels(kind).inc(number)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)

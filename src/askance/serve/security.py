@@ -1,0 +1,242 @@
+"""The protection of the server: keys, Host and Origin checks, limits of bodies, and headers of responses.
+
+`Guard` is an ASGI middleware around the whole application, so no route can forget it.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from askance.core.errors import InputError
+from askance.serve.errors import ApiError
+from askance.serve.limits import Limits
+from askance.serve.metrics import Metrics
+from askance.serve.responses import Json
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+OWNER = "askance_owner"
+"""The key of the request's scope under which the guard stores the owner (see `Keys.owner_of`)."""
+MIN_KEY_CHARACTERS = 16
+_OPEN_PATHS = ("/", "/healthz", "/readyz")
+_OPEN_FOLDER = "/viewer/"
+_PASSAGES, _DOCUMENTS = "/v1/passages/", "/v1/documents"
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Keys:
+    """The API keys of the server. Only their hashes are kept.
+
+    Args:
+        keys: The keys; none if the server needs no key.
+
+    Raises:
+        InputError: A key is too short to be a secret.
+    """
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self._secrets: dict[str, bytes] = {}
+        for number, key in enumerate(keys, start=1):
+            if len(key) < MIN_KEY_CHARACTERS:
+                raise InputError(
+                    f"API key {number} has {len(key)} characters, which can be guessed: use "
+                    f"{MIN_KEY_CHARACTERS} or more, for example from `openssl rand -hex 32`."
+                )
+            secret = hashlib.sha256(key.encode()).digest()
+            self._secrets[hashlib.sha256(b"owner" + secret).hexdigest()[:16]] = secret
+
+    def __bool__(self) -> bool:
+        return bool(self._secrets)
+
+    def owner_of(self, authorization: str) -> str | None:
+        """Return the owner that an Authorization header names, or None if its key is wrong or missing.
+
+        The owner is a hash of the key, or an empty string if the server needs no key. The comparison takes
+        the same time for every key of every length.
+        """
+        if not self._secrets:
+            return ""
+        scheme, _, key = authorization.partition(" ")
+        given = hashlib.sha256(key.strip().encode("utf-8", "surrogateescape")).digest()
+        found = [owner for owner, secret in self._secrets.items() if hmac.compare_digest(given, secret)]
+        return found[0] if found and scheme.lower() == "bearer" else None
+
+    def signature(self, owner: str, passage_id: str) -> str:
+        """Return the signature that lets a browser open one passage without the key; empty without keys."""
+        if owner not in self._secrets:
+            return ""
+        return hmac.digest(self._secrets[owner], f"passage\0{passage_id}".encode(), "sha256").hex()[:32]
+
+    def signer_of(self, signature: str, passage_id: str) -> str | None:
+        """Return the owner who signed the link to a passage, or None if the signature is wrong."""
+        found = [
+            owner
+            for owner in self._secrets
+            if hmac.compare_digest(self.signature(owner, passage_id).encode(), signature.encode())
+        ]
+        return found[0] if found else None
+
+
+def read_keys(text: str, variable: str) -> Keys:
+    """Return the keys in the value of an environment variable, separated by commas.
+
+    Raises:
+        InputError: The variable is empty, or a key is too short.
+    """
+    keys = [key for key in map(str.strip, text.split(",")) if key]
+    if not keys:
+        raise InputError(
+            f"the environment variable {variable} holds no API key: set it, for example with export "
+            f"{variable}=$(openssl rand -hex 32), or leave --api-key-env out."
+        )
+    return Keys(keys)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs on the same machine can reach a server on this host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The middleware that lets a request through, or answers it with an error in OpenAI's form.
+
+    Attributes:
+        app: The application.
+        keys: The API keys.
+        hosts: The host names that a request may name in its Host header; None accepts any name. A server on
+            loopback accepts only its own names, so that a web page whose domain name was bound to 127.0.0.1
+            (DNS rebinding) can't use it.
+        limits: The limits of the server.
+        metrics: Where requests are counted.
+    """
+
+    app: App
+    keys: Keys
+    hosts: frozenset[str] | None
+    limits: Limits
+    metrics: Metrics
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def send_protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+                route = getattr(scope.get("route"), "path", "")
+                self.metrics.requests.labels(route, scope["method"], message["status"]).inc()
+            await send(message)
+
+        try:
+            self._check(scope)
+        except ApiError as error:
+            response = Json(error.body, error.status_code, error.headers)
+            await response(scope, receive, send_protected)
+            return
+        await self.app(scope, self._limited(scope, receive), send_protected)
+
+    def _check(self, scope: MutableMapping[str, Any]) -> None:
+        headers, path = Headers(scope=scope), scope["path"]
+        host = headers.get("host", "")
+        if self.hosts is not None and _host_name(host) not in self.hosts:
+            raise ApiError(
+                421,
+                f"this server does not answer for the host {host[:200]!r}: use the address that it printed, "
+                "or start it with --allow-host.",
+                code="wrong_host",
+            )
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            raise ApiError(403, f"a page of {origin[:200]!r} may not use this server.", code="wrong_origin")
+        if scope["method"] == "POST" and not _is_json(headers.get("content-type", "")):
+            raise ApiError(415, "send JSON, with the header Content-Type: application/json.", code="not_json")
+        scope[OWNER] = self._owner(scope, headers, path)
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self._max_bytes(path):
+            raise self._too_large(path)
+
+    def _owner(self, scope: MutableMapping[str, Any], headers: Headers, path: str) -> str:
+        owner = self.keys.owner_of(headers.get("authorization", ""))
+        if owner is None and path.startswith(_PASSAGES) and scope["method"] == "GET":
+            query = parse_qs(scope.get("query_string", b"").decode("ascii", "replace"))
+            owner = self.keys.signer_of(query.get("signature", [""])[0], path.removeprefix(_PASSAGES))
+        if owner is None and (path in _OPEN_PATHS or path.startswith(_OPEN_FOLDER)):
+            owner = ""
+        if owner is None:
+            raise ApiError(
+                401,
+                "the API key is missing or wrong: send it in the header Authorization: Bearer KEY.",
+                code="invalid_api_key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return owner
+
+    def _max_bytes(self, path: str) -> int:
+        return self.limits.document_bytes if path.startswith(_DOCUMENTS) else self.limits.request_bytes
+
+    def _too_large(self, path: str) -> ApiError:
+        return ApiError(
+            413, f"the request is larger than {self._max_bytes(path):,} bytes: send less.", code="too_large"
+        )
+
+    def _limited(self, scope: MutableMapping[str, Any], receive: Receive) -> Receive:
+        """Return a `receive` that refuses a body that is too large, or that takes too long to arrive."""
+        num_bytes, is_complete = 0, False
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self.limits.body_seconds
+
+        async def limited() -> Message:
+            nonlocal num_bytes, is_complete
+            if is_complete:
+                return await receive()  # waits until the client leaves
+            try:
+                async with asyncio.timeout_at(ends):
+                    message = await receive()
+            except TimeoutError as error:
+                raise ApiError(
+                    408, f"the body did not arrive within {self.limits.body_seconds:g} s.", code="too_slow"
+                ) from error
+            num_bytes += len(message.get("body", b""))
+            is_complete = not message.get("more_body", False)
+            if num_bytes > self._max_bytes(scope["path"]):
+                raise self._too_large(scope["path"])
+            return message
+
+        return limited
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without the port and in lower case."""
+    return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
+
+
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "application/json"

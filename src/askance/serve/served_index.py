@@ -1,0 +1,194 @@
+"""The index of the server: searches, passages and documents, and the change to a newer generation.
+
+Documents that were added over HTTP belong to the key that added them: no other key finds, lists or deletes
+them. Documents that `askance index` read from files are found with every key, and can't be changed over HTTP.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from askance import loaders
+from askance.config import EngineConfig
+from askance.core.errors import AskanceError, about
+from askance.core.ports import Retriever, WrappedRetriever
+from askance.core.types import Hit, Passage
+from askance.retrieval.index.build import Removal, change_documents
+from askance.retrieval.index.document_table import DocumentEntry, DocumentTable
+from askance.retrieval.index.documents import Document
+from askance.retrieval.index.index_folder import (
+    DOCUMENTS,
+    MANIFEST,
+    IndexReader,
+    generation_folder,
+    open_index_reader,
+)
+from askance.retrieval.index.passages import passage_id
+from askance.retrieval.reranking import RerankedRetriever, split_reranker, with_reranker
+
+_PATH = "http:"
+"""What the path of a document in the table begins with if the document came over HTTP; its owner follows."""
+_NUMBERED = re.compile(r"(.*)#\d+", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Generation:
+    """One generation of the index, opened for searching.
+
+    Attributes:
+        private: The ids of the passages of documents that came over HTTP, by owner.
+    """
+
+    retriever: Retriever
+    reader: IndexReader
+    documents: DocumentTable
+    private: Mapping[str, Set[str]]
+
+    def hidden_from(self, owner: str) -> frozenset[str]:
+        """Return the ids of the passages that an owner must not find."""
+        return frozenset[str]().union(*(ids for other, ids in self.private.items() if other != owner))
+
+
+class ServedIndex:
+    """The index folder of a server. Questions in flight keep the generation that they started with.
+
+    Args:
+        config: The configuration, which names the retriever.
+        folder: The index folder.
+
+    Attributes:
+        encoder: The configured encoder or, if the retriever needs one, that of the vectors of the index.
+
+    Raises:
+        BadIndex: The index can't be opened.
+        InputError: The encoder or the reranker can't be loaded.
+    """
+
+    def __init__(self, config: EngineConfig, folder: Path) -> None:
+        self.folder = folder
+        self.encoder = config.open_encoder()
+        if self.encoder is None and loaders.encodes(config.retriever):
+            self.encoder = loaders.encoder_to_build_with(folder, None)
+        self._builder = self.encoder if loaders.encodes(config.retriever) else None
+        self._config = config
+        self._reranked: RerankedRetriever | None = None
+        self._lock = asyncio.Lock()
+        self._stamp = self._manifest_stamp()
+        self._now = self._open()
+
+    @property
+    def opened(self) -> Retriever:
+        """The retriever over the generation that is open now, which finds the documents of all owners."""
+        return self._now.retriever
+
+    async def retriever(self, owner: str) -> Retriever:
+        """Return the retriever over the newest generation, without the documents of other owners."""
+        await self.refresh()
+        hidden = self._now.hidden_from(owner)
+        return VisiblePassages(self._now.retriever, hidden) if hidden else self._now.retriever
+
+    async def passage(self, id: str, owner: str) -> Passage | None:
+        """Return a passage by id, or None if there is none that this owner may see."""
+        await self.refresh()
+        if id in self._now.hidden_from(owner):
+            return None
+        numbered = _NUMBERED.fullmatch(id)
+        for document in (id, *([numbered[1]] if numbered else [])):
+            passages = self._now.reader.lexical.passages_of(document)
+            if id in passages:
+                return passages[id]
+        return None
+
+    async def documents(self, owner: str, after: str, limit: int) -> list[tuple[DocumentEntry, bool]]:
+        """Return a page of the documents that an owner may see, by id, and whether the owner may change each.
+
+        Args:
+            after: The id after which the page begins; empty for the first page.
+        """
+        await self.refresh()
+        entries = self._now.documents.page(after, limit, _PATH, _PATH + owner)
+        return [(entry, entry.path == _PATH + owner) for entry in entries]
+
+    async def put(self, owner: str, documents: Sequence[Document]) -> list[tuple[str, str]]:
+        """Add or replace documents of an owner, in one step (see `change_documents`)."""
+        path = _PATH + owner
+        return await self._changed([replace(document, path=path) for document in documents])
+
+    async def remove(self, owner: str, id: str) -> str:
+        """Remove a document, and return "removed", or "unknown" if the owner has no such document.
+
+        Raises:
+            DocumentError: The index would be empty.
+        """
+        ((_, outcome),) = await self._changed([Removal(id, _PATH + owner)])
+        return outcome
+
+    async def refresh(self) -> None:
+        """Open the newest generation. If it can't be opened, the present one stays in use."""
+        if self._manifest_stamp() in (self._stamp, None):
+            return
+        async with self._lock:
+            await self._reopen()
+
+    async def _changed(self, changes: Sequence[Document | Removal]) -> list[tuple[str, str]]:
+        async def change() -> list[tuple[str, str]]:
+            async with self._lock:
+                outcomes = await asyncio.to_thread(self._write, changes)
+                await self._reopen()
+            return outcomes
+
+        # A client that leaves does not end the thread, and the lock has to be held until the thread ends.
+        return await asyncio.shield(asyncio.create_task(change()))
+
+    def _write(self, changes: Sequence[Document | Removal]) -> list[tuple[str, str]]:
+        if self._now.reader.manifest.encoder is None:
+            return change_documents(self.folder, changes)
+        self._builder = self._builder or loaders.encoder_to_build_with(self.folder, None)
+        return change_documents(self.folder, changes, encoder=self._builder)
+
+    async def _reopen(self) -> None:
+        stamp = self._manifest_stamp()
+        if stamp in (self._stamp, None):
+            return
+        with suppress(AskanceError):  # the index may have been replaced by one that can't be used
+            self._now = await asyncio.to_thread(self._open)
+        self._stamp = stamp
+
+    def _open(self) -> _Generation:
+        kind, reranker = split_reranker(self._config.retriever)
+        with about("index"):
+            retriever = loaders.open_retriever(self.folder, kind, self.encoder)
+            reader = open_index_reader(self.folder)
+            path = generation_folder(self.folder, reader.manifest.generation) / DOCUMENTS
+            documents = DocumentTable(path, is_finished=True)
+        if reranker:
+            self._reranked = self._reranked or with_reranker(retriever, reranker)
+            retriever = replace(self._reranked, retriever=retriever)
+        private: dict[str, set[str]] = {}
+        for entry in documents.placed_in(_PATH):
+            numbers = range(1, entry.passages + 1)
+            ids = (passage_id(entry.id, number, entry.passages) for number in numbers)
+            private.setdefault(entry.path.removeprefix(_PATH), set()).update(ids)
+        return _Generation(self._config.cached_retriever(retriever), reader, documents, private)
+
+    def _manifest_stamp(self) -> tuple[int, int] | None:
+        """Return a value that changes whenever the manifest is replaced, or None if there is no manifest."""
+        try:
+            status = (self.folder / MANIFEST).stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_ino
+
+
+class VisiblePassages(WrappedRetriever):
+    """A retriever that leaves out the passages with the ids in `hidden`."""
+
+    def __init__(self, retriever: Retriever, hidden: frozenset[str]) -> None:
+        super().__init__(retriever)
+        self._hidden = hidden
+
+    async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
+        return await self._retriever.search(query, k, exclude=exclude | self._hidden)

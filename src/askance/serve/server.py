@@ -1,0 +1,75 @@
+"""Listening: the check of the address, the socket, and the run of uvicorn."""
+
+import socket
+from collections.abc import Iterable
+
+import uvicorn
+
+from askance.core.errors import InputError
+from askance.serve.limits import Limits
+from askance.serve.security import Guard, Keys, is_loopback
+
+_SHUTDOWN_SECONDS = 5
+_LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]"))
+
+
+def check_address(host: str, keys: Keys, variable_hint: str = "--api-key-env NAME") -> None:
+    """Raise `InputError` for a host that other machines reach, unless the server has a key."""
+    if not keys and not is_loopback(host):
+        raise InputError(
+            f"--host {host} lets other machines in, and no API key protects the server: name an environment "
+            f"variable that holds one with {variable_hint}, or listen on 127.0.0.1."
+        )
+
+
+def allowed_hosts(host: str, named: Iterable[str]) -> frozenset[str] | None:
+    """Return the names that requests may have in their Host header (see `Guard`).
+
+    A server on loopback has its own names and those in `named`. Any other server accepts the names in `named`
+    or, if there are none, every name: its key protects it.
+    """
+    names = frozenset(name.lower() for name in named)
+    if not is_loopback(host):
+        return names or None
+    return names | _LOCAL_NAMES | {f"[{host}]" if ":" in host else host.lower()}
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address.
+
+    Raises:
+        InputError: The address can't be used, for example because another program uses the port.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+        # Accepted connections inherit it. Without it, the end of a short response waits 40 ms for an
+        # acknowledgement, because asyncio only sets it for sockets whose protocol is given as a number.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
+    except (OSError, UnicodeError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"can't listen on {host}, port {port}: {reason}. Choose another --port or --host."
+        ) from error
+
+
+def serve(app: Guard, listening: socket.socket, limits: Limits) -> None:
+    """Serve until the process receives a signal to end. Questions in flight get five seconds to end.
+
+    Args:
+        app: The application.
+        listening: The socket.
+        limits: The limits of the server.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,  # addresses of passages contain signatures
+        server_header=False,
+        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        ws="none",
+        lifespan="off",
+    )
+    uvicorn.Server(config).run(sockets=[listening])

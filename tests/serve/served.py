@@ -1,0 +1,124 @@
+"""Servers on loopback for the tests, each in its own thread, and models that wait until they may answer."""
+
+import asyncio
+import concurrent.futures
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx2
+import uvicorn
+
+from askance.config import EngineConfig
+from askance.models.scripted import ScriptedModel
+from askance.serve.app import create_app
+from askance.serve.limits import Limits
+from askance.serve.security import Keys
+from askance.serve.server import open_socket
+
+ANSWER = " Ingmar Bergman was born in Uppsala in 1918. So the answer is Uppsala."
+QUESTION = "Where was Ingmar Bergman born?"
+KEY, OTHER_KEY = "key-of-the-first-user", "key-of-the-second-user"
+
+
+@dataclass
+class Served:
+    """A running server, with a client that speaks to it."""
+
+    url: str
+    client: httpx2.Client
+    model: object
+
+    def ask(self, question=QUESTION, key=None, **fields):
+        """The response to one question."""
+        messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
+        body = {"model": "askance/single", "messages": messages, **fields}
+        return self.client.post("/v1/chat/completions", json=body, headers=bearer(key))
+
+    def answered(self, *given, **fields):
+        response = self.ask(*given, **fields)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def get(self, path, key=None, **headers):
+        return self.client.get(path, headers={**bearer(key), **headers})
+
+    def post(self, path, body, key=None):
+        return self.client.post(path, json=body, headers=bearer(key))
+
+    def delete(self, path, key=None):
+        return self.client.delete(path, headers=bearer(key))
+
+
+def bearer(key):
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+
+@contextmanager
+def serving(index=None, model=None, *, keys=(), hosts=None, limits=Limits(in_flight=4), **settings):
+    """A server on a free port of loopback, which is stopped at the end of the block."""
+    model = model or ScriptedModel(lambda prompt, key: ANSWER)
+    config = EngineConfig(**{"method": "single", "models": {"answer": model}, "index": index, **settings})
+    app = create_app(config, Keys(keys), hosts=hosts, limits=limits)
+    listening = open_socket("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        with httpx2.Client(base_url=url, timeout=60, trust_env=False) as client:
+            yield Served(url, client, model)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+class HeldModel(ScriptedModel):
+    """A model whose calls wait until they are released, and which says what happens to them."""
+
+    def __init__(self, *given, **named):
+        super().__init__(*given or (lambda prompt, key: ANSWER,), **named)
+        self.released = concurrent.futures.Future()
+        self.started, self.cancelled = threading.Semaphore(0), threading.Semaphore(0)
+
+    def release(self):
+        self.released.set_result(None)
+
+    async def generate(self, request):
+        self.started.release()
+        try:
+            await asyncio.shield(asyncio.wrap_future(self.released))
+        except asyncio.CancelledError:
+            self.cancelled.release()
+            raise
+        return await super().generate(request)
+
+
+def events_of(text):
+    """The events of a stream: the name of each, which is empty for chunks, and its data."""
+    events = []
+    for block in filter(None, text.replace("\r\n", "\n").split("\n\n")):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if fields:
+            data = fields["data"]
+            events.append((fields.get("event", ""), data if data == "[DONE]" else json.loads(data)))
+    return events
+
+
+def chunks_of(text):
+    """The chunks of a stream, which has to end properly."""
+    events = [data for name, data in events_of(text) if not name]
+    assert events[-1] == "[DONE]"
+    return events[:-1]
+
+
+def content_of(chunks):
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    return "".join(delta.get("content") or "" for delta in deltas)
+
+
+def annotations_of(chunks):
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    return [annotation for delta in deltas for annotation in delta.get("annotations", ())]

@@ -1,0 +1,165 @@
+"""The command `askance serve`: it starts, says where, refuses what is unsafe, and ends on a signal."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from tests.serve.served import KEY, QUESTION, bearer
+
+
+@contextmanager
+def command(*words, **environment):
+    """The running command, and its address once it listens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "askance", "serve", *map(str, words), "--port", "0"],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if found := re.search(r"serves (http://\S+)", line):
+                break
+        else:
+            raise AssertionError("".join(lines))
+        with httpx2.Client(base_url=found[1], timeout=60, trust_env=False) as client:
+            yield process, client
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+BODY = {"messages": [{"role": "user", "content": QUESTION}]}
+
+
+def test_the_command_serves_until_a_signal_and_forgets_nothing_on_a_kill(sample_index, tmp_path):
+    """It is killed with a question in flight and a document added; it starts again and has the document."""
+    subprocess.run(["cp", "-r", sample_index, tmp_path / "index"], check=True)
+    words = ("--index", tmp_path / "index", "--model", "scripted", "--method", "single")
+    with command(*words) as (process, client):
+        assert client.get("/readyz").json()["status"] == "ready"
+        added = client.post("/v1/documents", json={"id": "zork", "text": "A zorkmid is money."})
+        assert added.json()["data"][0]["outcome"] == "added"
+        asking = [threading.Thread(target=_ask_until_it_ends, args=(client.base_url,)) for _ in range(4)]
+        for thread in asking:
+            thread.start()
+        process.kill()
+        for thread in asking:
+            thread.join()
+    with command(*words) as (process, client):
+        hits = client.post("/v1/search", json={"query": "zorkmid"}).json()["data"]
+        assert [hit["passage"]["id"] for hit in hits] == ["zork"]
+        assert client.post("/v1/chat/completions", json=BODY).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGTERM)
+        assert "Traceback" not in process.stdout.read()
+
+
+def _ask_until_it_ends(url):
+    with httpx2.Client(base_url=url, timeout=60, trust_env=False) as client:
+        try:
+            while True:
+                client.post("/v1/chat/completions", json=BODY)
+        except httpx2.HTTPError:
+            pass
+
+
+def test_a_key_comes_from_the_environment_and_is_printed_nowhere(sample_index):
+    words = ("--index", sample_index, "--model", "scripted", "--api-key-env", "MY_KEY", "--method", "single")
+    with command(*words, MY_KEY=KEY) as (process, client):
+        assert client.get("/v1/models").status_code == 401
+        assert client.get("/v1/models", headers=bearer(KEY)).status_code == 200
+        assert client.post("/v1/chat/completions", content=KEY, headers=bearer(KEY)).status_code == 415
+        assert client.get("/healthz", headers={"Host": "evil.example"}).status_code == 421
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        assert KEY not in process.stdout.read()
+
+
+def test_the_settings_of_a_file_configure_the_server(sample_index, tmp_path):
+    file = tmp_path / "askance.toml"
+    file.write_text(f'index = "{sample_index}"\nmethod = "flare"\nmodel = "scripted"\n')
+    with command("--config", file) as (_, client):
+        models = client.get("/v1/models").json()["data"]
+    assert [model["id"] for model in models if model["askance"]["default"]] == ["askance/flare"]
+
+
+def test_it_does_not_listen_beyond_loopback_without_a_key(run, sample_index):
+    code, out, err = run("serve", "--index", sample_index, "--model", "scripted", "--host", "0.0.0.0")
+    assert (code, out) == (2, "")
+    assert "no API key protects the server" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("value", [None, "", " , ", "short"])
+def test_a_key_that_is_missing_or_short_is_refused(run, sample_index, monkeypatch, value):
+    if value is not None:
+        monkeypatch.setenv("MY_KEY", value)
+    code, _, err = run("serve", "--index", sample_index, "--model", "scripted", "--api-key-env", "MY_KEY")
+    assert code == 2
+    assert "API key" in err
+
+
+def test_a_port_in_use_is_named(run, sample_index):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = run("serve", "--index", sample_index, "--model", "scripted", "--port", port)
+    assert code == 2
+    assert f"127.0.0.1, port {port}" in " ".join(err.split())
+    assert "--port" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--index", "missing"), "does not exist"),
+        (("--method", "single"), "no index is given"),
+        (("--method", "dragon"), "did you mean 'dragin'"),
+        (
+            ("--host", "no.such.host.invalid", "--api-key-env", "MY_KEY"),
+            "can't listen on no.such.host.invalid",
+        ),
+        (("--port", "70000"), "--port"),
+    ],
+)
+def test_bad_input_exits_with_2_and_says_what_to_do(run, monkeypatch, words, part):
+    monkeypatch.setenv("MY_KEY", KEY)
+    code, _, err = run("serve", "--model", "scripted", *words, columns=300)
+    assert code == 2
+    assert part in " ".join(err.split())
+
+
+def test_without_the_extra_the_command_names_it(run, monkeypatch, sample_index):
+    for name in [name for name in sys.modules if name.startswith("askance.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    code, _, err = run("serve", "--index", sample_index, "--model", "scripted", columns=300)
+    assert code == 2
+    assert "fastapi" in err
+    assert "serve" in err
+
+
+def test_many_idle_and_half_open_connections_leave_room_for_a_question(sample_index):
+    """Those above the limit are refused with 503, and the server answers again once they are gone."""
+    words = ("--index", sample_index, "--model", "scripted", "--method", "closed_book")
+    with command(*words) as (_, client):
+        host, port = client.base_url.host, client.base_url.port
+        idle = [socket.create_connection((host, port), timeout=60) for _ in range(300)]
+        for number, connection in enumerate(idle):
+            if number % 2:
+                connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
+        assert client.post("/v1/chat/completions", json=BODY).status_code == 200
+        for connection in idle:
+            connection.close()
+        assert json.loads(client.post("/v1/chat/completions", json=BODY).text)["choices"]
