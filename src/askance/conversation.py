@@ -14,6 +14,11 @@ from askance.core.types import Demo, Question
 from askance.methods.common.question_rewriter import QuestionRewriter
 
 
+def with_rewriter(engine: Engine) -> Engine:
+    """Return an engine that rewrites follow-up questions: the same one, if it does so already."""
+    return engine if engine.rewriter else replace(engine, rewriter=QuestionRewriter())
+
+
 class Conversation:
     """A conversation with an engine, which remembers the earlier turns.
 
@@ -34,7 +39,7 @@ class Conversation:
 
     async def answer(self, text: str, **options: Any) -> Result:
         """Answer the next question. `options` are those of `Engine.answer`, which says what is raised."""
-        engine = replace(self.engine, rewriter=self.engine.rewriter or QuestionRewriter())
+        engine = with_rewriter(self.engine)
         question = Question(f"turn-{len(self.history) + 1}", text, history=self.history)
         result = await engine.answer(question, **options)
         self.history += (Demo(text, result.answer.text),)
