@@ -5,6 +5,7 @@ from askance.ask import Result as Result
 from askance.config import EngineConfig as EngineConfig
 from askance.config import open_engine as open_engine
 from askance.config_sources import read_config as read_config
+from askance.conversation import Conversation as Conversation
 from askance.core.errors import AskanceError as AskanceError
 from askance.core.errors import InputError as InputError
 from askance.core.parameters import Parameters as Parameters
@@ -37,6 +38,7 @@ from askance.core.types import Turn as Turn
 from askance.core.types import Usage as Usage
 from askance.core.types import Want as Want
 from askance.evaluation.datasets import Example as Example
+from askance.methods.common.question_rewriter import QuestionRewriter as QuestionRewriter
 from askance.middleware.session import Budget as Budget
 
 __version__: str

@@ -16,6 +16,7 @@ from askance.core.parameters import name_of, short_repr
 from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import JUDGING_ROLES, Answer, Capability, Hit, Question, Role, Usage
+from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever
 
@@ -44,6 +45,8 @@ class Engine:
         encoder: The encoder, for methods that compare texts by their vectors.
         why: The reason why this method answers instead of the default one. Every trace records this reason.
         config: The configuration that the engine was made from, as JSON values. Every trace records it.
+        rewriter: The rewriter of questions that have a history. If it is None, the method gets the history,
+            which some methods show in their prompts but none uses for its first search.
 
     Raises:
         MissingAbility: The models, the retriever or the encoder do not meet the method's needs.
@@ -58,6 +61,7 @@ class Engine:
     encoder: Encoder | None = None
     why: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
+    rewriter: QuestionRewriter | None = None
 
     def __post_init__(self) -> None:
         check_needs(self.method, self.models, self.retriever, self.encoder)
@@ -94,6 +98,8 @@ class Engine:
         run = self._start(question, trace, retriever or self.retriever)
         try:
             with panics_as(AskanceError):  # a panic inside a call is a ModelFailure or RetrieverFailure
+                if self.rewriter is not None:
+                    question = await self.rewriter.rewrite(question, run)
                 answer = await answer_within_limit(self.method, question, run)
         except BaseException as error:
             if not any(isinstance(event, Failed) for event in trace.events):
@@ -119,6 +125,7 @@ class Engine:
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             precisions=precisions_of(self.models),
             options=question.options,
+            history=question.history,
             config=dict(self.config),
         )
         if self.why:

@@ -41,6 +41,8 @@ RETRIEVERS = {
     "hybrid": RetrieverKind("the rankings of both", "askance.retrieval.dense:open_hybrid", encodes=True),
 }
 """The kinds of retriever that search an index folder, by name. Their modules are imported on use."""
+RETRIEVER_ADAPTERS = {"langchain": "askance.retrieval.langchain:load_retriever"}
+"""The functions that load retrievers of other libraries, by the word before the colon of a specification."""
 
 
 def load_model(spec: str) -> Model:
@@ -119,10 +121,13 @@ def _extension(spec: str) -> Retriever:
 def _find_extension(spec: str) -> tuple[Any, str]:
     """Return the class or function of a retriever that is not built in, and the place in `spec`."""
     named = spec.partition("?")[0]
+    kind, _, place = named.partition(":")
+    if kind in RETRIEVER_ADAPTERS:
+        return resolve_name(RETRIEVER_ADAPTERS[kind]), place
     extension = find_with_place("retrievers", named)
     if extension is None:
         name = spec if named in RETRIEVERS else named.partition(":")[0]
-        raise UnknownName("retriever", name, known_names("retrievers", RETRIEVERS))
+        raise UnknownName("retriever", name, known_names("retrievers", [*RETRIEVERS, *RETRIEVER_ADAPTERS]))
     return extension
 
 

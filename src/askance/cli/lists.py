@@ -184,6 +184,7 @@ def retrievers() -> None:
         askance search "bridges" --index my-index --retriever hybrid
     """
     rows = [(f"{name}:DIR", f"by {kind.searches_by}") for name, kind in RETRIEVERS.items()]
+    rows.append(("langchain:MODULE:OBJECT", "as a retriever of LangChain does"))
     rows.append(("…?rerank=cross-encoder:NAME", "a reranker for the results of any of these"))
     _list("retrievers", ("spec", "what it searches by"), rows, RETRIEVERS)
 

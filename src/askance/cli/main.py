@@ -25,6 +25,7 @@ from askance.terminal.progress import Activities
 
 COMMANDS = {
     "ask": "askance.cli.ask:ask",
+    "chat": "askance.cli.chat:chat",
     "methods": "askance.cli.lists:methods",
     "prompts": "askance.cli.lists:prompts",
     "index": "askance.cli.ask:index",

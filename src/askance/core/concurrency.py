@@ -1,9 +1,12 @@
-"""Concurrent coroutines: gather all results or cancel the rest, and map a function over items."""
+"""Concurrent coroutines: gather all results or cancel the rest, map a function over items, and block."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import islice
+from threading import Thread
 from typing import Any, Generic, TypeVar
 
 from askance.core.errors import InputError
@@ -100,3 +103,18 @@ async def _run_item(number: int, item: T, work: Callable[[T], Awaitable[R]]) -> 
         raise
     except BaseException as error:  # the other items continue; the caller records the error
         return number, ItemResult(item, error=error)
+
+
+def run_blocking(call: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine from synchronous code, even in a thread with an event loop, and return its result."""
+    result, context = Future[T](), copy_context()
+
+    def run() -> None:
+        try:
+            result.set_result(context.run(asyncio.run, call))
+        except BaseException as error:  # The waiting thread raises it again.
+            result.set_exception(error)
+
+    # The thread is a daemon, so that an interrupted program need not wait for the server.
+    Thread(target=run, name="askance-wait", daemon=True).start()
+    return result.result()

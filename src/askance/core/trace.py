@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, get_args
 
-from askance.core.types import Answer, Hit, Key, Role, Usage
+from askance.core.types import Answer, Demo, Hit, Key, Role, Usage
 
 SCHEMA_VERSION = 1
 UPPER_BOUND = "upper bound"
@@ -52,6 +52,7 @@ class Asked(Event):
         started_at: The start time in ISO 8601, in UTC.
         precisions: The floating-point format of each model by role, where it is known.
         options: The options of a multiple-choice question.
+        history: The earlier questions of the conversation with their answers, oldest first.
         config: The engine's configuration, as `EngineConfig.stored` returns it; empty if unknown.
     """
 
@@ -66,6 +67,7 @@ class Asked(Event):
     started_at: str
     precisions: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    history: tuple[Demo, ...] = ()
     config: dict[str, Any] = field(default_factory=dict)
 
 
@@ -167,7 +169,7 @@ class Decided(Event):
         signal: The quantity in `words`, with its unit, such as "token probability".
         threshold: The threshold that the values are compared with.
         words: The words of the text that the decision is about.
-        query: The query, if the outcome is a search.
+        query: The query, if the outcome is a search, or the question that a follow-up is rewritten into.
         numbers: Further values by name.
     """
 
@@ -213,8 +215,9 @@ class Noted(Event):
 
     Attributes:
         name: "retry" if a server was called again, "top_k" if a server may have ignored top-k sampling,
-            "refused" if a server refused a parameter, "window" if a server may have truncated a prompt, and
-            "method" if a method other than the default one answers.
+            "refused" if a server refused a parameter, "window" if a server may have truncated a prompt,
+            "method" if a method other than the default one answers, and "rewrite" if a follow-up question
+            could not be rewritten.
         text: The problem, in a sentence.
         place: The call that ran into the problem.
     """

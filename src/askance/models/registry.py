@@ -161,6 +161,17 @@ MODEL_KINDS = {
         takes_time=False,
         enabling_options=ENABLING_OPTIONS,
     ),
+    "langchain": ModelKind(
+        "langchain:MODULE:OBJECT[?context=N]",
+        "a chat model of LangChain, for methods that need no signals: an object, or what makes it without "
+        "arguments",
+        partial(install_line, "langchain"),
+        "askance.models.langchain:load_model",
+        ("context",),
+        packages=(("langchain_core",),),
+        needs_name=True,
+        takes_time=False,
+    ),
     "scripted": ModelKind(
         "scripted[:FILE]",
         "no weights: plays the replies in a JSON Lines file, or writes seeded random words; for tests",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from askance.ask import check_question
 from askance.config import EngineConfig
+from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError
 from askance.core.ports import Retriever
 from askance.core.types import Passage, Question
@@ -25,7 +25,6 @@ from askance.serve.citations import passage_url
 from askance.serve.documents import DocumentRoutes
 from askance.serve.engines import PREFIX, Engines
 from askance.serve.errors import ApiError, api_error, bad_request, not_found
-from askance.serve.history import FollowUp
 from askance.serve.limits import Admission, Limits
 from askance.serve.metrics import Metrics
 from askance.serve.pages import passage_page, viewer_files
@@ -93,12 +92,10 @@ class Application:
         engine = self.engines.engine_for(name, parameters, body.seed)
         conversation = read_conversation(body.messages, self.limits.question_characters)
         check_question(conversation.question)
-        if conversation.history:
-            engine = replace(engine, method=FollowUp(engine.method, conversation.history))
         owner = request.scope[OWNER]
         chat = ChatQuestion(
-            engine=engine,
-            question=Question("question", conversation.question),
+            engine=with_rewriter(engine),
+            question=Question("question", conversation.question, history=conversation.history),
             ignored=conversation.ignored,
             retriever=await self._retriever_for(owner),
             owner=owner,

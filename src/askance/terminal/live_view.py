@@ -20,19 +20,28 @@ class LiveView:
     there is no text yet. If the output is not a terminal, only finished blocks are printed.
 
     Args:
+        legend: The legend, which may already have explained some terms; by default a new one.
+        shows_question: Whether the question and its setting (method, models, retriever) are shown.
         ticks: Whether the last lines are redrawn while nothing happens.
         clock: A function that returns the time in seconds.
     """
 
     def __init__(
-        self, console: Console, *, ticks: bool = True, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        *,
+        legend: Legend | None = None,
+        shows_question: bool = True,
+        ticks: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console, self._clock = console, clock
         self._committed, self._draft, self._asked = "", "", ""
         self._began, self._num_calls = clock(), 0
         self._quotable: list[trace.AnyEvent] = []
         self._failed: trace.Failed | None = None
-        self._legend, self._is_over = Legend(), False
+        self._legend, self._is_over = legend or Legend(), False
+        self._shows_question = shows_question
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(
@@ -90,7 +99,9 @@ class LiveView:
 
     def _show(self, event: trace.AnyEvent) -> None:
         block = event_block(event, self._quotable)
-        if isinstance(event, trace.Asked) and event.text == self._asked:
+        if isinstance(event, trace.Asked) and not self._shows_question:
+            block = None
+        elif isinstance(event, trace.Asked) and event.text == self._asked:
             block = setting_block(event)
         if block is not None:
             self._console.print(block, soft_wrap=isinstance(event, trace.Answered) and not self._live)

@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
-from contextvars import copy_context
 from functools import cache
 from importlib.util import find_spec
-from threading import Thread
 from typing import Any, TypeVar
 
 from askance.core.errors import MissingExtra, ModelSpecError
@@ -224,18 +221,3 @@ async def _drain(events: AsyncIterator[object]) -> None:
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in events:
                 pass
-
-
-def run_blocking(call: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from synchronous code, even in a thread with an event loop, and return its result."""
-    result, context = Future[T](), copy_context()
-
-    def run() -> None:
-        try:
-            result.set_result(context.run(asyncio.run, call))
-        except BaseException as error:  # The waiting thread raises it again.
-            result.set_exception(error)
-
-    # The thread is a daemon, so that an interrupted program need not wait for the server.
-    Thread(target=run, name="askance-wait", daemon=True).start()
-    return result.result()

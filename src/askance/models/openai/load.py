@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 
+from askance.core.concurrency import run_blocking
 from askance.core.errors import InputError, ModelSpecError
 from askance.core.notes import doing, note
 from askance.middleware.retry import RetryingModel, RetryPolicy
 from askance.models.bundled import cache_folder
-from askance.models.openai.connection import Connection, run_blocking
+from askance.models.openai.connection import Connection
 from askance.models.openai.errors import SPEC_FORMAT
 from askance.models.openai.model import OpenaiModel
 from askance.models.openai.options import ANEW, AUTO, ServerOptions, is_probed, read_options

@@ -6,8 +6,9 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
+from askance.core.concurrency import run_blocking
 from askance.core.types import Chat, GenerateRequest, Key, Prompt, Raw, Scored, Want, untrusted
-from askance.models.openai.connection import Connection, run_blocking
+from askance.models.openai.connection import Connection
 from askance.models.openai.events import InvalidResponse, ServerEvent, get_nested, read_event, token_count
 from askance.models.openai.options import ServerOptions
 from askance.models.openai.tokenization import neutralize_control, to_utf8

@@ -1,0 +1,194 @@
+"""The command for conversations, in which questions may refer to earlier ones."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from askance.ask import Engine, describe_models, precisions_of
+from askance.cli.options import parameters_by_name, with_settings
+from askance.config import SETTINGS
+from askance.config_sources import SourcedConfig, given_as, merged
+from askance.conversation import Conversation
+from askance.core.errors import AskanceError, InputError, QuestionError, UnknownName
+from askance.core.notes import shown_by
+from askance.core.parameters import short_repr
+from askance.core.trace import Answered, AnyEvent, Decided, Expanded, Noted, Trace
+from askance.loaders import load_models
+from askance.terminal.console import err, out, print_plain
+from askance.terminal.legend import Legend
+from askance.terminal.live_view import LiveView
+from askance.terminal.trace_view import PROVISIONAL, QUERY, print_trace
+from askance.text.printable import printable
+
+
+@with_settings(*(name for name in SETTINGS if name != "in_flight"))
+def chat(sourced: SourcedConfig) -> None:
+    """Answer questions that may refer to earlier ones. /help lists the commands of the chat.
+
+    Each line of the input is a question or a command. Ctrl-C stops an answer, and Ctrl-D ends the chat. In a
+    pipe, the exit code is that of the first question or command that failed.
+
+    Examples:
+        askance chat --index my-index
+        askance chat --index my-index --method flare --seed 7
+    """
+    engine = sourced.for_method().open()
+    failures = list[int]()
+    with asyncio.Runner() as runner:
+        session = _ChatSession(sourced, engine, runner)
+        if sys.stdin.isatty():
+            print_plain(out, session.setting, PROVISIONAL)
+            print_plain(out, "/help lists the commands; Ctrl-D ends the chat.", PROVISIONAL)
+        for line in _lines():
+            try:
+                session.take(line)
+            except AskanceError as error:
+                print_plain(err, f"error: {error}", "red")
+                failures.append(error.exit_code)
+            except KeyboardInterrupt:
+                print_plain(err, "stopped", "red")
+                if not sys.stdin.isatty():
+                    raise
+            sys.stdout.flush()  # a program at the other end of a pipe waits for the answer
+    if failures and not sys.stdin.isatty():
+        raise typer.Exit(failures[0])
+
+
+def _lines() -> Iterator[str]:
+    """Yield the lines of the input that are not blank. On a terminal, each one is asked for with a prompt."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        with suppress(ImportError):  # Windows has none
+            import readline  # noqa: F401 - makes input() edit lines and remember them
+    while True:
+        try:
+            line = input("› " if is_terminal else "").strip()
+        except EOFError:
+            if is_terminal:
+                out.print()
+            return
+        except KeyboardInterrupt:
+            if not is_terminal:
+                raise
+            out.print()
+            continue
+        except UnicodeDecodeError as error:
+            raise QuestionError(f"the input is not UTF-8 ({error}): convert it to UTF-8.") from error
+        if line:
+            yield line
+
+
+class _ChatSession:
+    """The state of one chat.
+
+    Attributes:
+        conversation: The engine and the earlier turns.
+        last: The trace of the last question; empty before the first one.
+    """
+
+    def __init__(self, sourced: SourcedConfig, engine: Engine, runner: asyncio.Runner) -> None:
+        self._sourced, self._runner, self._legend = sourced, runner, Legend()
+        self.conversation, self.last = Conversation(engine), Trace()
+
+    @property
+    def setting(self) -> str:
+        """The method, the models and the retriever on one line."""
+        engine = self.conversation.engine
+        names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
+        parts = [short_repr(engine.method), describe_models(names, precisions_of(engine.models))]
+        return " · ".join([*parts, *([engine.retriever.name] if engine.retriever else [])])
+
+    def take(self, line: str) -> None:
+        """Run a command, or answer a question.
+
+        Raises:
+            AskanceError: The command is unknown or can't be run, or the question can't be answered.
+        """
+        if not line.startswith("/"):
+            self._answer(line)
+            return
+        name, *words = line.split()
+        if name not in _COMMANDS:
+            raise UnknownName("command", name, _COMMANDS, remedy="/help says what each command does.")
+        _, run = _COMMANDS[name]
+        run(self, words)
+
+    def _answer(self, question: str) -> None:
+        is_typed = sys.stdin.isatty() and out.is_terminal
+        view = LiveView(out, legend=self._legend, shows_question=False)
+        if not is_typed:
+            view.echo(question)
+        self.last = Trace(view)
+        with shown_by(None), view:
+            self._runner.run(self.conversation.answer(question, trace=self.last))
+
+    def new(self, _: Sequence[str]) -> None:
+        """Forget the earlier turns."""
+        self.conversation = Conversation(self.conversation.engine)
+        self.last = Trace()
+        print_plain(out, "a new conversation: the earlier questions are forgotten", PROVISIONAL)
+
+    def help(self, _: Sequence[str]) -> None:
+        """Print the commands."""
+        for name, (what, _run) in _COMMANDS.items():
+            print_plain(out, f"{name:<9}{what}")
+
+    def why(self, _: Sequence[str]) -> None:
+        """Print the decisions of the last answer."""
+        decisions = [event for event in self._last_events() if isinstance(event, Decided | Expanded | Noted)]
+        print_trace(decisions, out)
+        if not decisions:
+            print_plain(out, "the method made no decisions", PROVISIONAL)
+
+    def sources(self, _: Sequence[str]) -> None:
+        """Print the passages that the last answer cites."""
+        answers = [event.answer for event in self._last_events() if isinstance(event, Answered)]
+        passages = {each.number: each.passage for answer in answers for each in answer.citations}
+        for number, passage in sorted(passages.items()):
+            head = Text.assemble((f"[{number}] ", QUERY), (printable(passage.title), "bold"))
+            out.print(head.append(f"  {printable(passage.source)}", style=PROVISIONAL), soft_wrap=True)
+            print_plain(out, passage.text)
+        if not passages:
+            print_plain(out, "the last answer cites no passage", PROVISIONAL)
+
+    def method(self, words: Sequence[str]) -> None:
+        """Switch to another method, or to other parameters, and keep the earlier turns."""
+        if not words:
+            raise InputError("/method needs a name, such as /method single: `askance methods` lists them.")
+        settings: dict[str, Any] = {"method": words[0]}
+        if words[1:]:
+            settings["parameters"] = parameters_by_name(words[1:])
+        sourced = merged([*self._sourced.layers, given_as(settings, "/method")])
+        self.conversation.engine = self._switched(sourced)
+        self._sourced = sourced
+        print_plain(out, self.setting, PROVISIONAL)
+
+    def _switched(self, sourced: SourcedConfig) -> Engine:
+        """Return the engine of a configuration. Parts that are loaded already are used again."""
+        config, before = sourced.for_method(), self.conversation.engine
+        method = config.make()
+        new = {role: spec for role, spec in config.models.items() if role not in before.models}
+        known = {**config.cached_models(load_models(new)), **before.models}
+        models = {role: model for role, model in known.items() if role in config.models}
+        encoder = before.encoder or (config.open_encoder() if method.needs.encoder else None)
+        return config.engine(method, models, before.retriever, encoder)
+
+    def _last_events(self) -> Sequence[AnyEvent]:
+        if not self.last.events:
+            raise InputError("there is no answer yet: ask a question first.")
+        return self.last.events
+
+
+_COMMANDS: dict[str, tuple[str, Callable[[_ChatSession, Sequence[str]], None]]] = {
+    "/why": ("the decisions of the last answer", _ChatSession.why),
+    "/sources": ("the passages that the last answer cites", _ChatSession.sources),
+    "/method": ("NAME [PARAMETER=VALUE …]: answer with another method or parameters", _ChatSession.method),
+    "/new": ("forget the earlier questions", _ChatSession.new),
+    "/help": ("these commands", _ChatSession.help),
+}
+"""The commands of the chat: what each does, and the function that runs it with the words after its name."""
