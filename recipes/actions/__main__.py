@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 
 from askance.cli.main import exit_codes
+from askance.cli.options import parameters_by_name
 from askance.cli.train import examples_by_name
 from askance.cli.train_airrag import train_actions_shown
 from askance.core.parameters import parse_parameters
@@ -23,6 +24,7 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import Difference, mean_interval, paired_difference
+from askance.evaluation.statistics.summaries import scores_of
 from askance.loaders import load_model
 from askance.retrieval.index.build import build_index
 from askance.terminal.console import out as screen
@@ -58,8 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder of the recipe")
     with exit_codes():
         options = parser.parse_args(arguments)
-        given = dict(each.partition("=")[::2] for each in options.set)
-        settings = replace(SETTINGS, **parse_parameters(ActionSettings, given))
+        settings = replace(SETTINGS, **parse_parameters(ActionSettings, parameters_by_name(options.set)))
         asked = examples_by_name([options.questions], None)
         planned = {**asked, **examples_by_name(options.plans, None)}
         model = options.out / "model"
@@ -124,16 +125,11 @@ def answered(questions: str, index: Path, folder: Path, name: str, spec: str) ->
     return make_runs(grid, folder)["questions/airrag"]
 
 
-def scores(run: RecordedRun, metric: str) -> dict[str, float]:
-    """Return the scores of a run by question, without the questions that the metric does not apply to."""
-    return {each.id: score for each in run.records if (score := each.scores[metric]) is not None}
-
-
 def recall_gate(taught: RecordedRun, untaught: RecordedRun) -> dict[str, bool]:
     """Return the conditions on the supporting recall, and whether each is met."""
-    own = scores(taught, RECALL)
+    own = scores_of(taught.records, RECALL)
     mean = mean_interval(list(own.values()))
-    gain: Difference = paired_difference(own, scores(untaught, RECALL))
+    gain: Difference = paired_difference(own, scores_of(untaught.records, RECALL))
     interval = f"{gain.mean:+.3f}, {gain.low:+.3f} to {gain.high:+.3f}"
     return {
         f"supporting recall at least {MIN_RECALL} ({mean.mean:.3f})": mean.mean >= MIN_RECALL,
@@ -148,11 +144,9 @@ def hops_table(runs: Mapping[str, RecordedRun]) -> str:
     for hops in (*sorted(kinds, key=lambda each: each or 0), "all"):
         for name, run in runs.items():
             records = [record for record in run.records if hops in ("all", record.hops)]
-            means = [
-                fmean([record.scores[metric] or 0.0 for record in records] or [0.0])
-                for metric in ("f1", RECALL)
-            ]
-            lines.append(f"| {hops} | {len(records)} | {name} | {means[0]:.3f} | {means[1]:.3f} |")
+            scores = (scores_of(records, metric).values() for metric in ("f1", RECALL))
+            means = " | ".join(f"{fmean(each):.3f}" if each else "–" for each in scores)
+            lines.append(f"| {hops or 'unknown'} | {len(records)} | {name} | {means} |")
     return "\n".join(lines)
 
 

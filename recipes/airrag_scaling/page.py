@@ -87,10 +87,8 @@ def _list(reasons: Mapping[str, str]) -> str:
 def _optimal(study: Study) -> str:
     if not study.chosen:
         return "No settings were chosen: `--choose-on` names the datasets with the questions to choose by."
-    metric = study.metrics[0]
-    reported = {
-        result.setting.name: result for result in study.reported if result.setting.share == _share(study)
-    }
+    metric, share = study.metrics[0], study.chosen[0].setting.share
+    reported = {result.setting.name: result for result in study.reported if result.setting.share == share}
     head = [
         "setting",
         "tokens to choose by",
@@ -113,10 +111,6 @@ def _optimal(study: Study) -> str:
         "budget, the last one within it is the best. Each is a preset: `--preset FILE`.\n\n"
         + markdown(head, rows)
     )
-
-
-def _share(study: Study) -> float:
-    return study.chosen[0].setting.share
 
 
 def _table(study: Study) -> str:

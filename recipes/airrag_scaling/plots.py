@@ -51,6 +51,8 @@ def plots_of(results: Sequence[Result], axes: Values, metrics: Sequence[str]) ->
         for axis, label in LABELS.items():
             if len(set(axes.get(axis, ()))) < 2:
                 found[axis] = f"only one value of --{axis.replace('_', '-')} was measured"
+            elif not any(curve[0].setting.is_airrag for _, curve in _curves(axis, results, axes)):
+                found[axis] = "no AirRAG method has a result on this curve"
             else:
                 found[axis] = _axis_plot(axis, label, results, axes, metrics)
         tree = [result for result in results if result.setting.is_airrag]

@@ -1,6 +1,6 @@
 """The numbers of a run, per question and as means with intervals, and their averages over datasets."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -114,12 +114,8 @@ def _numbers_of_tree(
         for end in ends
     ] or [dict(record.scores)]
     numbers: dict[str, float | None] = {VALID: len(paths)}
-    summaries: Mapping[Callable[[str], str], Callable[[Sequence[float]], float]] = {
-        oracle: max,
-        candidates: fmean,
-    }
     for metric in ready.scoring.names:
         values = [value for each in scores if (value := each[metric]) is not None]
         if values and metric != RECALL:
-            numbers |= {name(metric): of(values) for name, of in summaries.items()}
+            numbers |= {oracle(metric): max(values), candidates(metric): fmean(values)}
     return numbers

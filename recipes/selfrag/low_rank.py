@@ -49,7 +49,8 @@ def write_low_rank(folder: Path, out: Path, rank: int) -> float:
     """Write the adapter, and return the relative error of all differences in the Frobenius norm.
 
     Raises:
-        InputError: The rank is not positive, or the model was not trained from `bundled:base`.
+        InputError: The rank is not positive, the model was not trained from `bundled:base`, or more of it was
+            trained than its matrices and the rows of the reflection tokens.
     """
     if rank < 1:
         raise InputError(f"--rank {rank}: a positive number is expected.")
@@ -61,10 +62,15 @@ def write_low_rank(folder: Path, out: Path, rank: int) -> float:
     for name, after in module.requires_grad_(False).named_parameters():
         base = before.get(name)
         grows = name == _EMBEDDINGS
-        if base is None or after.shape[grows:] != base.shape[grows:]:
-            raise InputError(f"{folder}: {name} does not fit {BUNDLED_BASE}: name a model trained from it.")
+        misfit = InputError(
+            f"{folder}: {name} does not fit {BUNDLED_BASE}: name a model trained from it with method=lora."
+        )
+        if base is None or after.shape[grows:] != base.shape[grows:] or len(after) < len(base):
+            raise misfit
         prefix = f"base_model.model.{name.removesuffix('.weight')}"
         difference = after[: len(base)] - base
+        if (grows or difference.ndim != 2) and difference.any():
+            raise misfit
         if grows:
             weights[f"{prefix}.token_adapter.trainable_tokens_delta"] = after[len(base) :].half()
         elif difference.any():

@@ -24,6 +24,7 @@ from askance.core.trace import AnyEvent, Expanded
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.answers import match
 from askance.evaluation.run.grid import Grid
+from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import Difference, MeanInterval, mean_interval, paired_difference
 from askance.methods.selfrag.parameters import SelfragParameters
@@ -158,16 +159,18 @@ def chosen_again(run: RecordedRun, weights: Mapping[str, float]) -> dict[str, fl
     """Return the metric of each question if the answer were chosen with other weights of the scores.
 
     In the short form, an answer for each passage is written before one is chosen, so this equals a run with
-    these weights.
+    these weights. A failed question scores 0.
 
     Args:
         run: A run of Self-RAG in its short form.
         weights: The weights that differ from those of the method.
     """
-    return {
-        record.id: match(_best(run.trace(record), weights) or record.text, record.golds, "normalised") or 0.0
-        for record in run.records
-    }
+
+    def score(record: Record) -> float:
+        text = _best(run.trace(record), weights) or record.text
+        return 0.0 if record.is_failure else match(text, record.golds, "normalised") or 0.0
+
+    return {record.id: score(record) for record in run.records}
 
 
 def _best(events: Iterable[AnyEvent], weights: Mapping[str, float]) -> str:

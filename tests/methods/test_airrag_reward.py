@@ -20,7 +20,17 @@ from askance.models.scripted import ScriptedModel
 from askance.training.reward.labelled_states import states_of_run
 from askance.training.reward.train_features import _evidence, _features
 from tests.evaluation.hand_made import record, written
-from tests.methods.bridge import CREEK, MOUTH, PATHS_ALONE, QUESTION, WHERE, Varied, playing, scored
+from tests.methods.bridge import (
+    CREEK,
+    MOUTH,
+    PATHS_ALONE,
+    QUESTION,
+    WHERE,
+    Varied,
+    decisions,
+    playing,
+    scored,
+)
 from tests.methods.bridge import run as ask
 from tests.models.test_feature_reward import CONTENT
 from tests.models.tiny_cross_encoder import save_cross_encoder
@@ -104,6 +114,19 @@ def test_a_regression_steers_the_search(reward):
     result, _ = ask(method, asked)
     assert result.answer.text
     assert not scored(result), "numbers need no call"
+
+
+@pytest.mark.parametrize(("reward", "is_certain"), [("features", False), ("text", True)])
+def test_a_vote_is_decided_only_if_its_rewards_stay(reward, is_certain):
+    """The reward of an answer by features changes with the answers that are found later."""
+    judges = {
+        "features": Remembering(reward=regression(intercept=5.0)),
+        "text": ScriptedModel(scores={"Yes": -0.1, "No": -5.0}),
+    }
+    asked = {"answer": ScriptedModel(playing(say=WHERE, sa="Mohawk")), "reward": judges[reward]}
+    method = Airrag(rollouts=9, wave=1, search="paths", verifier="rm_vote", stop_decided=True)
+    result, _ = ask(method, asked)
+    assert any(each.name == "rollouts" for each in decisions(result)) == is_certain
 
 
 @pytest.mark.parametrize(("reward_of", "calls"), [("path", 1), ("steps", 4)])

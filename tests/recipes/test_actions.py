@@ -53,6 +53,13 @@ def test_the_table_by_hops(tmp_path):
     ]
 
 
+def test_questions_without_a_recall_do_not_lower_its_mean(tmp_path):
+    scores = [{"supporting_recall": recall, "f1": 0.5} for recall in (None, 1.0)]
+    run = written(tmp_path / "run", [record(number, scores=each) for number, each in enumerate(scores)])
+    lines = hops_table({"taught": run}).splitlines()
+    assert lines[2:] == ["| unknown | 2 | taught | 0.500 | 1.000 |", "| all | 2 | taught | 0.500 | 1.000 |"]
+
+
 def test_the_recipe_teaches_mostly_plans():
     assert SETTINGS.say > SETTINGS.ra
     assert SETTINGS.none_share < 0.3

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from recipes.airrag_scaling.__main__ import main
 from recipes.airrag_scaling.database import build_database, is_drawn
 from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens
 from recipes.airrag_scaling.optimal import check_disjoint, frontier_of
+from recipes.airrag_scaling.plots import plots_of
 from recipes.airrag_scaling.results import (
     READ,
     TOKENS,
@@ -367,6 +369,22 @@ def test_the_frontier():
     found = frontier_of([result(*point) for point in points], "f1")
     assert [each.setting.name for each in found] == ["b", "c", "f"]
     assert frontier_of([], "f1") == []
+
+
+def test_figures_of_baselines_alone_are_left_out():
+    """Every run of AirRAG may have stopped."""
+    baselines = [
+        replace(result("single", 100, 0.5), setting=Setting("single", {"l_max": limit}, is_airrag=False))
+        for limit in (8.0, None)
+    ]
+    found = plots_of(baselines, {"l_max": (8.0, None), "rollouts": (1, 2)}, ["f1"])
+    reason = "no AirRAG method has a result on this curve"
+    assert {name for name, plot in found.items() if plot == reason} == {
+        "l_max",
+        "rollouts",
+        "valid-rollouts",
+        "choosing",
+    }
 
 
 def test_paths_at_equal_tokens():

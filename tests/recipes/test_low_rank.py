@@ -8,6 +8,7 @@ import torch
 from recipes.selfrag import low_rank
 from recipes.selfrag.low_rank import main, write_low_rank
 
+from askance.core.errors import InputError
 from askance.methods.selfrag.tokens import ALL_TOKENS
 from askance.models.hf.adapter import merge, open_adapter
 from askance.models.hf.load import load_parts, save_parts
@@ -68,6 +69,17 @@ def test_a_rank_that_is_none(trained, tmp_path, capsys, rank, message):
         main([str(trained), "--out", str(tmp_path / "out"), f"--rank={rank}"])
     assert raised.value.code == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("part", ["model.norm.weight", "model.embed_tokens.weight"])
+def test_a_model_all_of_whose_weights_were_trained(trained, tmp_path, part):
+    module, tokenizer = load_parts(str(trained))
+    with torch.no_grad():
+        module.get_parameter(part)[0] += 1.0
+    save_parts(module, tokenizer, tmp_path / "full")
+    with pytest.raises(InputError, match=f"{part} does not fit bundled:base: .* with method=lora"):
+        write_low_rank(tmp_path / "full", tmp_path / "out", RANK)
     assert not (tmp_path / "out").exists()
 
 

@@ -22,6 +22,7 @@ from askance.training.selfrag.group_results import DESIRED
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.vocabulary import add_reflection_tokens
 from tests.contracts.model_contract import run
+from tests.evaluation.hand_made import record, written
 from tests.recipes.test_commands import FILES, called
 from tests.training.relevance.test_pairs import ANIMALS, COLOURS, example
 
@@ -109,6 +110,11 @@ def test_the_whole_recipe_with_its_ablations_and_that_it_resumes(qwen_folder, tm
         main(words)
     assert {path: path.stat().st_mtime_ns for path in (out / "selfrag").iterdir()} == before
     assert (out / "page" / "reflection.md").read_text() == page
+
+
+def test_a_failed_question_stays_wrong_with_other_weights(tmp_path):
+    run = written(tmp_path / "run", [record(0, error="ModelFailure: out of memory"), record(1)])
+    assert chosen_again(run, {"support": 0.0}) == {"q0": 0.0, "q1": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ A model with "pair", such as a cross-encoder, only judges: it scores the labels 
 prompt whose parts are a query and whose continuation is a passage. A model with "features" judges numbers
 (see `ports.ScoresFeatures`)."""
 JUDGING_ROLES: dict[Capability, tuple[Role, ...]] = {"features": ("reward",), "pair": ("critic", "reward")}
-"""The roles that a model with such a capability, which writes nothing, can have."""
+"""The possible roles of models that only judge, by the capability that such a model has."""
 PAIR_LABELS = ("relevant", "irrelevant")
 Task = Literal["open", "yes_no", "choice"]
 """The form of a short answer: free text, yes or no, or one of the question's options."""

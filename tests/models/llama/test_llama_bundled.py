@@ -463,6 +463,15 @@ def test_damaged_tokens_of_an_adapter(tiny_selfrag, tiny_package, tmp_path, stor
     assert not list(tmp_path.glob("out.gguf*"))
 
 
+def test_a_tokenizer_beside_a_plain_adapter_adds_no_token(tiny_reader, tiny_package, tmp_path):
+    """Transformers writes the file `added_tokens.json` for tokens of the base, too."""
+    pack(tiny_package, tmp_path / "alone.gguf", tiny_reader, matrices="Q8_0")
+    (tiny_reader / ADDED).write_text('{"<|im_end|>": 2, "<tool_call>": 9}')
+    pack(tiny_package, tmp_path / "beside.gguf", tiny_reader, matrices="Q8_0")
+    assert (tmp_path / "beside.gguf").read_bytes() == (tmp_path / "alone.gguf").read_bytes()
+    write_lora(tiny_reader, tiny_package, tmp_path / "lora.gguf")
+
+
 def test_tokens_for_a_base_with_another_vocabulary(tiny_selfrag, tiny_package, tmp_path):
     ids = {token: id + 1 for token, id in json.loads((tiny_selfrag / ADDED).read_text()).items()}
     (tiny_selfrag / ADDED).write_text(json.dumps(ids))

@@ -2,11 +2,12 @@
 
 import pytest
 
-from askance.evaluation.datasets.example import ReasoningStep
+from askance.evaluation.datasets.example import ReasoningStep, Triple
 from askance.training.actions.decomposition import (
     MAX_DESCRIPTION_WORDS,
     BadReference,
     from_steps,
+    from_triples,
     sub_questions,
 )
 from askance.training.actions.noun_phrases import reference
@@ -22,6 +23,19 @@ def test_facts_become_questions_that_describe_or_name_the_earlier_answer():
     assert (second.planned, second.resolved, second.topic) == (
         "When was the director of Heidi born?", "When was Allan Dwan born?", "Allan Dwan",
     )  # fmt: skip
+
+
+def test_a_plan_names_no_answer_of_a_long_chain():
+    facts = (
+        Triple("Carmen", "composer", "Georges Bizet"),
+        Triple("Georges Bizet", "father", "Adolphe Bizet"),
+        Triple("Adolphe Bizet", "place of birth", "Rouen"),
+    )
+    assert [step.planned for step in from_triples(facts)] == [
+        "Who composed the music of Carmen?",
+        "Who is the father of the composer of Carmen?",
+        "Where was the father of the composer of Carmen born?",
+    ]
 
 
 def test_references_and_relations_become_natural_questions():

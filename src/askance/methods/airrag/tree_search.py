@@ -250,8 +250,9 @@ class TreeSearch:
         params, paths = self.parameters, verifiers.valid_paths(self.finished_paths(trees))
         num_rollouts = sum(tree.num_rollouts for tree in trees)
         num_more = (params.rollouts - num_rollouts) * params.answer_samples
-        # An eager expansion may sample more terminals than the rollout reaches.
-        counts = params.stop_decided and params.expansion == "lazy"
+        # An eager expansion may sample more terminals than the rollout reaches, and a reward from features
+        # changes with each further answer.
+        counts = params.stop_decided and params.expansion == "lazy" and not self._votes_may_change
         numbers = {"rollouts": float(num_rollouts)}
         if counts and verifiers.is_decided(params.verifier, paths, num_more):
             why = "no further vote can change the words of the answer"
@@ -271,6 +272,12 @@ class TreeSearch:
             numbers=numbers,
         )
         return is_enough
+
+    @property
+    def _votes_may_change(self) -> bool:
+        """Return whether further answers change how much the votes for earlier answers count."""
+        is_weighted = self.parameters.verifier == "rm_vote"
+        return is_weighted and self.reward_model is not None and self.reward_model.uses_features
 
     def on_rollout_end(self, rollout: int) -> None:
         self._runners[rollout].budget.close()

@@ -135,7 +135,7 @@ def leading_answer(paths: Sequence[FinishedPath]) -> tuple[str, float]:
     """
     valid = [path for path in paths if path.is_valid]
     votes = sorted(
-        ((sum(valid[each].share * valid[each].copies for each in group), valid[group[0]].answer))
+        (sum(valid[each].share * valid[each].copies for each in group), valid[group[0]].answer)
         for group in cluster_answers(valid)
     )
     if not votes:

@@ -35,13 +35,18 @@ def gguf_file(name: str) -> Path:
 def read_added_tokens(folder: Path) -> dict[str, int]:
     """Return the ids of the control tokens that an adapter adds, in increasing order; often there are none.
 
+    The tokenizer of transformers also writes a file `added_tokens.json`, which lists tokens of the base. The
+    adapter adds tokens only if it has rows of the embeddings (`trainable_token_indices`).
+
     Raises:
-        ModelSpecError: The file can't be read, or the ids do not follow one another.
+        ModelSpecError: A file can't be read, or the ids do not follow one another.
     """
     path = folder / ADDED_TOKENS
     if not path.exists():
         return {}
     try:
+        if not json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("trainable_token_indices"):
+            return {}
         stored = json.loads(path.read_text(encoding="utf-8"))
         ids = dict(sorted(((str(token), int(id)) for token, id in stored.items()), key=lambda item: item[1]))
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -21,8 +21,8 @@ class ActionResult:
     """The replies of one action to rows.
 
     Attributes:
-        none_share: The share of None among the replies where a query is needed; None for the other actions,
-            and if no query is needed in any row.
+        none_share: The share of replies without a query, such as None, where a query is needed; None for the
+            other actions, and if no query is needed in any row.
         well_formed: The share of replies that AirRAG reads completely (see `is_well_formed`).
         exact_match, f1: The means over all rows, with the queries of SAY and QT joined.
     """

@@ -7,7 +7,7 @@ describes the earlier answer, and with the answer filled in.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import ReasoningStep, Triple
@@ -63,12 +63,13 @@ def sub_questions(example: Example) -> tuple[SubQuestion, ...]:
 
 def from_triples(triples: tuple[Triple, ...]) -> tuple[SubQuestion, ...]:
     """Return a sub-question for each fact, chain by chain."""
-    ordered, steps = in_chain_order(triples), list[SubQuestion]()
+    ordered, steps, description = in_chain_order(triples), list[SubQuestion](), ""
     for index, fact in enumerate(ordered):
-        lead = ordered[index - 1] if index and is_same_name(ordered[index - 1].object, fact.subject) else None
-        resolved = questions(fact)[0]
-        planned = questions(fact, object_description(lead))[0] if lead else resolved
+        is_led = index > 0 and is_same_name(ordered[index - 1].object, fact.subject)
+        subject = description if is_led else without_parentheses(fact.subject)
+        planned, resolved = questions(fact, subject)[0], questions(fact)[0]
         steps.append(SubQuestion(planned, resolved, fact.object, without_parentheses(fact.subject)))
+        description = object_description(replace(fact, subject=subject))
     return tuple(steps)
 
 

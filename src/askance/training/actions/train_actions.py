@@ -9,7 +9,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from math import floor
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from askance.training.actions.acceptance import COLUMNS, ActionResult, measure
 from askance.training.actions.gold_rows import LeftOut, gold_rows
 from askance.training.actions.rows import ActionRow
 from askance.training.actions.settings import ActionSettings
+from askance.training.held_out import is_held_out_question
 from askance.training.loop.model_card import render_card
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix, is_held_out
@@ -80,7 +80,8 @@ def action_mix(
             kept += gold_rows(name, [example], settings, left_out)
     for rows in rows_by_file.values():
         for row in rows:
-            (held_out if _is_held_out(row, settings.held_out) else training).append(row)
+            is_out = is_held_out_question(row.question.text, settings.held_out)
+            (held_out if is_out else training).append(row)
     for action in (SAY, QT):
         if getattr(settings, action) and not any(
             row.action == action and not row.is_none for row in training
@@ -89,11 +90,6 @@ def action_mix(
     training = _balanced(training, settings, left_out)
     random.Random(f"{settings.seed} order").shuffle(training)
     return ActionMix(tuple(training), tuple(held_out), counts, left_out)
-
-
-def _is_held_out(row: ActionRow, share: float) -> bool:
-    digest = blake2b(" ".join(row.question.text.split()).lower().encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64 < share
 
 
 def _balanced(rows: Sequence[ActionRow], settings: ActionSettings, left_out: LeftOut) -> list[ActionRow]:

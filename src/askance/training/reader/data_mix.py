@@ -4,7 +4,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from math import floor
 from typing import ClassVar
 
@@ -14,6 +13,7 @@ from askance.core.types import Hit
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.methods.common.prompts import Layout
+from askance.training.held_out import is_held_out_unit
 from askance.training.reader.answer_examples import (
     draw_passages,
     from_memory,
@@ -218,8 +218,7 @@ def is_held_out(name: str, example: Example, share: float) -> bool:
     unit = (
         example.supporting_facts.paragraphs[0].text if is_on_one_paragraph(example) else example.question.id
     )
-    digest = blake2b(f"{name} {unit}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64 < share
+    return is_held_out_unit(f"{name} {unit}", share)
 
 
 def _unusable(example: Example, takes_decompositions: bool) -> str:

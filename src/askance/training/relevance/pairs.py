@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -25,6 +24,7 @@ from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.lexical import LexicalIndex, LexicalWriter, any_term_query
 from askance.retrieval.index.passages import cut_passages
+from askance.training.held_out import is_held_out_unit
 from askance.training.relevance.settings import RelevanceSettings
 
 CANDIDATES = 20
@@ -212,5 +212,4 @@ def _claims(
 def _is_held_out(name: str, example: Example, share: float) -> bool:
     paragraphs = example.supporting_facts.supporting or example.supporting_facts.paragraphs
     title = min((paragraph.title for paragraph in paragraphs), default=example.question.id)
-    digest = blake2b(f"{name} {title}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64 < share
+    return is_held_out_unit(f"{name} {title}", share)

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import RocArea, roc_area
@@ -79,12 +78,6 @@ def states_of_question(
         for step in rng.sample(kind, min(num_states, len(kind))):
             states.append(LabelledState(id, question, step, step.value, weight))
     return states
-
-
-def is_held_out(state: LabelledState, share: float) -> bool:
-    """Return whether a state is held out. A question is held out in all runs, or in none."""
-    digest = blake2b(" ".join(state.question.split()).lower().encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64 < share
 
 
 def has_both_kinds(states: Sequence[LabelledState]) -> bool:

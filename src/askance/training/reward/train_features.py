@@ -24,6 +24,7 @@ from askance.methods.airrag.state import RA
 from askance.models.cross_encoders import load_cross_encoder
 from askance.models.feature_reward import KIND, Feature, FeatureReward, write_feature_reward
 from askance.models.pair_scorer import PairScorer
+from askance.training.held_out import is_held_out_question
 from askance.training.loop.model_card import render_card
 from askance.training.loop.model_folder import model_folder
 from askance.training.reward.labelled_states import (
@@ -31,7 +32,6 @@ from askance.training.reward.labelled_states import (
     LabelledState,
     RewardResult,
     has_both_kinds,
-    is_held_out,
     result_of,
     states_of_run,
 )
@@ -110,8 +110,9 @@ def fit_reward(
     on_start: Callable[[int, int], None] = lambda num_training, num_held_out: None,
 ) -> tuple[FeatureReward, RewardResult | None]:
     """Return the regression, and its results on held-out questions (see `train_features`)."""
-    held_out = [state for state in states if is_held_out(state, settings.held_out)]
-    training = [state for state in states if not is_held_out(state, settings.held_out)]
+    training, held_out = list[LabelledState](), list[LabelledState]()
+    for state in states:
+        (held_out if is_held_out_question(state.question, settings.held_out) else training).append(state)
     if not has_both_kinds(training):
         raise InputError(NOTHING_TO_LEARN.format(num_steps=len(training)))
     on_start(len(training), len(held_out))
@@ -126,9 +127,9 @@ def fit_reward(
         features=features,
         cross_encoder=cross_encoder if has_evidence else None,
         cross_encoder_fingerprint=scorer.fingerprint if scorer and has_evidence else "",
-        questions=len({state.id for state in training}),
+        questions=len({state.question for state in training}),
         steps=len(training),
-        held_out_questions=len({state.id for state in held_out}),
+        held_out_questions=len({state.question for state in held_out}),
         held_out_steps=len(held_out),
         held_out_auc=None,
     )

@@ -26,6 +26,7 @@ from askance.methods.airrag.reward import PASSAGE, PASSAGE_TOKENS, VERDICTS, ste
 from askance.methods.airrag.state import RA
 from askance.methods.common.label_probabilities import label_probabilities
 from askance.methods.common.prompts import passage_text
+from askance.training.held_out import is_held_out_question
 from askance.training.loop.model_card import render_card
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix
@@ -38,7 +39,6 @@ from askance.training.reward.labelled_states import (
     LabelledState,
     RewardResult,
     has_both_kinds,
-    is_held_out,
     result_of,
     states_of_run,
 )
@@ -120,7 +120,8 @@ def train_reward(
         states = states_of_run(name, run, settings.states, settings.seed)
         counts[name] = len(states)
         for each in states:
-            (held_out if is_held_out(each, settings.held_out) else training).append(each)
+            is_out = is_held_out_question(each.question, settings.held_out)
+            (held_out if is_out else training).append(each)
     if not has_both_kinds(training):
         raise InputError(NOTHING_TO_LEARN.format(num_steps=len(training)))
     random.Random(f"{settings.seed} order").shuffle(training)

@@ -10,7 +10,6 @@ optionally, "input", "id" and "dataset_name". Rows that were made here also have
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Literal
@@ -29,6 +28,7 @@ from askance.methods.selfrag.tokens import (
     TOKEN,
     escape_tokens,
 )
+from askance.training.held_out import is_held_out_unit
 from askance.training.reader.training_example import TargetSpan, TrainingExample
 
 _SHAPE = (
@@ -94,8 +94,7 @@ def json_row(row: SelfRagRow) -> str:
 
 def is_held_out(row: SelfRagRow, share: float) -> bool:
     """Return whether a row is held out from training, if this share of all rows is."""
-    digest = blake2b(f"{row.dataset} {row.topic or row.instruction}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64 < share
+    return is_held_out_unit(f"{row.dataset} {row.topic or row.instruction}", share)
 
 
 def segment(passage: Passage, relevance: str, text: str, support: str = "") -> str:
