@@ -5,7 +5,7 @@ The command line, servers, evaluation and notebooks all answer questions through
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -47,6 +47,7 @@ class Engine:
         config: The configuration that the engine was made from, as JSON values. Every trace records it.
         rewriter: The rewriter of questions that have a history. If it is None, the method gets the history,
             which some methods show in their prompts but none uses for its first search.
+        on_end: A callback that receives the complete trace of every question, also of a question that failed.
 
     Raises:
         MissingAbility: The models, the retriever or the encoder do not meet the method's needs.
@@ -62,6 +63,7 @@ class Engine:
     why: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
     rewriter: QuestionRewriter | None = None
+    on_end: Callable[[Trace], None] | None = None
 
     def __post_init__(self) -> None:
         check_needs(self.method, self.models, self.retriever, self.encoder)
@@ -106,10 +108,16 @@ class Engine:
                 is_stopped = isinstance(error, CancelledError | KeyboardInterrupt)
                 message, place = "interrupted" if is_stopped else str(error), name_of(type(self.method))
                 trace.add(Failed, error=type(error).__name__, message=message, place=place)
+            self._end(trace)
             raise
         usage = trace.usage()
         trace.add(Answered, answer=answer, usage=usage)
+        self._end(trace)
         return Result(answer, usage, trace)
+
+    def _end(self, trace: Trace) -> None:
+        if self.on_end is not None:
+            self.on_end(trace)
 
     def _start(self, question: Question, trace: Trace, retriever: Retriever | None) -> Run:
         """Record the question with its configuration, and return the run for the method to use."""

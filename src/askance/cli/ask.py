@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from askance.ask import Result, check_question
-from askance.cli.options import JsonFlag, OutOption, SpecOption, with_settings
+from askance.cli.options import JsonFlag, OtelFlag, OutOption, SpecOption, span_export, with_settings
 from askance.config import SETTINGS
 from askance.config_sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
@@ -37,6 +37,7 @@ def ask(
     sourced: SourcedConfig,
     as_json: JsonFlag = False,
     trace: Path | None = None,
+    otel: OtelFlag = False,
 ) -> None:
     """Answer a question, search when the method decides to, and show why.
 
@@ -53,17 +54,18 @@ def ask(
     if trace is not None:
         check_writable(trace)
     config = sourced.for_method()
-    if as_json:
-        engine = config.open()
-        with _kept(Trace(), trace) as events:
-            result = asyncio.run(engine.answer(question, trace=events))
-        print(json_line(_answer_record(result, trace)))
-        return
-    view = LiveView(out)
-    with before_doing(lambda: view.echo(question)):
-        engine = config.open()
-    with shown_by(None), view, _kept(Trace(view), trace) as events:
-        asyncio.run(engine.answer(question, trace=events))
+    with span_export(otel) as on_end:
+        if as_json:
+            engine = dataclasses.replace(config.open(), on_end=on_end)
+            with _kept(Trace(), trace) as events:
+                result = asyncio.run(engine.answer(question, trace=events))
+            print(json_line(_answer_record(result, trace)))
+            return
+        view = LiveView(out)
+        with before_doing(lambda: view.echo(question)):
+            engine = dataclasses.replace(config.open(), on_end=on_end)
+        with shown_by(None), view, _kept(Trace(view), trace) as events:
+            asyncio.run(engine.answer(question, trace=events))
     if trace is not None:
         print_plain(out, f"trace: {trace}", "dim")
 

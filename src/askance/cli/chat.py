@@ -4,13 +4,14 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from askance.ask import Engine, describe_models, precisions_of
-from askance.cli.options import parameters_by_name, with_settings
+from askance.cli.options import OtelFlag, parameters_by_name, span_export, with_settings
 from askance.config import SETTINGS
 from askance.config_sources import SourcedConfig, given_as, merged
 from askance.conversation import Conversation
@@ -27,7 +28,7 @@ from askance.text.printable import printable
 
 
 @with_settings(*(name for name in SETTINGS if name != "in_flight"))
-def chat(sourced: SourcedConfig) -> None:
+def chat(sourced: SourcedConfig, otel: OtelFlag = False) -> None:
     """Answer questions that may refer to earlier ones. /help lists the commands of the chat.
 
     Each line of the input is a question or a command. Ctrl-C stops an answer, and Ctrl-D ends the chat. In a
@@ -37,9 +38,9 @@ def chat(sourced: SourcedConfig) -> None:
         askance chat --index my-index
         askance chat --index my-index --method flare --seed 7
     """
-    engine = sourced.for_method().open()
     failures = list[int]()
-    with asyncio.Runner() as runner:
+    with span_export(otel) as on_end, asyncio.Runner() as runner:
+        engine = replace(sourced.for_method().open(), on_end=on_end)
         session = _ChatSession(sourced, engine, runner)
         if sys.stdin.isatty():
             print_plain(out, session.setting, PROVISIONAL)
@@ -176,7 +177,8 @@ class _ChatSession:
         known = {**config.cached_models(load_models(new)), **before.models}
         models = {role: model for role, model in known.items() if role in config.models}
         encoder = before.encoder or (config.open_encoder() if method.needs.encoder else None)
-        return config.engine(method, models, before.retriever, encoder)
+        engine = config.engine(method, models, before.retriever, encoder)
+        return replace(engine, on_end=before.on_end)
 
     def _last_events(self) -> Sequence[AnyEvent]:
         if not self.last.events:

@@ -9,7 +9,15 @@ import typer
 from rich.text import Text
 
 from askance.ask import describe_models
-from askance.cli.options import JsonFlag, NumberOption, OutOption, SpecOption, with_settings
+from askance.cli.options import (
+    JsonFlag,
+    NumberOption,
+    OtelFlag,
+    OutOption,
+    SpecOption,
+    span_export,
+    with_settings,
+)
 from askance.config import EngineConfig
 from askance.config_sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError
@@ -49,6 +57,7 @@ def evaluate(
     reading: str = DEFAULT_READING,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
+    otel: OtelFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Ask a method the questions of a dataset, and report the scores and the cost of its answers.
@@ -75,8 +84,8 @@ def evaluate(
     selection: dict[str, Any] = {"limit": limit, "sample": sample, "ids": ids, "reading": reading}
     settings, metrics = sourced.for_method().settings, tuple(metric or DEFAULT_METRICS)
     ready = prepare_experiment(Experiment(**settings, dataset=dataset, metrics=metrics, **selection))
-    options = RunOptions(max_failures, retry_failures)
-    with EvaluationProgress(err) as progress:
+    with span_export(otel) as on_end, EvaluationProgress(err) as progress:
+        options = RunOptions(max_failures, retry_failures, on_end)
         run = asyncio.run(run_experiment(ready, folder, load_models, options, progress))
     if as_json:
         failures = {record.id: record.error for record in run.records if record.is_failure}

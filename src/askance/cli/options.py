@@ -2,7 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from askance.config import SETTINGS, EngineConfig
 from askance.config_sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
 from askance.core.parameters import described
+from askance.core.trace import Trace
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out, print_plain
 
@@ -24,10 +26,31 @@ _CONFIG_HELP = (
 _HELPS = described(EngineConfig.__doc__, "Attributes")
 JsonFlag = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
+_OTEL_HELP = (
+    "Send OpenTelemetry spans of every question, texts included, to the collector that the standard OTEL_ "
+    "variables name."
+)
+OtelFlag = Annotated[bool, typer.Option("--otel", help=_OTEL_HELP)]
 # The docstring of each command explains these options.
 NumberOption = Annotated[int | None, typer.Option(metavar="N")]
 SpecOption = Annotated[str | None, typer.Option(metavar="SPEC")]
 OutOption = Annotated[Path, typer.Option("--out")]
+
+
+@contextmanager
+def span_export(is_wanted: bool) -> Iterator[Callable[[Trace], None] | None]:
+    """Yield what `Engine.on_end` needs to send spans to a collector, or None if that is not wanted.
+
+    Raises:
+        MissingExtra: OpenTelemetry is not installed.
+    """
+    if not is_wanted:
+        yield None
+        return
+    from askance.integrations.otel import otlp_spans  # needs the extra
+
+    with otlp_spans() as record:
+        yield record
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

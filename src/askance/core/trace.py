@@ -376,6 +376,11 @@ class Trace:
         """The text committed so far."""
         return "".join(event.text for event in self.events if isinstance(event, Committed))
 
+    @property
+    def elapsed_seconds(self) -> float:
+        """The time since the question was asked."""
+        return time.perf_counter() - self._started
+
     def aside(self) -> "Trace":
         """Return a view of this trace for a method that another method runs.
 
@@ -394,12 +399,12 @@ class Trace:
             generated_tokens=sum(e.generated_tokens for e in generated),
             reused_tokens=sum(e.reused_tokens for e in generated),
             searches=sum(isinstance(e, Searched) for e in self.events),
-            seconds=time.perf_counter() - self._started,
+            seconds=self.elapsed_seconds,
             is_upper_bound=any(e.is_upper_bound for e in counted),
         )
 
     def _make(self, kind: type[Any], **fields: Any) -> Any:
-        at_seconds = time.perf_counter() - self._started
+        at_seconds = self.elapsed_seconds
         events, cause = _cause.get() or (self.events, None)
         # A method may answer one question while it answers another, so a cause applies to one trace only.
         parent = cause if events is self.events else None

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +133,12 @@ class RunOptions:
     Attributes:
         max_failures: The number of questions that may fail before the run stops; None means any number.
         retry_failures: Whether to ask questions again that failed before.
+        on_end: A callback that receives the complete trace of every question (see `Engine`).
     """
 
     max_failures: int | None = None
     retry_failures: bool = False
+    on_end: Callable[[Trace], None] | None = None
 
 
 async def evaluate(
@@ -187,7 +189,7 @@ def _opened(
         if run is not None and _is_finished(run, ready, options):
             settings = ready.settings(run.settings.models, run.settings.precisions)
         else:
-            engine = _engine(ready, load_models)
+            engine = replace(_engine(ready, load_models), on_end=options.on_end)
             names: dict[str, str] = {role: model.name for role, model in engine.models.items()}
             settings = ready.settings(names, precisions_of(engine.models))
         examples = ready.questions.values()

@@ -1,0 +1,266 @@
+"""Spans of questions, in memory and at a collector on the loopback interface."""
+
+import gzip
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
+pytest.importorskip("openinference.semconv.trace", reason="needs the extra otel")
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from askance.ask import Engine
+from askance.core.errors import ModelFailure
+from askance.core.trace import Trace
+from askance.core.types import Passage
+from askance.integrations.otel import NUM_DOCUMENTS, SpanRecorder
+from askance.models.scripted import Reply, ScriptedModel
+from askance.registry import make_method
+from askance.retrieval.scripted import ScriptedRetriever
+
+UPPSALA = Passage("p", "Ingmar Bergman", "Ingmar Bergman was born in Uppsala.", "film.jsonl")
+QUESTION = "Where was Ingmar Bergman born?"
+KIND = "openinference.span.kind"
+
+
+@pytest.fixture
+def memory():
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def spans_of(memory):
+    """Asks a question, and gives the spans by name, without the attributes of documents' names in the way."""
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+
+    def spans_of(method, replies, settings=None, passages=(UPPSALA,), fails=None, **options):
+        model, retriever = ScriptedModel(replies, **options), ScriptedRetriever(passages)
+        made = Engine(make_method(method, settings or {}), {"answer": model}, retriever)
+        made.on_end = SpanRecorder(provider)
+        if fails is None:
+            made.ask(QUESTION)
+        else:
+            with pytest.raises(fails):
+                made.ask(QUESTION)
+        return {span.name: span for span in memory.get_finished_spans()}
+
+    return spans_of
+
+
+SINGLE = {"ask_short_answer": False}
+
+
+def test_a_question_is_a_chain_with_its_calls(spans_of):
+    spans = spans_of("single", [" Ingmar Bergman was born in Uppsala."], SINGLE)
+    kinds = {name: span.attributes[KIND] for name, span in spans.items()}
+    assert kinds == {"askance": "CHAIN", "search": "RETRIEVER", "answer answer": "LLM"}
+    root = spans["askance"]
+    assert root.parent is None
+    assert all(
+        span.parent.span_id == root.context.span_id for name, span in spans.items() if name != "askance"
+    )
+    assert root.attributes["input.value"] == QUESTION
+    assert root.attributes["output.value"].strip() == "Ingmar Bergman was born in Uppsala."
+    assert json.loads(root.attributes["metadata"])["method"] == "single (default, ask_short_answer=False)"
+    assert root.attributes["askance.cited"] == ("p",)
+    assert root.status.status_code is StatusCode.OK
+
+
+def test_a_search_has_its_documents_and_the_decision_that_caused_it(spans_of):
+    search = spans_of("single", [" Uppsala."], SINGLE)["search"].attributes
+    assert search["input.value"] == search["askance.query"] == QUESTION
+    assert search["askance.outcome"] == "search"
+    assert search["retrieval.documents.0.document.id"] == "p"
+    assert search["retrieval.documents.0.document.content"] == UPPSALA.text
+    assert search["retrieval.documents.0.document.score"] == 1.0
+    assert json.loads(search["retrieval.documents.0.document.metadata"])["title"] == "Ingmar Bergman"
+
+
+def test_a_call_has_its_token_counts(spans_of):
+    call = spans_of("single", [" Uppsala."], SINGLE)["answer answer"].attributes
+    assert call["llm.model_name"] == "scripted"
+    read, written = call["llm.token_count.prompt"], call["llm.token_count.completion"]
+    assert (read > written > 0, call["llm.token_count.total"]) == (True, read + written)
+    assert call["llm.token_count.prompt_details.cache_read"] == 0
+    assert call["llm.finish_reason"] == "end"
+    assert QUESTION in call["input.value"]
+
+
+def test_decisions_are_events_with_threshold_words_and_verdicts(spans_of):
+    replies = [
+        Reply(" Bergman was born in Uppsala.", doubts={"Uppsala": 0.2}),
+        " Bergman was born in Uppsala.",
+    ]
+    root = spans_of("flare", replies, {"search_first": False, "ask_short_answer": False})["askance"]
+    doubt = next(event for event in root.events if event.attributes["askance.outcome"] == "search")
+    assert doubt.name == "decide"
+    words, values, verdicts = (
+        doubt.attributes[f"askance.{each}"] for each in ("words", "values", "verdicts")
+    )
+    assert dict(zip(words, verdicts, strict=True))["Uppsala."]
+    assert min(values) < doubt.attributes["askance.threshold"]
+    assert doubt.attributes["askance.signal"] == "token probability"
+    assert doubt.attributes["askance.query"]
+
+
+def test_entropies_of_tokens_are_attributes(spans_of):
+    reply = Reply(" Bergman was born in Uppsala.", entropies={"Uppsala": 3.0})
+    spans = spans_of("dragin", [reply] * 9, {"ask_short_answer": False})
+    entropies = [
+        span.attributes["askance.entropy"] for span in spans.values() if "askance.entropy" in span.attributes
+    ]
+    assert any(3.0 in values for values in entropies)
+
+
+def test_steps_of_a_tree_search_are_spans_with_their_distributions(spans_of):
+    settings = {"mode": "always", "least_utility": 5, "passages": 1}
+    spans = spans_of("selfrag", [" Uppsala."] * 20, settings)
+    steps = [span.attributes for name, span in spans.items() if name.startswith("expand")]
+    assert steps
+    assert {step[KIND] for step in steps} == {"CHAIN"}
+    assert any(key.startswith("askance.verdicts.") for step in steps for key in step)
+
+
+def test_a_failed_question_is_an_error_with_its_exception(spans_of):
+    spans = spans_of("single", [RuntimeError("out of order")], SINGLE, fails=ModelFailure)
+    root = spans["askance"]
+    assert root.status.status_code is StatusCode.ERROR
+    assert root.status.description == "RuntimeError: out of order"
+    (event,) = [event for event in root.events if event.name == "exception"]
+    assert event.attributes["exception.message"] == "out of order"
+    assert "search" in spans
+
+
+def test_spans_have_the_times_of_their_calls(spans_of, memory):
+    spans = spans_of("single", [" Uppsala."], SINGLE)
+    root, search = spans["askance"], spans["search"]
+    assert root.start_time <= search.start_time <= search.end_time <= root.end_time
+
+
+def test_a_span_holds_as_many_documents_as_attributes_allow(spans_of):
+    many = [Passage(str(number), "t", f"born {number}") for number in range(100)]
+    settings = {"passages": 100, "ask_short_answer": False, "max_tokens": 16}
+    search = spans_of("single", [" Uppsala."], settings, many, context_tokens=9999)["search"]
+    assert search.dropped_attributes == 0
+    assert search.attributes["askance.hits"] == 100
+    assert sum(key.endswith("document.id") for key in search.attributes) == NUM_DOCUMENTS
+
+
+def test_the_spans_belong_to_the_span_of_the_application(memory):
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    made = Engine(make_method("closed_book", SINGLE), {"answer": ScriptedModel([" Uppsala."])})
+    made.on_end = SpanRecorder(provider)
+    with provider.get_tracer("app").start_as_current_span("request") as request:
+        made.ask(QUESTION)
+    root = next(span for span in memory.get_finished_spans() if span.name == "askance")
+    assert root.parent.span_id == request.get_span_context().span_id
+
+
+def test_a_trace_without_a_question_has_no_spans(memory):
+    SpanRecorder(TracerProvider())(Trace())
+    assert memory.get_finished_spans() == ()
+
+
+class Collector(HTTPServer):
+    """A collector of OTLP over HTTP on the loopback interface, which keeps what it is sent."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Receiver)
+        self.spans, self.requests = [], []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        sent = ExportTraceServiceRequest.FromString(body)
+        self.server.requests.append((self.path, dict(self.headers)))
+        for resource in sent.resource_spans:
+            names = {each.key: each.value.string_value for each in resource.resource.attributes}
+            self.server.spans += [
+                (names["service.name"], span) for each in resource.scope_spans for span in each.spans
+            ]
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def collector(monkeypatch):
+    server = Collector()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+WORDS = ["--model", "scripted", "--method", "closed_book"]
+
+
+def test_ask_sends_its_spans_where_the_variables_say(run, collector, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=search")
+    code, out, err = run("ask", "Who?", *WORDS, "--otel", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["answer"]
+    (path, headers), *_ = collector.requests
+    assert (path, headers["x-team"]) == ("/v1/traces", "search")
+    assert {service for service, _ in collector.spans} == {"askance"}
+    assert {span.name for _, span in collector.spans} >= {"askance", "answer answer"}
+
+
+def test_chat_and_eval_send_the_spans_of_every_question(run, collector, monkeypatch, tmp_path):
+    import io
+    import sys
+
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Who?\n/method closed_book\nWhen?\n"))
+    assert run("chat", *WORDS, "--otel")[0] == 0
+    assert [(name, span.name) for name, span in collector.spans].count(("mine", "askance")) == 2
+    collector.spans.clear()
+    words = ["--dataset", "sample", "--limit", "3", "--out", tmp_path / "run"]
+    assert run("eval", *words, *WORDS, "--otel")[0] == 0
+    assert [span.name for _, span in collector.spans].count("askance") == 3
+
+
+def test_without_the_option_nothing_is_sent(run, collector):
+    """Traces hold texts of users: a variable that is meant for other programs must not send them."""
+    assert run("ask", "Who?", *WORDS)[0] == 0
+    assert collector.requests == []
+
+
+def test_spans_that_cannot_be_sent_are_counted_and_nothing_else_fails(run, monkeypatch):
+    server = Collector()
+    server.server_close()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    code, out, err = run("ask", "Who?", *WORDS, "--otel", "--json")
+    assert (code, "answer" in json.loads(out)) == (0, True)
+    assert "spans could not be sent to the collector: check that it listens" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_another_protocol_is_refused_before_anything_is_asked(run, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    code, out, err = run("ask", "Who?", *WORDS, "--otel")
+    assert (code, out) == (2, "")
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL='grpc': spans are only sent by http/protobuf" in err
