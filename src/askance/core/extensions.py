@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from askance.core.errors import InputError
+from askance.core.errors import InputError, MissingExtra, ModelSpecError
 
 _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 
@@ -176,3 +177,29 @@ def spec_of(cls: type) -> str:
     if cls.__module__ == "__main__" or "." in cls.__qualname__:
         return ""
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def langchain_object(kind: str, name: str, member: str, what: str) -> Any:
+    """Import an object of LangChain, ``module:object``, which must have a certain member.
+
+    Args:
+        kind: The kind of extension as a plural, such as "retrievers".
+        name: The name of the object. A class or function is called without arguments.
+        member: The name of a method that the object must have.
+        what: What the object must be, for messages.
+
+    Raises:
+        MissingExtra: LangChain is not installed.
+        ModelSpecError: There is no such object, or it lacks the member.
+    """
+    spec = f"langchain:{name}"
+    if find_spec("langchain_core") is None:
+        raise MissingExtra("langchain-core", "langchain", spec)
+    extension = find_extension(kind, name)
+    if extension is None:
+        raise ModelSpecError(f"{spec!r} names no object that can be imported: write langchain:module:object.")
+    found = make_extension(extension, spec)
+    if not hasattr(found, member):
+        kind_found = type(found).__name__
+        raise ModelSpecError(f"{spec!r} is no {what} of LangChain ({kind_found}): it has no {member}.")
+    return found

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+from askance.core.extensions import langchain_object
 from askance.core.types import Hit, Passage
-from askance.models.langchain import load_object
 from askance.retrieval.ranking import check_k
 
 
@@ -66,5 +66,5 @@ def load_retriever(name: str = "") -> LangchainRetriever:
         ModelSpecError: There is no such object, or it is no retriever.
     """
     return LangchainRetriever(
-        load_object("retrievers", name, "ainvoke", "retriever"), name=f"langchain:{name}"
+        langchain_object("retrievers", name, "ainvoke", "retriever"), name=f"langchain:{name}"
     )
