@@ -97,7 +97,7 @@ class ChatRequest(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class GivenConversation:
     """The question of a conversation, with the earlier turns.
 
     Attributes:
@@ -109,7 +109,7 @@ class Conversation:
     ignored: tuple[str, ...]
 
 
-def read_conversation(messages: Sequence[Message], max_characters: int) -> Conversation:
+def read_conversation(messages: Sequence[Message], max_characters: int) -> GivenConversation:
     """Return the question and the history of a conversation.
 
     Raises:
@@ -147,7 +147,7 @@ def read_conversation(messages: Sequence[Message], max_characters: int) -> Conve
     if not asked.strip():
         place = f"messages[{len(messages) - 1}]"
         raise bad_request(f"{place}: the last message must be a question of the role user.", place)
-    return Conversation(asked, tuple(turns), ignored)
+    return GivenConversation(asked, tuple(turns), ignored)
 
 
 def _text(message: Message, place: str) -> str:
