@@ -15,7 +15,7 @@ export function costsView(trace) {
       h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name), numberCells(row),
         h("td", { class: "bar-cell" }, h("span", { class: "meter", "aria-hidden": "true" }, h("span", { vars: { width: `${(100 * row.seconds) / most}%` } })))))),
       h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, "all calls"), numberCells(Object.fromEntries(["calls", "read", "reused", "written", "seconds"].map((name) => [name, sum(name)]))), h("td"))))),
-    h("p", { class: "note" }, usageLine(trace)),
+    h("p", { class: "note" }, usageLine(trace), ". Calls may run at the same time, so their seconds may add up to more than the time of the answer."),
     spendingBlock(trace));
 }
 

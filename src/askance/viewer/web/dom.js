@@ -29,6 +29,12 @@ export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
+/** Replace the children of an element; empty ones are left out. */
+export function replace(element, ...children) {
+  element.replaceChildren();
+  return fill(element, {}, children);
+}
+
 /** Return an SVG element; see `h`. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
@@ -39,13 +45,13 @@ export function numberOf(value) {
   return value === null || value === undefined ? null : Number(value);
 }
 
-/** Return a number as text with at most three significant digits after a leading zero, or "–" for null. */
+/** Return a number as text with `digits` decimals, or "–" for null. */
 export function short(value, digits = 2) {
   const number = numberOf(value);
   if (number === null || Number.isNaN(number)) return "–";
   if (!Number.isFinite(number)) return number > 0 ? "∞" : "−∞";
   const smallest = 0.5 * 10 ** -digits;
-  if (number !== 0 && Math.abs(number) < smallest) return number < 0 ? `−<${10 ** -digits}` : `<${10 ** -digits}`;
+  if (number !== 0 && Math.abs(number) < smallest) return "≈ 0";
   return number.toFixed(digits).replace("-", "−");
 }
 

@@ -56,7 +56,7 @@ function decisionBlock(decision) {
   const share = decision.numbers.share;
   const values = Object.fromEntries(Object.entries(decision.numbers).filter(([name]) => name.startsWith("[")));
   return h("div", { class: "decision" },
-    h("p", {}, h("span", { class: "label" }, "Search?"), ` ${decision.outcome}: ${decision.why}`, share === undefined ? null : h("span", { class: "note" }, ` (share ${short(share, 3)}, threshold ${short(decision.threshold, 2)})`)),
+    h("p", {}, h("span", { class: "label" }, "Search?"), ` ${decision.outcome}: ${decision.why}`, share === undefined ? null : h("span", { class: "note" }, ` (share ${short(share, 3)}, threshold ${decision.threshold})`)),
     Object.keys(values).length ? distribution("retrieve", values) : null);
 }
 

@@ -1,6 +1,6 @@
 // The timeline: a row for each event, drawn only where it is visible, and the details of the selected event.
 
-import { counted, h, oneLine, seconds, short } from "./dom.js";
+import { counted, h, oneLine, replace, seconds, short } from "./dom.js";
 import { openPassage } from "./answer.js";
 import { LEGEND } from "./legend.js";
 
@@ -37,7 +37,7 @@ export function summaryOf(event) {
 export function timelineView(trace) {
   const shown = new Set(Object.keys(KINDS));
   const detail = h("div", { class: "detail", tabindex: "0", role: "region", "aria-label": "Details of the event" });
-  const list = eventList(trace, (event) => detail.replaceChildren(...detailOf(event)));
+  const list = eventList(trace, (event) => replace(detail, detailOf(event)));
   const refilter = () => {
     const types = [...shown].flatMap((kind) => KINDS[kind].types);
     list.show(trace.events.filter((event) => types.includes(event.type)));

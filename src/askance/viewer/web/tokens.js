@@ -10,7 +10,7 @@ const SIGNALS = [
   { name: "score", label: "score against the threshold", of: (token) => token.word && token.word.value },
   { name: "entropy", label: "entropy (0 to 4 nats)", of: (token) => scaled(token.entropy, 4) },
   { name: "surprise", label: "surprise, −log p (0 to 4 nats)", of: (token) => scaled(token.logprob === null ? null : -Number(token.logprob), 4) },
-  { name: "attention", label: "attention of later words (0 to 1)", of: (token) => scaled(token.word?.attention ?? null, 1) },
+  { name: "attention", label: "attention of later words (0 to 1)", of: (token) => scaled(token.attention, 1) },
 ];
 
 function scaled(value, most) {
@@ -42,14 +42,15 @@ function legendOf(present, drafts) {
   const meaning = decision && (LEGEND.signals[decision.signal] ?? decision.signal);
   return h("div", { class: "heat-legend" },
     h("ul", {}, present.map((signal) => h("li", { class: `key-${signal.name}` }, signal.label))),
-    meaning ? h("p", { class: "note" }, `Score: ${meaning}. The line in each bar is the threshold${decision.threshold === null ? "" : ` ${short(decision.threshold, 3)}`}; a framed word crossed it.`) : null);
+    meaning ? h("p", { class: "note" }, `Score: ${meaning}. The line in each bar is the threshold${decision.threshold === null ? "" : ` ${short(decision.threshold, 3)}`}; a framed word crossed it. Underlined words went into the query.`) : null,
+    h("p", { class: "note" }, "Point at a word, or move with the arrow keys, to see its numbers. Until then, those of the most doubtful word stand below each draft."));
 }
 
 function draftBlock(draft, trace, present) {
   const { generate, decision } = draft;
   const isSearch = decision?.outcome === "search";
   const queryWords = isSearch ? new Set(wordsIn(decision.query)) : new Set();
-  const readout = h("p", { class: "readout", "aria-live": "polite" }, "Point at a word, or move with the arrow keys, to see its numbers.");
+  const readout = h("p", { class: "readout", "aria-live": "polite" }, draft.tokens.length ? readoutOf(mostDoubted(draft), decision) : null);
   const tokens = draft.tokens.map((token, index) => tokenSpan(token, decision, present, queryWords, index, () => readout.replaceChildren(...readoutOf(token, decision))));
   const lanes = present.filter((signal) => signal.name !== "score").map((signal) => signal.name);
   const vars = { "--lanes": `${7 * lanes.length}px`, ...Object.fromEntries(lanes.map((name, index) => [`--at-${name}`, `${7 * (lanes.length - 1 - index)}px`])) };
@@ -59,7 +60,13 @@ function draftBlock(draft, trace, present) {
   }, tokens);
   return h("section", { class: `draft-block ${isSearch ? "searched" : "kept"}` },
     draft.isFirst && h("h3", {}, headingOf(generate, decision), decision && h("span", { class: "note" }, ` ${decision.why}`)),
-    line, readout, draft.isLast && isSearch && queryBlock(decision, trace));
+    line, readout, draft.isLast && isSearch && queryBlock(decision, trace, tokens));
+}
+
+/** Return the token whose numbers are shown until the reader chooses one. */
+function mostDoubted({ tokens, decision }) {
+  const doubt = (token) => decision && token.word ? doubtOf(token.word.value, decision) : -Number(token.logprob);
+  return tokens.reduce((most, token) => (doubt(token) > doubt(most) ? token : most));
 }
 
 function headingOf(generate, decision) {
@@ -98,15 +105,25 @@ function readoutOf(token, decision) {
   const parts = [["token", JSON.stringify(token.text)]];
   if (token.logprob !== null) parts.push(["probability", short(Math.exp(Number(token.logprob)), 3)], ["log-probability", `${short(token.logprob, 3)} nats`]);
   if (token.entropy !== null) parts.push(["entropy", `${short(token.entropy, 3)} nats`]);
-  if (word && numberOf(word.attention ?? null) !== null) parts.push(["attention", short(word.attention, 3)]);
-  if (word) parts.push([`score of “${word.text}”`, `${short(word.value, 3)}${decision.threshold === null ? "" : ` (threshold ${short(decision.threshold, 3)})`}`]);
+  if (token.attention !== null) parts.push(["attention", short(token.attention, 3)]);
+  if (word) parts.push(["score", `of “${word.text}” ${short(word.value, 3)}${decision.threshold === null ? "" : ` (threshold ${short(decision.threshold, 3)})`}`]);
   return parts.map(([name, value]) => h("span", { class: "pair" }, h("span", { class: "label" }, name), ` ${value}`));
 }
 
-function queryBlock(decision, trace) {
+function queryBlock(decision, trace, tokens) {
   const found = trace.events.find((event) => event.type === "search" && event.parent === decision.id);
   const hits = found ? found.hits.map((hit) => hit.passage.title || hit.passage.id).join(", ") || "nothing found" : "";
   return h("div", { class: "query" },
     h("p", {}, h("span", { class: "label" }, "Query"), " ", h("strong", {}, decision.query)),
+    decision.query_words?.length ? attentionBars(decision.query_words, tokens) : null,
     found && h("p", { class: "note" }, `Found: ${oneLine(hits)}`));
+}
+
+/** Return the words of a query with the attention they got; pointing at one marks it in the draft. */
+function attentionBars(words, tokens) {
+  const most = Math.max(1e-9, ...words.map((word) => word.attention));
+  const mark = (word, isOn) => tokens.filter((token) => wordsIn(token.textContent).some((each) => wordsIn(word.text).includes(each))).forEach((token) => token.classList.toggle("linked", isOn));
+  return h("ul", { class: "attention-bars", "aria-label": "Attention to the words of the query, in the order of the text" }, words.slice(0, 100).map((word) => h("li", {
+    tabindex: "0", mouseenter: () => mark(word, true), mouseleave: () => mark(word, false), focus: () => mark(word, true), blur: () => mark(word, false),
+  }, h("span", {}, word.text), h("span", { class: "meter", "aria-hidden": "true" }, h("span", { vars: { width: `${(100 * word.attention) / most}%` } })), h("span", { class: "value" }, short(word.attention, 3)))));
 }

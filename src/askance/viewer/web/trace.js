@@ -86,10 +86,10 @@ export function draftsOf(trace) {
   for (const event of trace.events) {
     if (event.type === "generate") {
       const hasSignals = event.tokens.some((token) => token.entropy !== null || token.logprob !== null);
-      last = { generate: event, decision: null, tokens: event.tokens.map((token) => ({ ...token, word: null })) };
+      last = { generate: event, decision: null, tokens: event.tokens.map((token) => ({ ...token, word: null, attention: null })) };
       if (hasSignals) drafts.push(last);
     } else if (event.type === "decide" && event.words.length && last && !last.decision) {
-      if (!assignWords(last.tokens, event.words, last.generate.text)) continue;
+      if (!assignWords(last.tokens, event, last.generate.text)) continue;
       last.decision = event;
       if (drafts.at(-1) !== last) drafts.push(last);
     }
@@ -98,7 +98,7 @@ export function draftsOf(trace) {
 }
 
 /** Give each token the word that it belongs to, and return whether the text has the words. */
-function assignWords(tokens, words, text) {
+function assignWords(tokens, { words, signal }, text) {
   if (!text.includes(words[0].text)) return false;
   let cursor = 0;
   let first = 0;
@@ -114,6 +114,9 @@ function assignWords(tokens, words, text) {
     cursor = start + word.text.length;
     while (first < tokens.length && starts[first] + tokens[first].text.length <= start) first += 1;
     for (let index = first; index < tokens.length && starts[index] < cursor; index += 1) tokens[index].word = word;
+    const mine = tokens.filter((token) => token.word === word);
+    const attention = mine.length ? attentionTo(word, mine, signal) : null;
+    for (const token of mine) token.attention = attention;
   }
   return true;
 }
@@ -149,6 +152,20 @@ export function searchesOf(trace) {
   }
   for (const search of searches) search.chosen = chosenNode(search, trace);
   return searches;
+}
+
+/**
+ * Return the highest attention that a later word pays to a token's word, or null if it is unknown.
+ *
+ * A score of DRAGIN is the uncertainty of the word's tokens (their mean entropy, or surprise where the entropy is
+ * unknown) times this attention. In the profile "paper" it is that of one token, so words of several tokens are unknown.
+ */
+export function attentionTo(word, tokens, signal) {
+  const isMean = signal === "doubt (nats) × attention";
+  if (!signal.endsWith("× attention") || !word.value || (!isMean && tokens.length > 1)) return null;
+  const uncertainties = tokens.map((token) => Number(token.entropy ?? -token.logprob));
+  const mean = uncertainties.reduce((sum, each) => sum + each, 0) / tokens.length;
+  return mean > 0 ? Math.min(1, word.value / mean) : null;
 }
 
 function chosenNode(search, trace) {

@@ -1,11 +1,11 @@
 // AirRAG: the search tree, which can be zoomed and walked with the arrow keys.
 
-import { h, oneLine, short, svg } from "./dom.js";
+import { h, oneLine, replace, short, svg } from "./dom.js";
 import { openPassage } from "./answer.js";
 import { LEGEND } from "./legend.js";
 import { leadsTo, parentNode, searchesOf } from "./trace.js";
 
-const [COLUMN, ROW, WIDTH, HEIGHT] = [190, 58, 158, 44];
+const [COLUMN, ROW, WIDTH, HEIGHT] = [236, 74, 206, 62];
 const MOST_LABELLED = 120;
 
 /** Return the trees of a trace whose steps count visits, or null if it has none. */
@@ -91,13 +91,14 @@ function oneTree(search) {
     const [name, numbers] = step ? [LEGEND.actions[step.action] ?? step.action, counts(step)] : ["question", ""];
     return svg("g", { class: `tree-node${isChosen(each) ? " chosen" : ""}${each === selected ? " selected" : ""}${step?.rejected ? " rejected" : ""}`, transform: `translate(${each.x} ${each.y})`, click: () => choose(each) },
       svg("rect", { width: WIDTH, height: HEIGHT, rx: 6 }),
-      svg("text", { x: 9, y: step ? 18 : 27, class: "name" }, oneLine(name, 22)),
-      step && svg("text", { x: 9, y: 35, class: "numbers" }, numbers));
+      svg("text", { x: 10, y: step ? 18 : 36, class: "name" }, oneLine(name, 26)),
+      step && svg("text", { x: 10, y: 35, class: "excerpt" }, oneLine(step.text, 26) || "(nothing)"),
+      step && svg("text", { x: 10, y: 53, class: "numbers" }, numbers));
   }
 
   function choose(each) {
     selected = each;
-    detail.replaceChildren(...stepDetail(each, search));
+    replace(detail, stepDetail(each, search));
     reveal(each);
     draw();
   }
@@ -158,13 +159,15 @@ function oneTree(search) {
   new ResizeObserver(() => {
     if (!picture.clientWidth) return;
     if (!isPlaced) {
+      const scale = Math.min(1.2, (picture.clientWidth - 24) / width);
+      picture.style.setProperty("--tree-height", `${Math.max(220, height * Math.max(scale, 0.55) + 110)}px`);
       fit();
       if (view.scale < 0.55) readable();
     }
     isPlaced = true;
     draw();
   }).observe(picture);
-  detail.replaceChildren(...stepDetail(selected, search));
+  replace(detail, stepDetail(selected, search));
   const buttons = [["+", "Zoom in", () => zoom(1.3)], ["−", "Zoom out", () => zoom(1 / 1.3)], ["Fit", "Show the whole tree", fit], ["100%", "Readable size", readable]];
   return h("div", { class: "tree-body" },
     h("div", { class: "tree-frame" }, picture, h("div", { class: "tree-buttons" }, buttons.map(([text, name, act]) => h("button", { type: "button", "aria-label": name, title: name, click: act }, text)))),
@@ -183,9 +186,9 @@ function dragged(element, move) {
 }
 
 function counts(step) {
-  const { visits, value, reward } = step.numbers;
+  const { visits, value, uct } = step.numbers;
   const mean = visits ? ` · mean ${short(value / visits)}` : "";
-  return `${visits} visit${visits === 1 ? "" : "s"}${mean}${reward === undefined ? "" : ` · r ${short(reward)}`}`;
+  return `visits ${visits}${mean}${uct === undefined ? "" : ` · uct ${short(uct)}`}`;
 }
 
 function stepDetail(each, search) {
@@ -200,7 +203,7 @@ function stepDetail(each, search) {
     ["ended", step.numbers.cut ? "the budget ended it" : null], ["rejected", step.rejected || null],
   ];
   return [
-    h("h3", {}, LEGEND.actions[step.action] ?? step.action, " ", h("span", { class: "note" }, step.node),
+    h("h3", {}, LEGEND.actions[step.action] ?? step.action, " ", h("span", { class: "note" }, step.node, " "),
       leadsTo(step.node, search.chosen) && h("span", { class: "tag tag-keep" }, step.node === search.chosen ? "chosen" : "on the chosen path")),
     h("p", { class: "candidate-text" }, step.text.trim() || "(nothing)"),
     step.passage && h("p", {}, h("span", { class: "label" }, "passage"), " ", h("button", { type: "button", class: "link", click: () => openPassage(step.passage.passage, step.text) }, step.passage.passage.title || step.passage.passage.id)),
