@@ -24,11 +24,6 @@ _TYPES = {
 }
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<file>\w+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function |class |const )", re.MULTILINE)
-SERVED_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-"""The Content-Security-Policy header with which a server sends the page."""
 
 
 def viewer_files() -> Mapping[str, tuple[str, bytes]]:
@@ -58,7 +53,7 @@ def standalone_page(traces: Sequence[Sequence[AnyEvent]], names: Sequence[str] =
         {"name": names[index] if index < len(names) else "", "events": [*map(event_record, events)]}
         for index, events in enumerate(traces)
     ]
-    style, script = _texts()["viewer.css"], _bundle()
+    title, style, script = _title(traces), _texts()["viewer.css"], _bundle()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -67,8 +62,9 @@ def standalone_page(traces: Sequence[Sequence[AnyEvent]], names: Sequence[str] =
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(_title(traces))}</title>\n"
-        f'<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n<main id="app"></main>\n'
+        f"<title>{escape(title)}</title>\n"
+        f'<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n<main id="app">'
+        f"<h1>{escape(title)}</h1><p>Reading the trace…</p></main>\n"
         f'<script type="application/json" id="traces">{_embedded(records)}</script>\n'
         f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )

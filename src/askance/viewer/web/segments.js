@@ -9,10 +9,9 @@ import { leadsTo, parentNode, searchesOf } from "./trace.js";
 const PARTS = ["sequence", "relevance", "support", "utility"];
 const TRAILING_ZEROS = /\.?0+$/;
 
-/** Return the segments of Self-RAG's searches, or null if the trace has none. */
+/** Return the segments of Self-RAG's searches. */
 export function segmentsView(trace) {
   const groups = searchesOf(trace).filter((search) => !search.hasVisits).flatMap((search) => groupsOf(search, trace));
-  if (!groups.length) return null;
   return h("div", { class: "segments-view" },
     h("p", { class: "note" }, "Each box is a place in the answer; the candidates in it compete by score. Bars below a candidate are the probabilities of the reflection tokens that the score is made of."),
     pagedList(groups, { weightOf: (group) => 12 + group.steps.reduce((sum, step) => sum + 40 + barsIn(step), 0), draw: groupBlock, name: "segments", most: 1500 }));

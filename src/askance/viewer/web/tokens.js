@@ -18,10 +18,10 @@ function scaled(value, most) {
   return number === null ? null : Math.min(1, Math.max(0, number / most));
 }
 
-/** Return the heat map of all drafts of a trace, or null if no draft has signals. */
+/** Return the heat map of all drafts of a trace, or a note if no draft has signals. */
 export function tokensView(trace) {
   const drafts = draftsOf(trace).flatMap(pieces);
-  if (!drafts.length) return null;
+  if (!drafts.length) return h("p", { class: "note" }, "No draft of this trace has signals.");
   const present = SIGNALS.filter((signal) => drafts.some((draft) => draft.tokens.some((token) => signal.of(token) !== null)));
   const view = h("div", { class: "tokens-view" }, legendOf(present, drafts),
     pagedList(drafts, { weightOf: (draft) => draft.tokens.length + 30, draw: (draft) => draftBlock(draft, trace, present), name: "drafts" }));
@@ -42,7 +42,7 @@ function legendOf(present, drafts) {
   const meaning = decision && (LEGEND.signals[decision.signal] ?? decision.signal);
   return h("div", { class: "heat-legend" },
     h("ul", {}, present.map((signal) => h("li", { class: `key-${signal.name}` }, signal.label))),
-    meaning ? h("p", { class: "note" }, `Score: ${meaning}. The line in each bar is the threshold${decision.threshold === null ? "" : ` ${short(decision.threshold, 3)}`}; a framed word crossed it. Underlined words went into the query.`) : null,
+    meaning ? h("p", { class: "note" }, `Score: ${meaning}. The line in each bar is the threshold${decision.threshold === null ? "" : ` ${short(decision.threshold, 3)}`}; a higher bar is more doubt, and a framed word crossed the line. Underlined words went into the query.`) : null,
     h("p", { class: "note" }, "Point at a word, or move with the arrow keys, to see its numbers. Until then, those of the most doubtful word stand below each draft."));
 }
 

@@ -44,6 +44,16 @@ export class Trace {
     return last && last.type === "error" ? last : undefined;
   }
 
+  /** Whether a draft has signals, or words that a decision judged. */
+  get hasSignals() {
+    return this.events.some((event) => (event.type === "generate" ? hasSignals(event) : event.type === "decide" && event.words.length > 0));
+  }
+
+  /** Whether a tree search has steps, with counts of visits or without. */
+  hasSteps(withVisits) {
+    return this.events.some((event) => event.type === "expand" && "visits" in event.numbers === withVisits);
+  }
+
   get seconds() {
     return this.events.reduce((most, event) => Math.max(most, event.at_seconds), 0);
   }
@@ -74,6 +84,10 @@ export function charactersOf(text, start, end) {
   return /[\ud800-\udfff]/.test(text) ? [...text].slice(start, end).join("") : text.slice(start, end);
 }
 
+function hasSignals(generate) {
+  return generate.tokens.some((token) => token.entropy !== null || token.logprob !== null);
+}
+
 /**
  * Return the drafts of a trace with the decisions about them, in order.
  *
@@ -85,9 +99,8 @@ export function draftsOf(trace) {
   let last = null;
   for (const event of trace.events) {
     if (event.type === "generate") {
-      const hasSignals = event.tokens.some((token) => token.entropy !== null || token.logprob !== null);
       last = { generate: event, decision: null, tokens: event.tokens.map((token) => ({ ...token, word: null, attention: null })) };
-      if (hasSignals) drafts.push(last);
+      if (hasSignals(event)) drafts.push(last);
     } else if (event.type === "decide" && event.words.length && last && !last.decision) {
       if (!assignWords(last.tokens, event, last.generate.text)) continue;
       last.decision = event;

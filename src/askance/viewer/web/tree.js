@@ -7,11 +7,11 @@ import { leadsTo, parentNode, searchesOf } from "./trace.js";
 
 const [COLUMN, ROW, WIDTH, HEIGHT] = [236, 74, 206, 62];
 const MOST_LABELLED = 120;
+const MARGIN = 12;
 
-/** Return the trees of a trace whose steps count visits, or null if it has none. */
+/** Return the trees of a trace whose steps count visits. */
 export function treeView(trace) {
   const searches = searchesOf(trace).filter((search) => search.hasVisits);
-  if (!searches.length) return null;
   const place = h("div", {}, oneTree(searches[0]));
   const choice = searches.length > 1 && h("label", { class: "note" }, "Tree ",
     h("select", { change: (event) => place.replaceChildren(oneTree(searches[event.target.selectedIndex])) }, searches.map((search, index) => h("option", {}, `${index + 1} (${search.steps.size} steps)`))));
@@ -106,8 +106,14 @@ function oneTree(search) {
   function reveal(each) {
     const [w, high] = [picture.clientWidth || 800, picture.clientHeight || 480];
     const [x, y] = [each.x * view.scale + view.x, each.y * view.scale + view.y];
-    if (x < 0 || x + WIDTH * view.scale > w) view.x += Math.min(w / 3, w - WIDTH * view.scale) - x;
-    if (y < 0 || y + HEIGHT * view.scale > high) view.y += high / 2 - y;
+    view.x += shift(x, WIDTH * view.scale, w);
+    view.y += shift(y, HEIGHT * view.scale, high);
+  }
+
+  /** Return by how much a box has to be moved to be inside the picture. */
+  function shift(start, size, room) {
+    if (start < MARGIN) return MARGIN - start;
+    return Math.min(0, room - MARGIN - start - size);
   }
 
   function zoom(factor, x = (picture.clientWidth || 800) / 2, y = (picture.clientHeight || 480) / 2) {
@@ -120,15 +126,15 @@ function oneTree(search) {
 
   function fit() {
     const [w, high] = [picture.clientWidth || 800, picture.clientHeight || 480];
-    view.scale = Math.min(1.2, (w - 24) / width, (high - 24) / height);
-    view.x = Math.max(12, (w - width * view.scale) / 2);
-    view.y = Math.max(12, (high - height * view.scale) / 2);
+    view.scale = Math.min(1.2, (w - 2 * MARGIN) / width, (high - 2 * MARGIN) / height);
+    view.x = Math.max(MARGIN, (w - width * view.scale) / 2);
+    view.y = Math.max(MARGIN, (high - height * view.scale) / 2);
     draw();
   }
 
   function readable() {
     view.scale = 1;
-    [view.x, view.y] = [12, 12];
+    [view.x, view.y] = [MARGIN, MARGIN];
     reveal(selected);
     draw();
   }
@@ -159,8 +165,8 @@ function oneTree(search) {
   new ResizeObserver(() => {
     if (!picture.clientWidth) return;
     if (!isPlaced) {
-      const scale = Math.min(1.2, (picture.clientWidth - 24) / width);
-      picture.style.setProperty("--tree-height", `${Math.max(220, height * Math.max(scale, 0.55) + 110)}px`);
+      const scale = Math.min(1.2, (picture.clientWidth - 2 * MARGIN) / width);
+      picture.style.setProperty("--tree-height", `${Math.max(220, height * Math.max(scale, 0.55) + 4 * MARGIN)}px`);
       fit();
       if (view.scale < 0.55) readable();
     }
@@ -170,7 +176,7 @@ function oneTree(search) {
   replace(detail, stepDetail(selected, search));
   const buttons = [["+", "Zoom in", () => zoom(1.3)], ["−", "Zoom out", () => zoom(1 / 1.3)], ["Fit", "Show the whole tree", fit], ["100%", "Readable size", readable]];
   return h("div", { class: "tree-body" },
-    h("div", { class: "tree-frame" }, picture, h("div", { class: "tree-buttons" }, buttons.map(([text, name, act]) => h("button", { type: "button", "aria-label": name, title: name, click: act }, text)))),
+    h("div", {}, h("div", { class: "tree-buttons" }, buttons.map(([text, name, act]) => h("button", { type: "button", "aria-label": name, title: name, click: act }, text))), picture),
     detail);
 }
 

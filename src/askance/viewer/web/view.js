@@ -7,14 +7,13 @@ import { segmentsView } from "./segments.js";
 import { timelineView } from "./timeline.js";
 import { tokensView } from "./tokens.js";
 import { treeView } from "./tree.js";
-import { draftsOf, searchesOf } from "./trace.js";
 
 /** The tabs by name: the label, whether a trace has something to show in it, and the view. */
 export const TABS = {
   timeline: { label: "Timeline", has: () => true, view: timelineView },
-  tokens: { label: "Words", has: (trace) => draftsOf(trace).length > 0, view: tokensView },
-  segments: { label: "Segments", has: (trace) => searchesOf(trace).some((search) => !search.hasVisits), view: segmentsView },
-  tree: { label: "Tree", has: (trace) => searchesOf(trace).some((search) => search.hasVisits), view: treeView },
+  tokens: { label: "Words", has: (trace) => trace.hasSignals, view: tokensView },
+  segments: { label: "Segments", has: (trace) => trace.hasSteps(false), view: segmentsView },
+  tree: { label: "Tree", has: (trace) => trace.hasSteps(true), view: treeView },
   costs: { label: "Costs", has: () => true, view: costsView },
 };
 let numViews = 0;
