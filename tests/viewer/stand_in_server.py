@@ -48,10 +48,9 @@ class _Handler(BaseHTTPRequestHandler):
     stand_in: StandInServer
 
     def do_GET(self):
-        if self.path == "/v1/models":
-            return self._models()
-        kind, content = viewer_files().get(self.path.partition("?")[0], ("text/plain", b""))
-        self._send(200 if content else 404, kind, content)
+        path = self.path.partition("?")[0]
+        status, kind, content = self._models() if path == "/v1/models" else (200, *viewer_files()[path])
+        self._send(status, kind, content)
 
     def do_POST(self):
         self.stand_in.asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -69,9 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _models(self):
         if self.stand_in.key and self.headers["Authorization"] != f"Bearer {self.stand_in.key}":
-            return self._send(401, "application/json", b'{"error": {"message": "a key is missing"}}')
+            return 401, "application/json", b'{"error": {"message": "a key is missing"}}'
         names = [{"id": f"askance/{name}"} for name in ("single", "dragin")]
-        self._send(200, "application/json", json.dumps({"data": names}).encode())
+        return 200, "application/json", json.dumps({"data": names}).encode()
 
     def _event(self, event: AnyEvent) -> None:
         self._write(f"event: trace\ndata: {json_line(event_record(event))}\n\n")

@@ -1,4 +1,4 @@
-"""Traces for the tests of the viewer: of each method on scripted models, a long one, and one with harmful text."""
+"""Traces for the tests of the viewer: of methods on scripted models, a long one, one with harmful text."""
 
 from functools import cache
 

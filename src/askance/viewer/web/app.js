@@ -31,6 +31,7 @@ class Page {
     this.showTools();
   }
 
+  /** Show the traces of a file. */
   showAll(traces) {
     this.known = traces;
     this.showTraces(traces.slice(0, 2));
@@ -91,10 +92,11 @@ class Page {
   addAskBox() {
     let trace = null;
     let timer = null;
-    const refresh = () => {
+    const refresh = (isOver) => {
       timer = null;
-      for (const view of this.views) if (view.trace === trace) view.refresh();
+      for (const view of this.views) if (view.trace === trace) view.refresh({ isOver });
     };
+    this.columns.replaceChildren(h("p", { class: "note" }, "The answer appears here as it is written, with each search, the reason for it, and the passages that the answer cites."));
     this.ask.replaceChildren(askBox({
       onStart: (question) => {
         trace = new Trace([], question);
@@ -103,12 +105,13 @@ class Page {
       onEvent: (event) => {
         trace.add(event);
         if (event.type === "question") trace.name = `${event.text} — ${event.title}`;
-        timer ??= setTimeout(refresh, REFRESH_MILLISECONDS);
+        timer ??= setTimeout(() => refresh(false), REFRESH_MILLISECONDS);
       },
       onEnd: () => {
         clearTimeout(timer);
-        refresh();
-        if (trace && !this.known.includes(trace)) this.known.push(trace);
+        refresh(true);
+        if (trace?.events.length && !this.known.includes(trace)) this.known.push(trace);
+        if (trace && !trace.events.length) this.showTraces([]);
         this.showTools();
       },
     }));

@@ -46,7 +46,7 @@ function groupBlock(group) {
   const most = Math.max(1, ...group.steps.map(scoreOf));
   const isChosen = leadsTo(group.above, group.search.chosen);
   return h("section", { class: `segment-group${isChosen ? " on-path" : ""}` },
-    h("h3", {}, `Segment ${depth}`, h("span", { class: "note" }, group.before ? ` after ${group.above}: “${oneLine(group.before.text, 60)}”` : " at the beginning")),
+    h("h2", {}, `Segment ${depth}`, h("span", { class: "note" }, group.before ? ` after ${group.above}: “${oneLine(group.before.text, 60)}”` : " at the beginning")),
     group.decision && depth === 1 && decisionBlock(group.decision),
     h("ol", { class: "candidates" }, group.steps.map((step) => candidateItem(step, group.search.chosen, most))));
 }

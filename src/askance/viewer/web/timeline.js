@@ -36,7 +36,7 @@ export function summaryOf(event) {
 /** Return the timeline of a trace. */
 export function timelineView(trace) {
   const shown = new Set(Object.keys(KINDS));
-  const detail = h("div", { class: "detail", tabindex: "0", role: "region", "aria-label": "Details of the event" });
+  const detail = h("div", { class: "detail", tabindex: "0", role: "group", "aria-label": "Details of the event" });
   const list = eventList(trace, (event) => replace(detail, detailOf(event)));
   const refilter = () => {
     const types = [...shown].flatMap((kind) => KINDS[kind].types);
@@ -130,7 +130,7 @@ function field(name, value) {
 }
 
 function detailOf(event) {
-  const heading = h("h3", {}, `${LABELS[event.type] ?? event.type} `, h("span", { class: "note" },
+  const heading = h("h2", {}, `${LABELS[event.type] ?? event.type} `, h("span", { class: "note" },
     `event ${event.id}${event.parent === null ? "" : `, caused by ${event.parent}`}`));
   const timing = field("time", `${event.at_seconds.toFixed(3)} s${event.seconds ? `, took ${seconds(event.seconds)}` : ""}`);
   return [heading, h("dl", {}, ...fieldsOf(event), timing)];

@@ -59,7 +59,7 @@ function draftBlock(draft, trace, present) {
     keydown: (event) => rove(event, tokens, (token) => token.show()),
   }, tokens);
   return h("section", { class: `draft-block ${isSearch ? "searched" : "kept"}` },
-    draft.isFirst && h("h3", {}, headingOf(generate, decision), decision && h("span", { class: "note" }, ` ${decision.why}`)),
+    draft.isFirst && h("h2", {}, headingOf(generate, decision), decision && h("span", { class: "note" }, ` ${decision.why}`)),
     line, readout, draft.isLast && isSearch && queryBlock(decision, trace, tokens));
 }
 

@@ -199,7 +199,7 @@ function counts(step) {
 
 function stepDetail(each, search) {
   const { step } = each;
-  if (!step) return [h("h3", {}, "question"), h("p", { class: "note" }, `The root of a tree of ${search.steps.size} steps. Choose a step to see its numbers.`)];
+  if (!step) return [h("h2", {}, "question"), h("p", { class: "note" }, `The root of a tree of ${search.steps.size} steps. Choose a step to see its numbers.`)];
   const { visits, value, uct, votes, reward } = step.numbers;
   const mean = visits ? value / visits : null;
   const pairs = [
@@ -209,7 +209,7 @@ function stepDetail(each, search) {
     ["ended", step.numbers.cut ? "the budget ended it" : null], ["rejected", step.rejected || null],
   ];
   return [
-    h("h3", {}, LEGEND.actions[step.action] ?? step.action, " ", h("span", { class: "note" }, step.node, " "),
+    h("h2", {}, LEGEND.actions[step.action] ?? step.action, " ", h("span", { class: "note" }, step.node, " "),
       leadsTo(step.node, search.chosen) && h("span", { class: "tag tag-keep" }, step.node === search.chosen ? "chosen" : "on the chosen path")),
     h("p", { class: "candidate-text" }, step.text.trim() || "(nothing)"),
     step.passage && h("p", {}, h("span", { class: "label" }, "passage"), " ", h("button", { type: "button", class: "link", click: () => openPassage(step.passage.passage, step.text) }, step.passage.passage.title || step.passage.passage.id)),

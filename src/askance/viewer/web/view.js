@@ -32,17 +32,17 @@ export class TraceView {
     this.refresh();
   }
 
-  /** Show the events that have arrived. */
-  refresh() {
+  /** Show the events that have arrived. While more arrive, a panel in which the reader works stays as it is. */
+  refresh({ isOver = true } = {}) {
     this.showHeader();
-    this.show(this.tab);
+    if (isOver || !this.panel.contains(document.activeElement)) this.show(this.tab);
   }
 
   showHeader() {
     const asked = this.trace.question;
     const models = asked ? Object.values(asked.models).filter((name, index, all) => all.indexOf(name) === index).join(", ") : "";
     this.header.replaceChildren(...[
-      h("h1", {}, asked?.text ?? "Waiting for the question…"),
+      h("h1", {}, asked?.text ?? this.trace.name),
       h("p", { class: "note setting" }, [asked?.title, models, asked?.retriever].filter(Boolean).join(" · ")),
       answerBlock(this.trace),
       h("p", { class: "note usage" }, usageLine(this.trace)),
