@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := .demo
 QUESTION := Where did the scriptwriter of The Third Man die?
 
-.PHONY: demo test test-extra check bench docs clean
+.PHONY: demo test test-browser test-extra check bench docs clean
 
 $(VENV)/.embedded: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,13 @@ demo: $(VENV)/.embedded  ## Index the sample corpus and answer a question that t
 # A thread for each process: threads of several processes on the same cores wait for each other most of the time.
 test: $(VENV)/.all  ## All tests, warnings as errors, in a process for each core, at most four; shows the slowest ten
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
+
+$(VENV)/.browser: $(VENV)/.all
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[browser]'
+	touch $@
+
+test-browser: $(VENV)/.browser  ## The viewer in a browser; needs Chromium (Debian: apt-get install chromium), or CHROMIUM=PATH
+	$(BIN)/python -m pytest -m browser -rs tests/viewer
 
 test-extra: $(VENV)/.all  ## The study in recipes/known_unknown on a small world, from teaching to the page
 	rm -rf .study

@@ -14,6 +14,7 @@ from askance.methods.dragin.attention_map import (
     heaviest_words,
     model_attention_map,
     proxy_attention_map,
+    query_of,
     question_offsets,
     token_offsets,
     token_texts,
@@ -78,8 +79,8 @@ def test_words_before_have_the_row_that_predicted_what_follows():
 
 
 def test_weightiest_keeps_the_order_of_the_text():
-    assert heaviest_words([("a", 0.1), ("b", 0.3), ("c", 0.2)], 2) == "b c"
-    assert heaviest_words([], 2) == ""
+    assert query_of(heaviest_words([("a", 0.1), ("b", 0.3), ("c", 0.2)], 2)) == "b c"
+    assert heaviest_words([], 2) == ()
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen"])
@@ -152,7 +153,7 @@ def context_of_last(model, text, weights, top_tokens):
     shown = "".join(texts)
     rows = (*[None] * (len(ids) - 1), np.array(weights(len(ids)), np.float32))
     look = AttentionMap(shown, ((0, 0), (0, len(shown))), 0, token_offsets(texts, shown), rows)
-    return look.most_attended_text(len(ids) - 1, top_tokens, "max", whole=True)
+    return query_of(look.most_attended_words(len(ids) - 1, top_tokens, "max", whole=True))
 
 
 def falling(number):

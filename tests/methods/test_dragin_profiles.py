@@ -12,7 +12,7 @@ from askance.ask import Engine, ask
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
-from askance.methods.dragin.attention_map import AttentionMap
+from askance.methods.dragin.attention_map import AttentionMap, query_of
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_profile import DraginPaper
 from askance.models.scripted import Reply, ScriptedModel
@@ -139,8 +139,8 @@ def look_of_two_heads():
 
 def test_heads_are_summed_up_as_they_are_asked_for():
     look = look_of_two_heads()
-    assert look.most_attended_text(5, 2, "max", whole=False) == "a b"
-    assert look.most_attended_text(5, 1, "mean", whole=False) == "a"
+    assert query_of(look.most_attended_words(5, 2, "max", whole=False)) == "a b"
+    assert query_of(look.most_attended_words(5, 1, "mean", whole=False)) == "a"
     by_mean = dict(look.attended_words_before(0, OWN, "mean"))
     by_max = dict(look.attended_words_before(0, OWN, "max"))
     assert by_max == near({"b": 0.6, "c": 0.4}, number_format="float32")

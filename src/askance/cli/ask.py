@@ -23,6 +23,7 @@ from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.loaders import check_has_index, check_is_used, encoder_to_build_with
 from askance.sample import CORPUS, SAMPLE
+from askance.storage.durable_files import write_atomically
 from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
@@ -104,23 +105,44 @@ def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
 def show_trace(
     file: Annotated[Path, typer.Argument()],
     question: Annotated[str | None, typer.Option(metavar="ID")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="OUT")] = None,
+    beside: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
 ) -> None:
     """Show a recorded trace: every decision, search and text of the model.
 
     Args:
         file: A trace file of `askance ask --trace`, or a run folder of `askance eval`.
         question: The id of a question of the run; records.jsonl lists the ids.
+        html: Write a web page of the trace to this file instead. It needs no network.
+        beside: With --html: a second trace file or run folder, to be shown beside the first.
 
     Examples:
-        askance trace why.jsonl
+        askance trace why.jsonl --html why.html
         askance trace runs/dragin --question bridge-01
     """
-    if question is not None and not file.is_dir():
+    sources = [file] if beside is None else [file, beside]
+    if question is not None and not any(source.is_dir() for source in sources):
         raise InputError(
             f"--question {question!r} needs the folder of a run, and {file} is not one: leave it out, or "
             "name the folder that `askance eval --out` wrote."
         )
-    print_trace(_trace_of_question(file, question) if file.is_dir() else read_trace(file), out)
+    if beside is not None and html is None:
+        raise InputError(f"--beside {beside} needs a page: add --html OUT.")
+    if html is not None:
+        check_writable(html)
+    traces = [
+        _trace_of_question(source, question) if source.is_dir() else read_trace(source) for source in sources
+    ]
+    if html is None:
+        print_trace(traces[0], out)
+        return
+    from askance.viewer.page import standalone_page
+
+    try:
+        write_atomically(html, standalone_page(traces, [source.name for source in sources]))
+    except OSError as error:
+        raise InputError(f"can't write {html}: {error.strerror}. Name another file.") from error
+    print_plain(out, f"page: {html}", "dim")
 
 
 def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:

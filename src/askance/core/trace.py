@@ -158,6 +158,14 @@ class WordSignal:
     is_hit: bool
 
 
+@dataclass(frozen=True, slots=True)
+class QueryWord:
+    """A word of a query, with the attention for which the method chose it."""
+
+    text: str
+    attention: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided(Event):
     """A decision with the numbers that led to it.
@@ -170,6 +178,7 @@ class Decided(Event):
         threshold: The threshold that the values are compared with.
         words: The words of the text that the decision is about.
         query: The query, if the outcome is a search, or the question that a follow-up is rewritten into.
+        query_words: The words of the query, if the method chose them by attention.
         numbers: Further values by name.
     """
 
@@ -181,6 +190,7 @@ class Decided(Event):
     threshold: float | None = None
     words: tuple[WordSignal, ...] = ()
     query: str = ""
+    query_words: tuple[QueryWord, ...] = ()
     numbers: dict[str, float] = field(default_factory=dict)
 
 

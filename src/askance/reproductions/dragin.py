@@ -16,7 +16,7 @@ from askance.core.ports import Model, Needs, ShowsPieces
 from askance.core.trace import WordSignal
 from askance.core.types import Capability, Generation, Role, Signal, TokenIds, Want
 from askance.methods.common.search import QueryMode, TriggerMode, query_from_words
-from askance.methods.dragin.attention_map import heaviest_words
+from askance.methods.dragin.attention_map import heaviest_words, query_of
 from askance.reproductions.dragin_base import AuthorsDrafts, AuthorsState, Trigger, joined
 
 _LLAMA2_NEWLINE_ID = 13
@@ -166,9 +166,8 @@ class DraginAuthors(AuthorsDrafts):
                 if index not in hits and _has_content(word.text, real)
             ]
             share = self.query_share
-            return heaviest_words(
-                candidates, self.query_top if share is None else int(len(candidates) * share)
-            )
+            most = self.query_top if share is None else int(len(candidates) * share)
+            return query_of(heaviest_words(candidates, most))
         context = joined(question, before, trigger.kept)
         if self.query != "last_n_tokens":
             return query_from_words(self.query, question, context, trigger.words, self.linguistics)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from askance.core.trace import AnyEvent, Asked, Decided, Expanded, Searched
 
-_TERMS: dict[str, dict[str, str]] = tomllib.loads(
+TERMS: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 )
-ACTIONS, _DOES, _SIGNALS, _NUMBERS, _SPENT, _SCORES = _TERMS.values()
+"""The meanings of the terms by table and term."""
+ACTIONS, _DOES, _SIGNALS, _NUMBERS, _SPENT, _SCORES = TERMS.values()
 """The tables of `legend.toml`, in the order of the file."""
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.ports import Model, Run
+from askance.core.trace import QueryWord
 from askance.core.types import Generation, Span, TokenIds
 from askance.text.linguistics import Linguistics
 
@@ -135,7 +136,9 @@ class AttentionMap:
                 words.append((self.text[begin + start : begin + stop], float(weights[first:last].sum())))
         return words
 
-    def most_attended_text(self, token: int, top_tokens: int, heads: Heads, *, whole: bool) -> str:
+    def most_attended_words(
+        self, token: int, top_tokens: int, heads: Heads, *, whole: bool
+    ) -> tuple[QueryWord, ...]:
         """Return the words of the `top_tokens` earlier tokens that `token` attends to most, in text order.
 
         This is QFS as in the DRAGIN paper. Only words with a letter or digit are candidates, since control
@@ -148,7 +151,7 @@ class AttentionMap:
         """
         known = self._first_known(range(token, -1, -1), heads)
         if known is None:
-            return ""
+            return ()
         token, weights = known
         end = self.offsets[token][0]
         regions = ((0, end),) if whole else self._regions_before(end)
@@ -157,8 +160,8 @@ class AttentionMap:
         tokens_of_words = [range(*self._token_range(*span)) for span in words]
         candidates = sorted({index for tokens in tokens_of_words for index in tokens if index < token})
         chosen = frozenset(sorted(candidates, key=lambda index: -weights[index])[:top_tokens])
-        return " ".join(
-            self.text[slice(*span)]
+        return tuple(
+            QueryWord(self.text[slice(*span)], float(weights[tokens.start : tokens.stop].sum()))
             for span, tokens in zip(words, tokens_of_words, strict=True)
             if not chosen.isdisjoint(tokens)
         )
@@ -227,10 +230,15 @@ async def proxy_attention_map(
     return AttentionMap(text, regions, len(before), token_offsets(attention.texts, text), rows)
 
 
-def heaviest_words(words: Sequence[tuple[str, float]], most: int) -> str:
+def heaviest_words(words: Sequence[tuple[str, float]], most: int) -> tuple[QueryWord, ...]:
     """Return the `most` words with the greatest weights, in text order."""
     ranked = sorted(range(len(words)), key=lambda index: -words[index][1])[:most]
-    return " ".join(words[index][0] for index in sorted(ranked))
+    return tuple(QueryWord(*words[index]) for index in sorted(ranked))
+
+
+def query_of(words: Sequence[QueryWord]) -> str:
+    """Return the query that consists of these words."""
+    return " ".join(word.text for word in words)
 
 
 def token_texts(ids: TokenIds, model: Model) -> list[str | None]:

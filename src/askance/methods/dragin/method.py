@@ -15,13 +15,19 @@ import numpy as np
 
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
-from askance.core.trace import Decided, WordSignal
+from askance.core.trace import Decided, QueryWord, WordSignal
 from askance.core.types import Answer, Generation, Question, Signal, StopCondition, Token, Want
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
 from askance.methods.common.search import QueryMode, TriggerMode, last_tokens, query_from_words
-from askance.methods.dragin.attention_map import AttentionMap, Heads, attention_map_of, heaviest_words
+from askance.methods.dragin.attention_map import (
+    AttentionMap,
+    Heads,
+    attention_map_of,
+    heaviest_words,
+    query_of,
+)
 from askance.text.answers import AnswerEnd, SentenceEnd, SentenceFollowed
 from askance.text.linguistics import OWN, Linguistics, TokenWord, token_words
 
@@ -136,19 +142,24 @@ class DraginParameters(WritesAnswer):
         return attention.with_answer_text(state.parse_text(sentence.text).blanked)
 
     def decide(
-        self, state: GenerationState, scored: ScoredSentence, obstacle: str, qfs_query: Callable[[], str]
+        self,
+        state: GenerationState,
+        scored: ScoredSentence,
+        obstacle: str,
+        qfs_words: Callable[[], tuple[QueryWord, ...]],
     ) -> Decided:
         """Decide whether to search, and record the decision with its reason.
 
         Args:
             obstacle: The reason not to make a triggered search; an empty string if there is none.
-            qfs_query: A function that returns the query of the mode real_words.
+            qfs_words: A function that returns the words of the query of the mode real_words.
         """
         if state.num_searches >= self.max_searches:
             obstacle = f"{self.max_searches} searches are the most"
-        query = ""
+        query, query_words = "", tuple[QueryWord, ...]()
         if scored.search_at is not None and not obstacle:
-            query = qfs_query() if self.query == "real_words" else self._text_query(state, scored)
+            query_words = qfs_words() if self.query == "real_words" else ()
+            query = query_of(query_words) if self.query == "real_words" else self._text_query(state, scored)
         above = f"above {self.theta:g}"
         if query:
             why = f"a word is {above}" if self.signal else f"a search is due ({self.trigger})"
@@ -157,7 +168,12 @@ class DraginParameters(WritesAnswer):
         else:
             why = f"no word is {above}" if self.signal else "the answer is over"
         outcome, threshold = "search" if query else "keep", self.theta if self.signal else None
-        evidence = {"signal": self.signal, "threshold": threshold, "words": scored.words}
+        evidence = {
+            "signal": self.signal,
+            "threshold": threshold,
+            "words": scored.words,
+            "query_words": query_words,
+        }
         return state.run.trace.decide("retrieve", outcome, why, query=query, **evidence)
 
     def _text_query(self, state: GenerationState, scored: ScoredSentence) -> str:
@@ -246,7 +262,7 @@ class Dragin(DraginParameters):
             reason, attention = state.stop_reason_after(written), await self.attention_map(state, written)
             scored = self._score_words(state.scorable(written), attention, is_over=bool(reason))
             obstacle = "this sentence has been searched for" if is_searched else ""
-            decision = self.decide(state, scored, obstacle, partial(self._qfs_query, scored, attention))
+            decision = self.decide(state, scored, obstacle, partial(self._qfs_words, scored, attention))
             old = state.hits[: min(self.kept_passages, self.passages - 1)]
             new = self.passages - len(old)
             if decision.query and (hits := await state.search(decision, new, state.shown_ids)):
@@ -301,10 +317,10 @@ class Dragin(DraginParameters):
         kept = written.text if search_at is None else written.text[:search_at].rstrip()
         return ScoredSentence(signals, search_at, kept, sum(token.end <= len(kept) for token in tokens))
 
-    def _qfs_query(self, scored: ScoredSentence, attention: AttentionMap | None) -> str:
+    def _qfs_words(self, scored: ScoredSentence, attention: AttentionMap | None) -> tuple[QueryWord, ...]:
         """Return the content words that the model attended to most when it predicted the triggering word."""
         if attention is None or scored.search_at is None:
-            return ""
+            return ()
         words = attention.attended_words_before(scored.search_at, self.linguistics, self.qfs_heads)
         return heaviest_words(words, self.query_top)
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
+from askance.core.trace import QueryWord
 from askance.core.types import Answer, Generation, Question, Signal
 from askance.methods.common.prompts import layout_needs
 from askance.methods.dragin.attention_map import AttentionMap, Heads
@@ -54,8 +55,8 @@ class DraginPaper(DraginParameters):
             is_over, num_prompt_tokens = bool(state.stop_reason_after(written)), len(written.prompt_ids)
             scored = self._score_words(scorable, attention, is_over=is_over, may_start=not has_searched)
             obstacle = "another search would be of no use here" if scored.search_at is None else ""
-            qfs_query = partial(self._qfs_query, scored, attention, num_prompt_tokens)
-            decision = self.decide(state, scored, obstacle, qfs_query)
+            qfs_words = partial(self._qfs_words, scored, attention, num_prompt_tokens)
+            decision = self.decide(state, scored, obstacle, qfs_words)
             has_searched = bool(decision.query)
             if has_searched:
                 state.keep_text(scored.kept, scored.num_kept_tokens)
@@ -98,17 +99,17 @@ class DraginPaper(DraginParameters):
         start = tokens[first_hit].start
         return ScoredSentence(signals, start, written.text[:start], first_hit)
 
-    def _qfs_query(
+    def _qfs_words(
         self, scored: ScoredSentence, attention: AttentionMap | None, num_prompt_tokens: int
-    ) -> str:
+    ) -> tuple[QueryWord, ...]:
         """Return the words that the triggering token attends to most.
 
         If the attention row of that token is unknown, the last earlier token with a known row is used.
         """
         if attention is None:
-            return ""
+            return ()
         token, is_whole = num_prompt_tokens + scored.num_kept_tokens, self.query_context == "whole_prompt"
-        return attention.most_attended_text(token, self.query_top, self.qfs_heads, whole=is_whole)
+        return attention.most_attended_words(token, self.query_top, self.qfs_heads, whole=is_whole)
 
 
 def _is_stopword(word: str) -> bool:

@@ -1,0 +1,110 @@
+"""The viewer's page: its files for a server, and one self-contained file that holds its traces."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+
+from askance.core.strict_json import json_line
+from askance.core.trace import AnyEvent, Asked
+from askance.storage.trace_file import event_record
+from askance.terminal.legend import TERMS
+from askance.text.printable import printable
+
+_WEB = files("askance.viewer") / "web"
+_MAIN = "app.js"
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+}
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<file>\w+\.js)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?function |class |const )", re.MULTILINE)
+
+
+def viewer_files() -> Mapping[str, tuple[str, bytes]]:
+    """Return the content type and the content of each file by the path at which a server offers it.
+
+    The page is at "/", and the files that it loads are at "/viewer/…".
+    """
+    texts = _texts()
+    served = {f"/viewer/{name}": text for name, text in texts.items() if name != "index.html"}
+    return {
+        path: (_TYPES[path.rpartition(".")[2]] if path != "/" else _TYPES["html"], text.encode())
+        for path, text in {"/": texts["index.html"], **served}.items()
+    }
+
+
+def standalone_page(traces: Sequence[Sequence[AnyEvent]], names: Sequence[str] = ()) -> str:
+    """Return the HTML of one file that shows traces and loads nothing from elsewhere.
+
+    Texts of the traces are data of the page, never markup, and its Content-Security-Policy allows no script
+    but its own.
+
+    Args:
+        traces: The events of one trace, or of two, which are shown side by side.
+        names: The names of the traces, if there are two.
+    """
+    records = [
+        {"name": names[index] if index < len(names) else "", "events": [*map(event_record, events)]}
+        for index, events in enumerate(traces)
+    ]
+    title, style, script = _title(traces), _texts()["viewer.css"], _bundle()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n"
+        f'<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n<main id="app">'
+        f"<h1>{escape(title)}</h1><p>Reading the trace…</p></main>\n"
+        f'<script type="application/json" id="traces">{_embedded(records)}</script>\n'
+        f'<script type="module">{script}</script>\n</body>\n</html>\n'
+    )
+
+
+def _embedded(records: object) -> str:
+    """Return JSON that can't end the script element that contains it."""
+    return json_line(records).replace("<", "\\u003c")
+
+
+def _title(traces: Sequence[Sequence[AnyEvent]]) -> str:
+    asked = [event.text for events in traces for event in events if isinstance(event, Asked)]
+    return printable(" ".join(asked[0].split())[:120] if asked else "askance")
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """Return the viewer's files by name, with the meanings of the terms of a trace as `legend.js`."""
+    made = f"export const LEGEND = {json.dumps(TERMS, ensure_ascii=False)};\n"
+    found = {file.name: file.read_text(encoding="utf-8") for file in _WEB.iterdir()}
+    return {**found, "legend.js": made}
+
+
+@cache
+def _bundle() -> str:
+    """Return all modules as one, each after the modules that it imports.
+
+    This only joins files, so no two modules may define the same name.
+    """
+    texts, ordered = _texts(), list[str]()
+
+    def add(name: str) -> None:
+        for needed in _IMPORT.finditer(texts[name]):
+            add(needed["file"])
+        if name not in ordered:
+            ordered.append(name)
+
+    add(_MAIN)
+    return "".join(_EXPORT.sub("", _IMPORT.sub("", texts[name])) for name in ordered)

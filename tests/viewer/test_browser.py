@@ -1,0 +1,316 @@
+"""The viewer in a browser: reading traces of each method, comparing two, asking a server, accessibility."""
+
+import os
+import shutil
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed: make test-browser installs it")
+
+from playwright.sync_api import expect, sync_playwright
+
+from askance.core.trace import Failed
+from askance.storage.trace_file import write_trace
+from askance.viewer.page import standalone_page
+from tests.viewer import traces
+from tests.viewer.stand_in_server import StandInServer
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (CHROMIUM=PATH names one)"),
+]
+PHONE = {"width": 360, "height": 740}
+VIEWS = {
+    "dragin": ("timeline", "tokens", "costs"),
+    "selfrag": ("timeline", "tokens", "segments", "costs"),
+    "airrag": ("timeline", "tree", "costs"),
+}
+MOST_ELEMENTS = 2000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    for name in VIEWS:
+        getattr(traces, name)()  # Playwright's event loop, which starts below, would not let them run.
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens the page of traces at a tab. At the end, it must have raised no error and loaded nothing."""
+    contexts, problems = [], []
+
+    def show(*shown, tab="", names=(), **settings):
+        path = tmp_path / "page.html"
+        path.write_text(standalone_page(shown, names), encoding="utf-8")
+        context = browser.new_context(**settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        page.on("request", lambda asked: problems.append(asked.url) if asked.url.startswith("http") else None)
+        page.goto(f"{path.as_uri()}#{tab}")
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def test_a_citation_opens_the_passage_at_the_cited_sentence(show):
+    page = show(traces.cited())
+    citation = page.get_by_role("button", name="Source 1: A bridge")
+    citation.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="A bridge")
+    expect(dialog.locator("mark")).to_have_text("The bridge is in Pennsylvania.")
+    expect(dialog.locator(".passage-text")).to_have_text(
+        "It has one span. The bridge is in Pennsylvania. It is red."
+    )
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(citation).to_be_focused()
+
+
+def test_offsets_of_citations_count_characters_not_utf16_units(show):
+    page = show(traces.cited("\U0001f309 The bridge is in Pennsylvania."))
+    expect(page.locator(".cited")).to_have_text("\U0001f309 The bridge is in Pennsylvania.")
+    expect(page.locator(".answer-text")).to_have_text("\U0001f309 The bridge is in Pennsylvania.[1]")
+
+
+def test_the_timeline_is_walked_with_the_keyboard_and_filtered(show):
+    page = show(traces.dragin())
+    rows, detail = (
+        page.get_by_role("listbox", name="Events"),
+        page.get_by_role("group", name="Details of the event"),
+    )
+    rows.focus()
+    page.keyboard.press("End")
+    expect(rows.locator(".selected .kind")).to_have_text("answer")
+    expect(detail).to_contain_text("3,677")
+    for label in ("Model calls", "Decisions", "Text and notes"):
+        page.get_by_label(label).uncheck()
+    expect(rows.get_by_role("option")).to_have_count(1)
+    expect(detail).to_contain_text("seat Androscoggin Bank Colisée seating capacity")
+    detail.get_by_role("button").first.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def test_dragin_shows_the_word_above_the_threshold_and_the_words_of_the_query(show):
+    page = show(traces.dragin(), tab="tokens")
+    draft = page.locator(".draft-block.searched")
+    hit = draft.locator(".token.hit").first
+    expect(hit).to_contain_text("4,250")
+    expect(draft.locator(".readout")).to_contain_text("threshold")
+    expect(draft.locator(".readout")).to_contain_text("4,250")
+    hit.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(draft.locator(".readout")).to_contain_text('" of"')
+    expect(draft.locator(".query")).to_contain_text("seat Androscoggin Bank Colisée seating capacity")
+    words = draft.locator(".attention-bars li")
+    expect(words).to_have_text([f"{word}{value}" for word, value in attentions().items()])
+    words.get_by_text("capacity").hover()
+    expect(draft.locator(".token.linked")).to_have_text(" capacity")
+
+
+def attentions():
+    """Return the words of the query with their attention, as the page shows it."""
+    (decision,) = (event for event in traces.dragin() if getattr(event, "query_words", ()))
+    return {word.text: f"{word.attention:.3f}" for word in decision.query_words}
+
+
+def test_selfrag_shows_candidates_by_score_with_their_distributions(show):
+    page = show(traces.selfrag(), tab="segments")
+    first = page.locator(".segment-group").first
+    expect(first.locator(".decision")).to_contain_text("[Retrieval]")
+    expect(first.locator(".candidate .node")).to_have_text(["0.1", "0.2"])
+    chosen = first.locator(".candidate.chosen")
+    expect(chosen).to_contain_text("on the chosen path")
+    expect(chosen.get_by_role("group", name="relevance").locator(".probability")).to_have_text(
+        ["[Relevant]90%", "[Irrelevant]10%"]
+    )
+    chosen.get_by_role("button", name="Arno").click()
+    expect(page.get_by_role("dialog").locator("mark")).to_have_count(0)
+    expect(page.get_by_role("dialog")).to_contain_text("The Arno flows through Pisa.")
+
+
+def test_airrag_shows_the_chosen_path_and_is_walked_and_zoomed_with_the_keyboard(show):
+    page = show(traces.airrag(), tab="tree")
+    tree, detail = page.locator("svg.tree"), page.locator(".tree-view .detail")
+    expect(detail).to_contain_text("chosen")
+    expect(detail).to_contain_text("exploration")
+    chosen = tree.locator(".tree-node.chosen").count()
+    tree.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(detail).to_contain_text("on the chosen path")
+    for _ in range(chosen):
+        page.keyboard.press("ArrowLeft")
+    expect(detail).to_contain_text("The root of a tree")
+    before = tree.locator("> g").get_attribute("transform")
+    page.keyboard.press("+")
+    zoomed = tree.locator("> g").get_attribute("transform")
+    assert float(zoomed.rpartition("scale(")[2][:-1]) > float(before.rpartition("scale(")[2][:-1])
+    page.keyboard.press("0")
+    expect(tree.locator(".tree-node")).to_have_count(
+        sum(event.type == "expand" for event in traces.airrag()) + 1
+    )
+
+
+def test_two_traces_stand_side_by_side_and_change_tabs_together(show):
+    page = show(traces.dragin(), traces.airrag(), names=["a.jsonl", "b.jsonl"])
+    expect(page.locator(".trace")).to_have_count(2)
+    table = page.get_by_role("region", name="Comparison")
+    expect(table.locator("tr.different").first).to_contain_text("dragin")
+    expect(table.locator("thead th")).to_have_text(["a.jsonl", "b.jsonl"])
+    page.get_by_role("tab", name="Costs").first.click()
+    expect(page.locator("[role=tab][aria-selected=true]")).to_have_text(["Costs", "Costs"])
+    page.get_by_role("button", name="Close the second").click()
+    expect(page.locator(".trace")).to_have_count(1)
+
+
+def test_a_trace_file_is_compared_from_the_reader_s_disk(show, tmp_path):
+    file = tmp_path / "other.jsonl"
+    write_trace(traces.asked("Bonn?"), file)
+    page = show(traces.dragin())
+    page.get_by_label("Compare with a trace file").set_input_files(file)
+    expect(page.get_by_role("heading", level=1)).to_have_count(2)
+    expect(page.get_by_role("heading", name="Bonn?")).to_be_visible()
+    file.write_text("no trace", encoding="utf-8")
+    page.get_by_label("Compare with a trace file").set_input_files(file)
+    expect(page.get_by_role("alert")).to_contain_text("other.jsonl, line 1: not JSON")
+
+
+@pytest.mark.parametrize("tab", ["timeline", "tokens", "segments", "costs"])
+def test_harmful_text_stays_text(show, tab):
+    page = show(traces.harmful(), tab=tab)
+    expect(page.get_by_role("heading", level=1)).to_contain_text(
+        "</script><script>window.harmed = 1</script><img"
+    )
+    page.locator(".citation").click()
+    expect(page.locator("dialog .passage-text")).to_contain_text("<img src=x onerror='window.harmed = 2'>")
+    assert page.evaluate("window.harmed") is None
+    assert page.locator("img").count() == 0
+    assert "\u202e" not in page.locator("body").inner_text()
+
+
+def test_an_error_ends_the_page_with_its_message(show):
+    events = traces.asked("Why?")
+    events.commit("Because ")
+    events.add(Failed, error="ModelFailure", message="the server is gone", place="answer")
+    page = show(tuple(events.events))
+    expect(page.get_by_role("alert").first).to_have_text("answer: the server is gone")
+    expect(page.locator(".answer-text")).to_have_text("Because ")
+
+
+def test_a_long_trace_needs_few_elements(show):
+    page = show(traces.long_trace())
+    rows = page.get_by_role("listbox", name="Events")
+    rows.focus()
+    page.keyboard.press("End")
+    expect(rows.locator(".selected .kind")).to_have_text("answer")
+    for tab in ("Timeline", "Words", "Segments", "Tree", "Costs"):
+        page.get_by_role("tab", name=tab).click()
+        assert 50 < page.locator("*").count() <= MOST_ELEMENTS, tab
+    page.get_by_role("tab", name="Words").click()
+    page.get_by_role("button", name="Later").click()
+    expect(page.locator(".pager")).to_contain_text("of 1,999")
+    assert page.locator("*").count() <= MOST_ELEMENTS
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_axe_finds_nothing_serious(show, name, scheme):
+    axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core-python is not installed")
+    for tab in VIEWS[name]:
+        page = show(getattr(traces, name)(), traces.cited(), tab=tab, color_scheme=scheme)
+        expect(page.locator(".trace").first).to_be_visible()
+        found = axe.Axe().run(page)["violations"]
+        serious = [
+            (each["id"], each["nodes"][0]["html"])
+            for each in found
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], tab
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_phone_needs_no_scrolling_sideways(show, name):
+    for tab in VIEWS[name]:
+        page = show(getattr(traces, name)(), tab=tab, viewport=PHONE)
+        expect(page.locator(".trace")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], tab
+
+
+@pytest.fixture
+def server():
+    with StandInServer() as started:
+        yield started
+
+
+@pytest.fixture
+def asking(browser, server):
+    """The page as a server offers it."""
+    page = browser.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console", lambda line: errors.append(line.text) if "Content Security Policy" in line.text else None
+    )
+    page.goto(server.address)
+    yield page
+    page.close()
+    assert errors == []
+
+
+def ask(page, question="Where is the bridge?"):
+    page.get_by_label("Question").fill(question)
+    page.get_by_role("button", name="Ask").click()
+
+
+def test_an_answer_streams_into_the_page(asking, server):
+    server.events = traces.cited()
+    expect(asking.get_by_label("Method").locator("option")).to_have_text(["single", "dragin"])
+    asking.get_by_label("Method").select_option("askance/dragin")
+    ask(asking)
+    expect(asking.get_by_role("heading", level=1)).to_have_text("Where is the bridge?")
+    expect(asking.locator(".draft")).to_have_text("Maybe")
+    expect(asking.locator(".citation")).to_have_count(0)
+    server.may_end.set()
+    expect(asking.get_by_role("button", name="Source 1: A bridge")).to_be_visible()
+    assert server.asked["model"] == "askance/dragin"
+    assert server.asked["askance"] == {"events": True}
+    ask(asking)
+    expect(asking.get_by_label("Compare with", exact=True)).to_be_visible()
+
+
+def test_an_error_in_the_stream_is_shown(asking, server):
+    server.error = "the model is gone"
+    server.may_end.set()
+    ask(asking)
+    expect(asking.locator(".ask").get_by_role("alert")).to_have_text("the model is gone")
+    expect(asking.get_by_role("button", name="Ask")).to_be_enabled()
+
+
+def test_a_reader_stops_an_answer(asking, server):
+    server.events = traces.cited()
+    ask(asking)
+    expect(asking.locator(".draft")).to_have_text("Maybe")
+    asking.get_by_role("button", name="Stop").click()
+    expect(asking.locator(".ask").get_by_role("alert")).to_have_text("Stopped.")
+    server.may_end.set()
+
+
+def test_a_server_with_a_key_asks_for_it(browser, server):
+    server.key = "secret"
+    page = browser.new_page()
+    page.goto(server.address)
+    expect(page.get_by_role("alert")).to_have_text("a key is missing")
+    page.get_by_label("API key").fill("secret")
+    page.get_by_label("API key").press("Tab")
+    expect(page.get_by_label("Method").locator("option")).to_have_count(2)
+    page.close()

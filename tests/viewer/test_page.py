@@ -1,0 +1,195 @@
+"""The viewer's page: one file without a network, in which no text of a trace becomes markup."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from askance.core.strict_json import json_line
+from askance.storage.trace_file import event_record
+from askance.viewer.page import standalone_page, viewer_files
+from tests.viewer import traces
+
+MARKUP = (
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\(|new Function|setHTML"
+)
+DEFINED = re.compile(
+    r"^(?:export )?(?:async )?(?:function|class|const|let) (?:(\w+)|\[([\w, ]+)\])", re.MULTILINE
+)
+
+
+class Parsed(HTMLParser):
+    """The elements of a page with their attributes and texts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[int, str] = {}
+        self.is_open = False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.is_open = True
+
+    def handle_endtag(self, tag):
+        self.is_open = False
+
+    def handle_data(self, data):
+        if self.is_open:
+            index = len(self.elements) - 1
+            self.texts[index] = self.texts.get(index, "") + data
+
+    def texts_of(self, tag: str) -> list[str]:
+        return [self.texts.get(index, "") for index, (name, _) in enumerate(self.elements) if name == tag]
+
+
+def modules() -> dict[str, str]:
+    return {path: text.decode() for path, (_, text) in viewer_files().items() if path.endswith(".js")}
+
+
+def test_the_page_holds_the_trace_and_the_viewer_and_nothing_else():
+    events = traces.cited()
+    page = Parsed(standalone_page([events]))
+    tags = [tag for tag, _ in page.elements]
+    assert tags == "html head meta meta meta title link style body main h1 p script script".split()
+    (records,) = json.loads(page.texts_of("script")[0])
+    assert records["events"] == [json.loads(json_line(event_record(event))) for event in events]
+    assert page.texts_of("title") == ["Where is the bridge?"]
+
+
+def test_the_page_loads_nothing():
+    page = Parsed(standalone_page([traces.cited()]))
+    links = [
+        value
+        for _, attributes in page.elements
+        for name, value in attributes.items()
+        if name in ("src", "href")
+    ]
+    assert links == ["data:,"]
+    (style,) = page.texts_of("style")
+    assert not re.search(r"url\(|@import", style)
+
+
+def test_the_policy_of_the_page_allows_its_own_script_and_style_only():
+    page = Parsed(standalone_page([traces.cited()]))
+    (policy,) = [each["content"] for _, each in page.elements if each.get("http-equiv")]
+    (style,), script = page.texts_of("style"), page.texts_of("script")[1]
+    allowed = dict(directive.split(" ", 1) for directive in policy.split("; "))
+    assert allowed == {
+        "default-src": "'none'",
+        "script-src": f"'{sha(script)}'",
+        "style-src": f"'{sha(style)}'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+
+
+def sha(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def test_no_text_of_a_trace_becomes_markup():
+    harmless, harmful = Parsed(standalone_page([traces.cited()])), Parsed(standalone_page([traces.harmful()]))
+    assert [tag for tag, _ in harmful.elements] == [tag for tag, _ in harmless.elements]
+    (records,) = json.loads(harmful.texts_of("script")[0])
+    assert records["events"][0]["text"] == traces.HARMFUL
+    assert "<" not in harmful.texts_of("script")[0]
+
+
+def test_two_traces_have_their_names():
+    page = Parsed(standalone_page([traces.cited(), traces.dragin()], ["a.jsonl", "</script>"]))
+    assert [each["name"] for each in json.loads(page.texts_of("script")[0])] == ["a.jsonl", "</script>"]
+
+
+def test_the_page_is_the_same_each_time():
+    events = traces.cited()
+    assert standalone_page([events]) == standalone_page([events])
+
+
+def test_no_module_makes_markup_of_text():
+    assert [path for path, text in modules().items() if re.search(MARKUP, text)] == []
+    assert re.search(MARKUP, "element.innerHTML = text")
+
+
+def test_no_module_ends_the_script_that_contains_it():
+    assert [path for path, text in modules().items() if re.search("</script|<!--", text, re.IGNORECASE)] == []
+
+
+def test_no_two_modules_define_the_same_name():
+    names = [
+        name.strip()
+        for text in modules().values()
+        for found in DEFINED.finditer(text)
+        for name in (found[1] or found[2]).split(",")
+    ]
+    assert len(names) > 50
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_the_bundle_has_every_module_once():
+    script = Parsed(standalone_page([traces.cited()])).texts_of("script")[1]
+    assert not re.search(r"^(import|export) ", script, re.MULTILINE)
+    for path, text in modules().items():
+        first = DEFINED.search(text)
+        assert first is not None, path
+        line = first[0].removeprefix("export ")
+        assert len(re.findall(rf"^{re.escape(line)}(?!\w)", script, re.MULTILINE)) == 1, path
+
+
+def test_a_server_offers_every_file_that_the_page_and_the_modules_load():
+    files = viewer_files()
+    assert files["/"][0] == "text/html; charset=utf-8"
+    page = Parsed(files["/"][1].decode())
+    loaded = {value for _, each in page.elements for name, value in each.items() if name in ("src", "href")}
+    imported = {
+        f"/viewer/{name}" for text in modules().values() for name in re.findall(r'from "\./([^"]+)"', text)
+    }
+    assert (loaded - {"data:,"}) | imported == set(files) - {"/"}
+    assert {path.rpartition(".")[2]: kind for path, (kind, _) in files.items() if path != "/"} == {
+        "css": "text/css; charset=utf-8",
+        "js": "text/javascript; charset=utf-8",
+    }
+    assert "style" not in [tag for tag, _ in page.elements], "a strict policy forbids it"
+
+
+@pytest.fixture
+def trace_file(run, tmp_path):
+    """The file of a trace of a scripted model."""
+    path = tmp_path / "t.jsonl"
+    code, _, err = run("ask", "Bonn?", "--method", "closed_book", "--model", "scripted", "--trace", path)
+    assert code == 0, err
+    return path
+
+
+def test_a_command_writes_the_page(run, trace_file, tmp_path):
+    code, out, err = run("trace", trace_file, "--html", tmp_path / "why.html")
+    assert (code, err) == (0, "")
+    assert f"page: {tmp_path / 'why.html'}" in out
+    page = Parsed((tmp_path / "why.html").read_text(encoding="utf-8"))
+    assert page.texts_of("title") == ["Bonn?"]
+
+
+def test_a_command_writes_a_page_of_two_traces(run, trace_file, tmp_path):
+    other = trace_file.with_name("other.jsonl")
+    other.write_bytes(trace_file.read_bytes())
+    assert run("trace", trace_file, "--beside", other, "--html", tmp_path / "two.html")[0] == 0
+    page = Parsed((tmp_path / "two.html").read_text(encoding="utf-8"))
+    assert [each["name"] for each in json.loads(page.texts_of("script")[0])] == ["t.jsonl", "other.jsonl"]
+
+
+def test_a_second_trace_needs_a_page(run, trace_file):
+    code, out, err = run("trace", trace_file, "--beside", trace_file)
+    assert (code, out) == (2, "")
+    assert "needs a page: add --html OUT" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("place", ["", "no/why.html"])
+def test_a_page_that_cannot_be_written_is_an_error(run, trace_file, tmp_path, place):
+    code, out, err = run("trace", trace_file, "--html", tmp_path / place)
+    assert (code, out) == (2, "")
+    assert "can't write" in err
