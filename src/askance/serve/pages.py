@@ -1,9 +1,6 @@
-"""The page that shows a passage in a browser, and the files of the viewer."""
+"""The page that shows a passage in a browser."""
 
-from collections.abc import Mapping
 from html import escape
-from importlib import import_module
-from importlib.util import find_spec
 
 from askance.core.types import Passage
 
@@ -28,14 +25,3 @@ def passage_page(passage: Passage) -> str:
     return _PAGE.format(
         title=escape(passage.title or passage.id), paragraphs=paragraphs, id=escape(passage.id), source=source
     )
-
-
-def viewer_files() -> Mapping[str, tuple[str, bytes]]:
-    """Return the content types and the contents of the viewer's files by the path at which they are offered.
-
-    The result is empty if the viewer is not installed.
-    """
-    if find_spec("askance.viewer") is None:
-        return {}
-    files: Mapping[str, tuple[str, bytes]] = import_module("askance.viewer.page").viewer_files()
-    return files
