@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from askance.core.errors import InputError
+from askance.core.errors import InputError, MissingExtra
 
 _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 
@@ -161,6 +162,34 @@ def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) 
         return factory(*arguments, **options)
     except TypeError as error:
         raise InputError(f"{what} can't be made: {error}.") from error
+
+
+def load_langchain_object(kind: str, name: str, member: str, what: str) -> Any:
+    """Import the object of LangChain that ``langchain:module:object`` names.
+
+    A class or function is called without arguments. LangChain itself is imported by the object's module.
+
+    Args:
+        kind: The kind of extension as a plural, such as "retrievers".
+        name: The specification without ``langchain:``.
+        member: The name of a method that the object must have.
+        what: The description of such objects for messages, such as "retriever".
+
+    Raises:
+        MissingExtra: LangChain is not installed.
+        InputError: There is no such object, it can't be imported, or it lacks the member.
+    """
+    spec = f"langchain:{name}"
+    if find_spec("langchain_core") is None:
+        raise MissingExtra("langchain-core", "langchain", spec)
+    extension = find_extension(kind, name)
+    if extension is None:
+        raise InputError(f"{spec!r} names no object that can be imported: write langchain:module:object.")
+    found = make_extension(extension, spec)
+    if not hasattr(found, member):
+        is_a = type(found).__name__
+        raise InputError(f"{spec!r} is no {what} of LangChain ({is_a}): it has no {member}.")
+    return found
 
 
 def check_port(given: object, port: type, what: str) -> None:

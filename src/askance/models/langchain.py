@@ -6,12 +6,11 @@ The adapter itself imports nothing of LangChain: the module that the specificati
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 from askance.core.concurrency import gather_or_cancel
-from askance.core.errors import MissingAbility, MissingExtra, ModelSpecError, PromptTooLong
-from askance.core.extensions import find_extension, make_extension
+from askance.core.errors import MissingAbility, ModelSpecError, PromptTooLong
+from askance.core.extensions import load_langchain_object
 from askance.core.types import (
     Attention,
     Capability,
@@ -153,35 +152,10 @@ def load_model(name: str, *, context: str = "") -> LangchainModel:
 
     Raises:
         MissingExtra: LangChain is not installed.
-        ModelSpecError: There is no such object, it is no chat model, or the context window is no number.
+        InputError: There is no such object, or it is no chat model.
+        ModelSpecError: The context window is no number.
     """
-    model = load_object("models", name, "astream", "chat model")
+    model = load_langchain_object("models", name, "astream", "chat model")
     if context and not (context.isdecimal() and int(context) > 1):
         raise ModelSpecError(f"model 'langchain:{name}': context={context!r} is no number of tokens above 1.")
     return LangchainModel(model, name=f"langchain:{name}", context=int(context or 0))
-
-
-def load_object(kind: str, name: str, member: str, what: str) -> Any:
-    """Import ``module:object``, which must have a certain member.
-
-    Args:
-        kind: The kind of extension as a plural, such as "retrievers".
-        name: The name of the object. A class or function is called without arguments.
-        member: The name of a method that the object must have.
-        what: What the object must be, for messages.
-
-    Raises:
-        MissingExtra: LangChain is not installed.
-        ModelSpecError: There is no such object, or it lacks the member.
-    """
-    spec = f"langchain:{name}"
-    if find_spec("langchain_core") is None:
-        raise MissingExtra("langchain-core", "langchain", spec)
-    extension = find_extension(kind, name)
-    if extension is None:
-        raise ModelSpecError(f"{spec!r} names no object that can be imported: write langchain:module:object.")
-    found = make_extension(extension, spec)
-    if not hasattr(found, member):
-        kind_found = type(found).__name__
-        raise ModelSpecError(f"{spec!r} is no {what} of LangChain ({kind_found}): it has no {member}.")
-    return found
