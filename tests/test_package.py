@@ -11,11 +11,11 @@ import askance
 
 def test_exported_names():
     assert sorted(askance.__all__) == [
-        "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Demo", "Encoder", "Engine",
-        "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit", "InputError",
-        "Method", "Model", "Needs", "Parameters", "Passage", "Question", "Raw", "Reranker", "Result",
-        "Retriever", "Run", "Sampling", "Scored", "Span", "Token", "Trace", "Turn", "Usage", "Want",
-        "__version__", "open_engine", "parameter", "read_config",
+        "Answer", "AskanceError", "Attention", "Budget", "Chat", "Citation", "Conversation", "Demo", "Encoder",
+        "Engine", "EngineConfig", "Entailment", "Example", "GenerateRequest", "Generation", "Hit",
+        "InputError", "Method", "Model", "Needs", "Parameters", "Passage", "Question", "QuestionRewriter",
+        "Raw", "Reranker", "Result", "Retriever", "Run", "Sampling", "Scored", "Span", "Token", "Trace",
+        "Turn", "Usage", "Want", "__version__", "open_engine", "parameter", "read_config",
     ]  # fmt: skip
     for name in askance.__all__:
         assert getattr(askance, name) is not None

@@ -20,7 +20,8 @@ from pydantic import Field
 
 from askance import open_engine
 from askance.ask import Engine
-from askance.core.errors import InputError, MissingAbility, MissingExtra, ModelSpecError, PromptTooLong
+from askance.core import extensions
+from askance.core.errors import InputError, MissingAbility, MissingExtra, PromptTooLong
 from askance.core.types import (
     Chat,
     GenerateRequest,
@@ -34,7 +35,6 @@ from askance.core.types import (
 )
 from askance.integrations.langchain import AskanceRetriever, AskanceRunnable, read_question
 from askance.loaders import load_model, open_retriever
-from askance.models import langchain as model_adapter
 from askance.models.langchain import LangchainModel
 from askance.models.scripted import ScriptedModel
 from askance.registry import make_method
@@ -246,14 +246,14 @@ def test_wrong_models_are_named(spec, message):
 
 
 def test_wrong_retrievers_are_named():
-    with pytest.raises(ModelSpecError, match=r"is no retriever of LangChain .object.: it has no ainvoke"):
+    with pytest.raises(InputError, match=r"is no retriever of LangChain .object.: it has no ainvoke"):
         open_retriever(None, f"langchain:{HERE}:nothing")
-    with pytest.raises(ModelSpecError, match="'langchain:' names no object"):
+    with pytest.raises(InputError, match="'langchain:' names no object"):
         open_retriever(None, "langchain:")
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr(model_adapter, "find_spec", lambda name: None)
+    monkeypatch.setattr(extensions, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"needs the package 'langchain-core'.*\[langchain\]"):
         load_model(f"langchain:{HERE}:chat_model")
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from askance.core.errors import InputError, MissingExtra, ModelSpecError
+from askance.core.errors import InputError, MissingExtra
 
 _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 
@@ -164,6 +164,34 @@ def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) 
         raise InputError(f"{what} can't be made: {error}.") from error
 
 
+def load_langchain_object(kind: str, name: str, member: str, what: str) -> Any:
+    """Import the object of LangChain that ``langchain:module:object`` names.
+
+    A class or function is called without arguments. LangChain itself is imported by the object's module.
+
+    Args:
+        kind: The kind of extension as a plural, such as "retrievers".
+        name: The specification without ``langchain:``.
+        member: The name of a method that the object must have.
+        what: The description of such objects for messages, such as "retriever".
+
+    Raises:
+        MissingExtra: LangChain is not installed.
+        InputError: There is no such object, it can't be imported, or it lacks the member.
+    """
+    spec = f"langchain:{name}"
+    if find_spec("langchain_core") is None:
+        raise MissingExtra("langchain-core", "langchain", spec)
+    extension = find_extension(kind, name)
+    if extension is None:
+        raise InputError(f"{spec!r} names no object that can be imported: write langchain:module:object.")
+    found = make_extension(extension, spec)
+    if not hasattr(found, member):
+        is_a = type(found).__name__
+        raise InputError(f"{spec!r} is no {what} of LangChain ({is_a}): it has no {member}.")
+    return found
+
+
 def check_port(given: object, port: type, what: str) -> None:
     """Raise `InputError` if an object lacks members of its port. The message names the missing members."""
     members = (name for name in vars(port) if not name.startswith("_"))
@@ -177,29 +205,3 @@ def spec_of(cls: type) -> str:
     if cls.__module__ == "__main__" or "." in cls.__qualname__:
         return ""
     return f"{cls.__module__}:{cls.__qualname__}"
-
-
-def langchain_object(kind: str, name: str, member: str, what: str) -> Any:
-    """Import an object of LangChain, ``module:object``, which must have a certain member.
-
-    Args:
-        kind: The kind of extension as a plural, such as "retrievers".
-        name: The name of the object. A class or function is called without arguments.
-        member: The name of a method that the object must have.
-        what: What the object must be, for messages.
-
-    Raises:
-        MissingExtra: LangChain is not installed.
-        ModelSpecError: There is no such object, or it lacks the member.
-    """
-    spec = f"langchain:{name}"
-    if find_spec("langchain_core") is None:
-        raise MissingExtra("langchain-core", "langchain", spec)
-    extension = find_extension(kind, name)
-    if extension is None:
-        raise ModelSpecError(f"{spec!r} names no object that can be imported: write langchain:module:object.")
-    found = make_extension(extension, spec)
-    if not hasattr(found, member):
-        kind_found = type(found).__name__
-        raise ModelSpecError(f"{spec!r} is no {what} of LangChain ({kind_found}): it has no {member}.")
-    return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import MissingAbility, ModelSpecError, PromptTooLong
-from askance.core.extensions import langchain_object
+from askance.core.extensions import load_langchain_object
 from askance.core.types import (
     Attention,
     Capability,
@@ -152,9 +152,10 @@ def load_model(name: str, *, context: str = "") -> LangchainModel:
 
     Raises:
         MissingExtra: LangChain is not installed.
-        ModelSpecError: There is no such object, it is no chat model, or the context window is no number.
+        InputError: There is no such object, or it is no chat model.
+        ModelSpecError: The context window is no number.
     """
-    model = langchain_object("models", name, "astream", "chat model")
+    model = load_langchain_object("models", name, "astream", "chat model")
     if context and not (context.isdecimal() and int(context) > 1):
         raise ModelSpecError(f"model 'langchain:{name}': context={context!r} is no number of tokens above 1.")
     return LangchainModel(model, name=f"langchain:{name}", context=int(context or 0))

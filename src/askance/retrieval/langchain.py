@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from askance.core.extensions import langchain_object
+from askance.core.extensions import load_langchain_object
 from askance.core.types import Hit, Passage
 from askance.retrieval.ranking import check_k
 
@@ -63,8 +63,8 @@ def load_retriever(name: str = "") -> LangchainRetriever:
 
     Raises:
         MissingExtra: LangChain is not installed.
-        ModelSpecError: There is no such object, or it is no retriever.
+        InputError: There is no such object, or it is no retriever.
     """
     return LangchainRetriever(
-        langchain_object("retrievers", name, "ainvoke", "retriever"), name=f"langchain:{name}"
+        load_langchain_object("retrievers", name, "ainvoke", "retriever"), name=f"langchain:{name}"
     )
