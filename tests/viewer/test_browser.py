@@ -12,8 +12,10 @@ from playwright.sync_api import expect, sync_playwright
 from askance.core.trace import Failed
 from askance.storage.trace_file import write_trace
 from askance.viewer.page import standalone_page
+from askance.viewer.run_page import run_page
 from tests.viewer import traces
 from tests.viewer.stand_in_server import StandInServer
+from tests.viewer.test_page import run_folder
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [
@@ -244,6 +246,26 @@ def test_a_phone_needs_no_scrolling_sideways(show, name):
         page = show(getattr(traces, name)(), tab=tab, viewport=PHONE)
         expect(page.locator(".trace")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], tab
+
+
+def test_the_questions_of_a_run_are_filtered_and_opened(browser, tmp_path):
+    path = tmp_path / "run.html"
+    path.write_text(run_page(run_folder(tmp_path / "run")), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    expect(page.locator(".question")).to_have_count(3)
+    page.get_by_label("Result").select_option("lost")
+    expect(page.locator(".question")).to_have_count(1)
+    expect(page.locator(".question")).to_contain_text("lost: not searched")
+    page.get_by_label("Result").select_option("")
+    page.get_by_label("Words of the question").fill("bridge 1")
+    page.get_by_role("button", name="Who built bridge 1?").click()
+    expect(page.get_by_role("tab", name="Timeline")).to_be_visible()
+    expect(page.locator(".question").first).to_be_hidden()
+    page.get_by_role("button", name="All questions").click()
+    expect(page.locator(".trace")).to_have_count(0)
+    expect(page.locator(".question")).to_have_count(1)
+    page.close()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The viewer's page: one file without a network, in which no text of a trace becomes markup."""
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -9,8 +10,10 @@ from html.parser import HTMLParser
 import pytest
 
 from askance.core.strict_json import json_line
+from askance.evaluation.run.recorded_run import read_run
 from askance.storage.trace_file import event_record
 from askance.viewer.page import standalone_page, viewer_files
+from tests.evaluation.hand_made import record, written
 from tests.viewer import traces
 
 MARKUP = (
@@ -186,6 +189,34 @@ def test_a_second_trace_needs_a_page(run, trace_file):
     code, out, err = run("trace", trace_file, "--beside", trace_file)
     assert (code, out) == (2, "")
     assert "needs a page: add --html OUT" in " ".join(err.split())
+
+
+def run_folder(folder):
+    """Write a run of a right and a wrong answer, and a failed question with harmful text."""
+    records = (
+        record(1),
+        record(2, {"exact_match": 0.0, "f1": 0.4}, short="Köln"),
+        record(3, {"exact_match": 0.0, "f1": 0.0}, question=traces.HARMFUL, error=traces.HARMFUL),
+    )
+    return written(folder, records, [traces.asked(each.question) for each in records])
+
+
+def test_the_page_of_a_run_has_its_questions_with_causes_and_traces(run, tmp_path):
+    run_folder(tmp_path / "run")
+    code, _, err = run("trace", tmp_path / "run", "--html", tmp_path / "run.html")
+    assert (code, err) == (0, "")
+    page = Parsed((tmp_path / "run.html").read_text(encoding="utf-8"))
+    shown = json.loads(page.texts_of("script")[0])
+    assert [(each["id"], each["verdict"], each["cause"]) for each in shown["questions"]] == [
+        ("q1", "won", ""),
+        ("q2", "lost", "not searched"),
+        ("q3", "failed", "failed"),
+    ]
+    events = json.loads(gzip.decompress(base64.b64decode(shown["questions"][0]["trace"])))
+    recorded = read_run(tmp_path / "run")
+    expected = [json.loads(json_line(event_record(each))) for each in recorded.trace(recorded.records[0])]
+    assert events == expected
+    assert len(page.texts_of("script")) == 2
 
 
 @pytest.mark.parametrize("place", ["", "no/why.html"])

@@ -13,7 +13,15 @@ import typer
 from rich.text import Text
 
 from askance.ask import Result, check_question
-from askance.cli.options import JsonFlag, OtelFlag, OutOption, SpecOption, span_export, with_settings
+from askance.cli.options import (
+    JsonFlag,
+    OtelFlag,
+    OutOption,
+    SpecOption,
+    span_export,
+    with_settings,
+    write_out,
+)
 from askance.config import SETTINGS
 from askance.config_sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
@@ -23,7 +31,6 @@ from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.loaders import check_has_index, check_is_used, encoder_to_build_with
 from askance.sample import CORPUS, SAMPLE
-from askance.storage.durable_files import write_atomically
 from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
@@ -113,7 +120,8 @@ def show_trace(
     Args:
         file: A trace file of `askance ask --trace`, or a run folder of `askance eval`.
         question: The id of a question of the run; records.jsonl lists the ids.
-        html: Write a web page of the trace to this file instead. It needs no network.
+        html: Write a web page to this file instead, which needs no network. A run without --question becomes
+            a page of all its questions.
         beside: With --html: a second trace file or run folder, to be shown beside the first.
 
     Examples:
@@ -130,6 +138,9 @@ def show_trace(
         raise InputError(f"--beside {beside} needs a page: add --html OUT.")
     if html is not None:
         check_writable(html)
+        if file.is_dir() and question is None and beside is None:
+            write_out(html, _page_of_run(file), f"page: {html}")
+            return
     traces = [
         _trace_of_question(source, question) if source.is_dir() else read_trace(source) for source in sources
     ]
@@ -138,11 +149,14 @@ def show_trace(
         return
     from askance.viewer.page import standalone_page
 
-    try:
-        write_atomically(html, standalone_page(traces, [source.name for source in sources]))
-    except OSError as error:
-        raise InputError(f"can't write {html}: {error.strerror}. Name another file.") from error
-    print_plain(out, f"page: {html}", "dim")
+    write_out(html, standalone_page(traces, [source.name for source in sources]), f"page: {html}")
+
+
+def _page_of_run(folder: Path) -> str:
+    from askance.evaluation.run.recorded_run import read_run
+    from askance.viewer.run_page import run_page
+
+    return run_page(read_run(folder))
 
 
 def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:

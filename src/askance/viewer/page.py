@@ -53,7 +53,17 @@ def standalone_page(traces: Sequence[Sequence[AnyEvent]], names: Sequence[str] =
         {"name": names[index] if index < len(names) else "", "events": [*map(event_record, events)]}
         for index, events in enumerate(traces)
     ]
-    title, style, script = _title(traces), _texts()["viewer.css"], _bundle()
+    return html_page(_title(traces), "traces", records)
+
+
+def html_page(title: str, id: str, records: object) -> str:
+    """Return the HTML of a file with the viewer and the data that it shows.
+
+    Args:
+        id: The id of the element that holds the data: "traces" or "run".
+        records: The data, for `json_line`.
+    """
+    title, style, script = escape(printable(title)), _texts()["viewer.css"], _bundle()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -62,10 +72,10 @@ def standalone_page(traces: Sequence[Sequence[AnyEvent]], names: Sequence[str] =
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n"
+        f"<title>{title}</title>\n"
         f'<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n<main id="app">'
-        f"<h1>{escape(title)}</h1><p>Reading the trace…</p></main>\n"
-        f'<script type="application/json" id="traces">{_embedded(records)}</script>\n'
+        f"<h1>{title}</h1><p>Reading the trace…</p></main>\n"
+        f'<script type="application/json" id="{id}">{_embedded(records)}</script>\n'
         f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )
 
@@ -77,7 +87,7 @@ def _embedded(records: object) -> str:
 
 def _title(traces: Sequence[Sequence[AnyEvent]]) -> str:
     asked = [event.text for events in traces for event in events if isinstance(event, Asked)]
-    return printable(" ".join(asked[0].split())[:120] if asked else "askance")
+    return " ".join(asked[0].split())[:120] if asked else "askance"
 
 
 def _hash(content: str) -> str:

@@ -1,8 +1,9 @@
-// The page: the traces that it holds, or an ask box if a server served it.
+// The page: the traces or the run that it holds, or an ask box if a server served it.
 
 import { askBox } from "./ask.js";
 import { comparison } from "./compare.js";
 import { h } from "./dom.js";
+import { runView } from "./run.js";
 import { parsedTrace, Trace } from "./trace.js";
 import { TABS, TraceView } from "./view.js";
 
@@ -11,8 +12,10 @@ const REFRESH_MILLISECONDS = 200;
 /** Fill the page. */
 function start() {
   const data = document.getElementById("traces");
+  const run = document.getElementById("run");
   const page = new Page(document.getElementById("app"));
   if (data) page.showAll(JSON.parse(data.textContent).map(({ name, events }) => new Trace(events, name)));
+  else if (run) page.addRun(JSON.parse(run.textContent));
   else page.addAskBox();
 }
 
@@ -87,6 +90,23 @@ class Page {
   tell(text) {
     this.message.textContent = text;
     this.message.hidden = !text;
+  }
+
+  /** Show the questions of a run; a question that the reader chooses takes their place. */
+  addRun(run) {
+    const list = runView(run, (trace) => {
+      if (!this.known.some((each) => each.name === trace.name)) this.known.push(trace);
+      this.showTraces([trace]);
+      list.hidden = true;
+      back.hidden = false;
+      scrollTo(0, 0);
+    });
+    const back = h("button", { type: "button", hidden: true, click: () => {
+      this.showTraces([]);
+      list.hidden = false;
+      back.hidden = true;
+    } }, "All questions");
+    this.ask.replaceChildren(back, list);
   }
 
   addAskBox() {
