@@ -8,6 +8,7 @@ import { leadsTo, parentNode, searchesOf } from "./trace.js";
 const [COLUMN, ROW, WIDTH, HEIGHT] = [236, 74, 206, 62];
 const MOST_LABELLED = 120;
 const MARGIN = 12;
+const LEAST_SCALE = 0.5;
 
 /** Return the trees of a trace whose steps count visits. */
 export function treeView(trace) {
@@ -166,9 +167,10 @@ function oneTree(search) {
     if (!picture.clientWidth) return;
     if (!isPlaced) {
       const scale = Math.min(1.2, (picture.clientWidth - 2 * MARGIN) / width);
-      picture.style.setProperty("--tree-height", `${Math.max(220, height * Math.max(scale, 0.55) + 4 * MARGIN)}px`);
+      const isReadable = scale >= LEAST_SCALE;
+      picture.style.setProperty("--tree-height", `${Math.max(220, height * (isReadable ? scale : 1) + 4 * MARGIN)}px`);
       fit();
-      if (view.scale < 0.55) readable();
+      if (view.scale < LEAST_SCALE) readable();
     }
     isPlaced = true;
     draw();
