@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,9 @@ from askance.training.actions.gold_rows import LeftOut, gold_rows
 from askance.training.actions.rows import ActionRow
 from askance.training.actions.settings import ActionSettings
 from askance.training.held_out import is_held_out_question
-from askance.training.loop.model_card import render_card
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix, is_held_out
-from askance.training.reader.save import PACKAGES, TrainingReport, write_model
+from askance.training.reader.save import TrainingReport, language_model_card, write_model
 from askance.training.reader.train_reader import Base, train_language_model
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
@@ -170,20 +169,11 @@ def action_card(
     report: TrainingReport[ActionSettings], mix: ActionMix, results: Sequence[ActionResult]
 ) -> str:
     """Return the README.md of a model that was taught the actions."""
-    too_long = (
-        f"{count:,} examples of {task} longer than the window" for task, count in report.too_long.items()
-    )
-    return render_card(
+    return language_model_card(
         _TEMPLATE,
-        PACKAGES,
-        report.curve,
-        report=report,
-        schedule=report.schedule,
+        report,
         kinds=mix.kinds,
         none_shares={action: mix.none_share(action) for action in (SAY, QT)},
         results=results,
         columns=COLUMNS,
-        by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
-        left_out=(*report.data_mix.left_out_reasons, *too_long),
-        values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
     )

@@ -130,21 +130,34 @@ def _write_adapter(folder: Path, module: Any, base: str) -> None:
 
 def model_card(report: TrainingReport[ReaderSettings]) -> str:
     """Return the README.md of a reader."""
-    data_mix, settings = report.data_mix, report.settings
+    return language_model_card(
+        _TEMPLATE,
+        report,
+        licence=_LICENCES.get(report.base, "see there for its licence"),
+        data_mix=report.data_mix,
+        settings=report.settings,
+        tasks={example.task for example in report.data_mix.training},
+    )
+
+
+def language_model_card(template: Path, report: TrainingReport[Any], **values: Any) -> str:
+    """Return the README.md of a language model.
+
+    Args:
+        template: A template as for `render_card`. Beside `values`, it gets the report, its schedule, the
+            held-out losses by task, what was left out, and the hyperparameters.
+    """
     too_long = (
         f"{count:,} examples of {task} longer than the window" for task, count in report.too_long.items()
     )
     return render_card(
-        _TEMPLATE,
+        template,
         PACKAGES,
         report.curve,
         report=report,
         schedule=report.schedule,
         by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
-        left_out=(*data_mix.left_out_reasons, *too_long),
-        licence=_LICENCES.get(report.base, "see there for its licence"),
-        data_mix=data_mix,
-        settings=settings,
-        tasks={example.task for example in data_mix.training},
-        values=asdict(settings) | {"learning_rate": settings.peak_learning_rate},
+        left_out=(*report.data_mix.left_out_reasons, *too_long),
+        values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
+        **values,
     )

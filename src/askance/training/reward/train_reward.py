@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,10 +27,9 @@ from askance.methods.airrag.state import RA
 from askance.methods.common.label_probabilities import label_probabilities
 from askance.methods.common.prompts import passage_text
 from askance.training.held_out import is_held_out_question
-from askance.training.loop.model_card import render_card
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix
-from askance.training.reader.save import PACKAGES, TrainingReport, write_model
+from askance.training.reader.save import TrainingReport, language_model_card, write_model
 from askance.training.reader.settings import LanguageModelSettings
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.reader.training_example import TargetSpan, TrainingExample
@@ -168,15 +167,4 @@ async def measure(model: Model, states: Sequence[LabelledState], tokenizer: Any)
 
 def reward_card(report: TrainingReport[RewardSettings], result: RewardResult | None) -> str:
     """Return the README.md of a reward model."""
-    return render_card(
-        _TEMPLATE,
-        PACKAGES,
-        report.curve,
-        report=report,
-        schedule=report.schedule,
-        result=result,
-        shown_area=shown_area,
-        by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
-        left_out=[f"{count:,} of {task} longer than the window" for task, count in report.too_long.items()],
-        values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
-    )
+    return language_model_card(_TEMPLATE, report, result=result, shown_area=shown_area)

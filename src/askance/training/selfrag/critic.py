@@ -7,7 +7,7 @@ text and gets no new tokens (Asai et al. 2024, section 3.2.1 and appendix).
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,10 +16,9 @@ from askance.core.parameters import parameter
 from askance.core.ports import Model
 from askance.loaders import load_model
 from askance.methods.selfrag.tokens import GROUPS, RELEVANT, Group
-from askance.training.loop.model_card import render_card
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix
-from askance.training.reader.save import PACKAGES, TrainingReport, write_model
+from askance.training.reader.save import TrainingReport, language_model_card, write_model
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.reader.training_example import TrainingExample
 from askance.training.selfrag.annotations import question_of
@@ -194,19 +193,10 @@ def critic_card(
     report: TrainingReport[CriticSettings], labels: Counter[str], results: Mapping[Group, GroupResult]
 ) -> str:
     """Return the README.md of a critic."""
-    return render_card(
+    return language_model_card(
         _TEMPLATE,
-        PACKAGES,
-        report.curve,
-        report=report,
-        schedule=report.schedule,
+        report,
         labels=[(label, labels[label]) for of_group in GROUPS.values() for label in of_group],
         columns=COLUMNS,
         results=results_table(results),
-        by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
-        left_out=(
-            *report.data_mix.left_out_reasons,
-            *(f"{count:,} of {task} longer than the window" for task, count in report.too_long.items()),
-        ),
-        values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
     )

@@ -3,7 +3,6 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import torch
 
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.models.hf.load import load_hf, save_parts
-from askance.training.loop.model_card import curve_lines, render_card
+from askance.training.loop.model_card import curve_lines
 from askance.training.loop.model_folder import model_folder
-from askance.training.reader.save import PACKAGES, TrainingReport
+from askance.training.reader.save import TrainingReport, language_model_card
 from askance.training.selfrag.acceptance import MAX_TOKENS, Acceptance, accept
 from askance.training.selfrag.group_results import COLUMNS, results_table
 from askance.training.selfrag.rows import SelfRagRow
@@ -119,23 +118,14 @@ class SelfRagWriter:
     def _card(
         self, report: TrainingReport[SelfRagSettings], moved: dict[str, float], accepted: Acceptance
     ) -> str:
-        too_long = (
-            f"{count:,} rows of {task} longer than the window" for task, count in report.too_long.items()
-        )
-        return render_card(
+        return language_model_card(
             _TEMPLATE,
-            PACKAGES,
-            report.curve,
-            report=report,
+            report,
             base_fingerprint=self._fingerprint,
-            schedule=report.schedule,
             gguf_error=self.gguf_error,
             accepted=accepted,
             max_tokens=MAX_TOKENS,
             columns=COLUMNS,
             results=results_table(accepted.results),
-            by_task=", ".join(f"{task} {loss:.3f}" for task, loss in report.held_out.items()),
-            left_out=(*report.data_mix.left_out_reasons, *too_long),
             tokens=[(token, self._tokens[token], moved.get(token)) for token in self._added.ids],
-            values=asdict(report.settings) | {"learning_rate": report.settings.peak_learning_rate},
         )
