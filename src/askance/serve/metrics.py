@@ -24,28 +24,27 @@ class Metrics:
     """
 
     def __init__(self, running: Callable[[], int], waiting: Callable[[], int]) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "askance_requests", "Requests.", ("route", "method", "status"), registry=self.registry
-        )
-        self.questions = Counter(
-            "askance_questions", "Questions.", ("method", "outcome"), registry=self.registry
-        )
-        self._tokens = Counter("askance_tokens", "Tokens of all models.", ("kind",), registry=self.registry)
-        self._searches = Counter("askance_searches", "Searches for questions.", registry=self.registry)
+        self.requests = Counter("askance_requests", "Requests.", ("route", "method", "status"), registry=None)
+        self.questions = Counter("askance_questions", "Questions.", ("method", "outcome"), registry=None)
+        self._tokens = Counter("askance_tokens", "Tokens of all models.", ("kind",), registry=None)
+        self._searches = Counter("askance_searches", "Searches for questions.", registry=None)
         self.seconds = Histogram(
-            "askance_question_seconds", "Duration of questions.", buckets=_SECONDS, registry=self.registry
+            "askance_question_seconds", "Duration of questions.", buckets=_SECONDS, registry=None
         )
         self.first_text_seconds = Histogram(
             "askance_first_text_seconds",
             "Time until the first text of a streamed answer.",
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=None,
         )
-        gauges = {"running": running, "waiting": waiting}
-        for name, count in gauges.items():
-            gauge = Gauge(f"askance_questions_{name}", f"Questions {name}.", registry=self.registry)
-            gauge.set_function(count)
+        self._collectors = CollectorRegistry()
+        for metric in (
+            self.requests, self.questions, self._tokens, self._searches, self.seconds, self.first_text_seconds
+        ):  # fmt: skip
+            self._collectors.register(metric)
+        for name, number in {"running": running, "waiting": waiting}.items():
+            gauge = Gauge(f"askance_questions_{name}", f"Questions {name}.", registry=self._collectors)
+            gauge.set_function(number)
 
     def count(self, method: str, outcome: str, usage: Usage) -> None:
         """Count a question that has ended, with its cost."""
@@ -62,4 +61,4 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+        return generate_latest(self._collectors)
