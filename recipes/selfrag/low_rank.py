@@ -49,8 +49,8 @@ def write_low_rank(folder: Path, out: Path, rank: int) -> float:
     """Write the adapter, and return the relative error of all differences in the Frobenius norm.
 
     Raises:
-        InputError: The rank is not positive, the model was not trained from `bundled:base`, or more of it was
-            trained than its matrices and the rows of the reflection tokens.
+        InputError: The rank is not positive or exceeds a side of a matrix, the model was not trained from
+            `bundled:base`, or more of it was trained than its matrices and the rows of the reflection tokens.
     """
     if rank < 1:
         raise InputError(f"--rank {rank}: a positive number is expected.")
@@ -74,6 +74,8 @@ def write_low_rank(folder: Path, out: Path, rank: int) -> float:
         if grows:
             weights[f"{prefix}.token_adapter.trainable_tokens_delta"] = after[len(base) :].half()
         elif difference.any():
+            if rank > min(difference.shape):
+                raise InputError(f"--rank {rank}: {name} has the shape {(*difference.shape,)}, so name less.")
             a, b = _low_rank(difference, rank)
             weights |= {f"{prefix}.lora_A.weight": a, f"{prefix}.lora_B.weight": b}
             lost += float((difference - b.float() @ a.float()).square().sum())

@@ -62,7 +62,12 @@ def test_a_lower_rank_loses_the_rest(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rank", "message"), [("0", "--rank 0: a positive number"), ("-3", "--rank -3: a positive number")]
+    ("rank", "message"),
+    [
+        ("0", "--rank 0: a positive number"),
+        ("-3", "--rank -3: a positive number"),
+        ("4096", "--rank 4096: model.layers.0."),
+    ],
 )
 def test_a_rank_that_is_none(trained, tmp_path, capsys, rank, message):
     with pytest.raises(SystemExit) as raised:
