@@ -14,6 +14,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from askance.core.errors import MachineFailure, MissingExtra, ModelSpecError, ParameterError, is_memory
 from askance.core.panics import panics_as
+from askance.models.hf.memory import keep_freed_memory
 from askance.models.hf.model import HfModel
 from askance.models.hf.noise import first_line, quiet, reading_gguf
 from askance.models.hf.sentencepiece import check_readers, settle_legacy
@@ -55,6 +56,8 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
     The arguments and errors are those of `load_hf`.
     """
     torch_device, torch_dtype = placement(device, dtype)
+    if torch_device.type == "cpu":
+        keep_freed_memory()
     _, module, tokenizer = read(name, _CAUSAL, _REFUSAL, torch_dtype)
     with fitting(name, torch_device):
         return module.to(torch_device), tokenizer
