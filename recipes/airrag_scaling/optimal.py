@@ -51,9 +51,9 @@ def write_presets(
         source: A description of the questions and the model.
         out: The folder of the files.
     """
-    out.mkdir(parents=True, exist_ok=True)
     paths = []
     for result in chosen:
+        out.mkdir(parents=True, exist_ok=True)
         setting, score, tokens = result.setting, result.average[metric], result.average[TOKENS].mean
         method = methods[setting.name]
         asked = {axis: getattr(method, axis) for axis in PARAMETERS if axis in setting.values}

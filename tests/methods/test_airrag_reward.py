@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import torch
 
-from askance.core.errors import ModelFailure
+from askance.core.errors import ModelFailure, ParameterError
 from askance.core.token_ledger import TokenLedger
 from askance.core.types import Question
 from askance.loaders import load_models
@@ -138,6 +138,11 @@ def test_each_step_is_judged_once(reward_of, calls):
     method = Airrag(verifier="rm", actions=PATHS_ALONE, reward_of=reward_of, followup_qt="always")
     result, _ = ask(method, asked)
     assert len(scored(result)) == calls, "SAY, RA, QT, SA"
+
+
+def test_steps_are_not_judged_without_a_reward_model():
+    with pytest.raises(ParameterError, match="has no effect without a reward model: set verifier=rm_vote"):
+        Airrag(reward_of="steps")
 
 
 def test_the_least_reward_of_the_steps_is_that_of_the_path():

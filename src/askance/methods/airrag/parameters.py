@@ -160,6 +160,11 @@ class AirragParameters(Parameters):
         if self.num_examples > most:
             name, number = name_of(type(self)), self.num_examples
             raise ParameterError(f"parameter examples={number} of method {name}: {self.prompts} has {most}.")
+        if self.reward_of == "steps" and not self.is_judged:
+            raise ParameterError(
+                f"parameter reward_of=steps of method {name_of(type(self))} has no effect without a reward "
+                "model: set verifier=rm_vote or reward=rm as well."
+            )
 
     @property
     def is_judged(self) -> bool:
