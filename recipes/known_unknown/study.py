@@ -107,7 +107,7 @@ def write_world(out: Path, size: Size, seed: int = SEED, base: str = BASE) -> Wo
         "reflection": REFLECTION.result_settings,
     }
     if (out / "study.json").exists():
-        _check_identity(out / "study.json", identity)
+        check_identity(out / "study.json", identity)
     made = make_world(seed, size.entities)
     taught = {chain for chain in taught_chains(made, seed) if len(chain) > 1}
     asked = questions(made, size.questions, seed, others=taught)
@@ -121,9 +121,9 @@ def write_world(out: Path, size: Size, seed: int = SEED, base: str = BASE) -> Wo
                 {"id": title, "title": title, "text": text}
                 for title, text in made.documents(is_fresh=name == "fresh")
             )
-            _write_rows(out / "documents" / f"{name}.jsonl", rows)
-        _write_rows(out / "questions.jsonl", map(_question_row, asked))
-        _write_rows(out / "calibration.jsonl", map(_question_row, calibration))
+            write_rows(out / "documents" / f"{name}.jsonl", rows)
+        write_rows(out / "questions.jsonl", map(question_row, asked))
+        write_rows(out / "calibration.jsonl", map(question_row, calibration))
     except OSError as error:
         raise InputError(f"can't write {out}: {error}. Make room, or name another folder.") from error
     return made
@@ -171,7 +171,7 @@ def index(out: Path) -> None:
         build_index([out / "documents" / f"{name}.jsonl"], out / f"index-{name}")
 
 
-def _check_identity(path: Path, identity: Mapping[str, Any]) -> None:
+def check_identity(path: Path, identity: Mapping[str, Any]) -> None:
     """Raise InputError if the folder belongs to another study."""
     try:
         before = dict(json.loads(path.read_text(encoding="utf-8")))
@@ -185,7 +185,7 @@ def _check_identity(path: Path, identity: Mapping[str, Any]) -> None:
             )
 
 
-def _question_row(example: Example) -> dict[str, Any]:
+def question_row(example: Example) -> dict[str, Any]:
     return {
         "id": example.question.id,
         "question": example.question.text,
@@ -197,5 +197,5 @@ def _question_row(example: Example) -> dict[str, Any]:
     }
 
 
-def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_atomically(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))

@@ -396,6 +396,20 @@ def test_paths_at_equal_tokens():
     assert paths_at_equal_tokens(lambda number: [10 * number] * 4, float, 25, least=3) == ([30] * 4, 3)
 
 
+@pytest.mark.parametrize(("grows", "most_runs"), [(lambda n: 10 * n, 3), (lambda n: 10 * n + n * n, 12)])
+def test_the_number_of_paths_is_found_without_trying_every_number(grows, most_runs):
+    tried = []
+
+    def rows_of(number):
+        tried.append(number)
+        return [grows(number)] * 2
+
+    wanted = (grows(40) + grows(41)) / 2
+    rows, number = paths_at_equal_tokens(rows_of, float, wanted)
+    assert (sorted(rows), number) == ([grows(40), grows(41)], 40.5)
+    assert len(tried) == len(set(tried)) <= most_runs
+
+
 def test_questions_to_choose_by_are_not_reported():
     example = Example(Question("a", "Who?"), ())
     check_disjoint({"dev": (example,), "train": ()}, ["train"])
