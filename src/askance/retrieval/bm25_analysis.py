@@ -48,7 +48,7 @@ _ARABIC = str.maketrans(
 """What becomes of the variants of Arabic letters; the stretching letter and the vowel signs are removed."""
 _ARABIC_ARTICLE = re.compile("(?:[وبكف]?ال|لل)(?=..)")
 _ARABIC_ENDINGS = ("ها", "ان", "ات", "ون", "ين", "يه", "ه", "ي")
-_NOT_WRITTEN = str.maketrans({character: None for character in f"{JOINERS}\u0307"} | {"ı": "i"})
+_NOT_WRITTEN = str.maketrans(dict.fromkeys(f"{JOINERS}̇") | {"ı": "i"})
 PART_LETTERS = 4
 """The number of letters of the parts by which compound words are found."""
 
@@ -118,7 +118,11 @@ def _word_terms(written: str, language: str, stop_words: bool, stemming: bool) -
         words = [word for word in words if word not in _stop_words(language)]
     if not stemming:
         return tuple(filter(None, words))
-    stems = list(map(_light_arabic_stem, words)) if language == "arabic" else _stemmer(language).analyze(" ".join(words))
+    stems = (
+        list(map(_light_arabic_stem, words))
+        if language == "arabic"
+        else _stemmer(language).analyze(" ".join(words))
+    )
     return tuple(term for stem in stems for term in (stem, *_parts(stem, language)) if term)
 
 

@@ -21,7 +21,9 @@ IDEOGRAPHS = (
 """The characters of Chinese and Japanese, as ranges for a character class: Han and Kana."""
 HANGUL = "\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff"
 """The characters of Korean, as ranges for a character class."""
-SOUTHEAST_ASIAN = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0edf\u1000-\u1049\u1050-\u109f\u1780-\u17d3"
+SOUTHEAST_ASIAN = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0edf\u1000-\u1049\u1050-\u109f\u1780-\u17d3"
+)
 """The characters of Thai, Lao, Burmese and Khmer, as ranges for a character class."""
 NOT_SPACED = IDEOGRAPHS + SOUTHEAST_ASIAN
 JOINERS = "\u00ad\u200c\u200d\u2060"
@@ -127,7 +129,9 @@ def _languages() -> Mapping[str, Language]:
     english = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
     table = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
     table["english"]["words"] = english["function_words"]
-    return {name: Language(**{**each, "words": frozenset(each["words"].split())}) for name, each in table.items()}
+    return {
+        name: Language(**{**each, "words": frozenset(each["words"].split())}) for name, each in table.items()
+    }
 
 
 LANGUAGES = _languages()

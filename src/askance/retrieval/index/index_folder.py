@@ -83,17 +83,15 @@ class Manifest:
     def missing_scripts(self, query: str) -> str:
         """Return a sentence if the query has letters of a script that (almost) no passage has, or nothing."""
         missing = sorted(
-            script
-            for script in scripts_of(query)
-            if self.scripts.get(script, 0) * _RARE < self.passages
+            script for script in scripts_of(query) if self.scripts.get(script, 0) * _RARE < self.passages
         )
         if not missing:
             return ""
         found = ", ".join(f"{script} in {self.scripts.get(script, 0):,}" for script in missing)
         usual = max(self.scripts, key=lambda script: self.scripts[script], default="no")
         return (
-            f"the question has letters that the documents hardly use ({found} of {self.passages:,} passages): "
-            f"ask in a language of the documents, which are mostly in {usual} script, or add documents in "
+            f"the question has letters that the documents hardly use ({found} of {self.passages:,} "
+            f"passages): ask in a language of the documents, which are mostly in {usual} script, or add documents in "
             "the language of the question."
         )
 

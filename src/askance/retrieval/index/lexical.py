@@ -134,7 +134,9 @@ class LexicalIndex:
     @panics_as(ValueError)
     def scripts(self) -> dict[str, int]:
         """Return the number of passages with letters of each script, without scripts that have none."""
-        queries = {name: tantivy.Query.term_query(SCHEMA, _SCRIPT, name, "basic") for name in SCRIPTS.values()}
+        queries = {
+            name: tantivy.Query.term_query(SCHEMA, _SCRIPT, name, "basic") for name in SCRIPTS.values()
+        }
         counts = {name: self._searcher.search(query, 1).count or 0 for name, query in queries.items()}
         return {name: count for name, count in counts.items() if count}
 
