@@ -217,3 +217,8 @@ def test_text_without_spaces_is_cut_into_passages(index_of):
     hits = asyncio.run(retriever.search("海洋", 50))
     assert len(hits) > 5
     assert max(len(hit.passage.text) for hit in hits) <= 250
+
+
+def test_english_words_have_the_same_terms_beside_other_scripts():
+    text = "The rivers' banks aren't Bonn's; naïve – “3.14” x_2"
+    assert Analysis().terms(f"{text} 猫") == [*Analysis().terms(text), "猫"]

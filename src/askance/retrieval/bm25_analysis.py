@@ -30,7 +30,9 @@ from askance.text.words import HANGUL, IDEOGRAPHS, JOINERS, LANGUAGES, MARKS, SO
 
 _JOINED = IDEOGRAPHS + HANGUL + SOUTHEAST_ASIAN
 _LETTERS = rf"[^\W_{_JOINED}]+(?:[{MARKS}]+[^\W_{_JOINED}]*)*"
-_ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_ENGLISH_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_NOT_ENGLISH = re.compile(f"[ı{JOINERS}\u0300-\u1fff\u2c00-\U0010ffff]")
+"""Characters that English text has only in words of other scripts and languages."""
 _WORD = re.compile(
     rf"{_LETTERS}(?:'{_LETTERS})*|(?P<joined>[{IDEOGRAPHS}]+(?:\n[{IDEOGRAPHS}]+)*|[{HANGUL}]+|[{SOUTHEAST_ASIAN}]+)"
 )
@@ -86,13 +88,19 @@ class Analysis:
         plain = unicodedata.normalize("NFKC", text).replace("’", "'")
         if self.language == "turkish":
             plain = plain.replace("I", "ı").replace("İ", "i")
-        plain, terms = plain.lower(), list[str]()
-        # The pattern for all scripts finds the same words in ASCII text, but takes longer.
-        for match in (_ASCII_WORD if plain.isascii() else _WORD).finditer(plain):
+        plain, rules = plain.lower(), (self.language, self.stop_words, self.stemming)
+        if self.language == "english" and not _NOT_ENGLISH.search(plain):
+            # The steps below return the same terms for such text, but take longer.
+            words = [word.removesuffix("'s") for word in _ENGLISH_WORD.findall(plain)]
+            if self.stop_words:
+                words = [word for word in words if word not in STOP_WORDS]
+            return _stemmer("english").analyze(" ".join(words)) if self.stemming else words
+        terms = list[str]()
+        for match in _WORD.finditer(plain):
             if match.lastgroup:
                 terms += _ngrams(match[0].replace("\n", ""))
             else:
-                terms += _word_terms(match[0], self.language, self.stop_words, self.stemming)
+                terms += _word_terms(match[0], *rules)
         return terms
 
 

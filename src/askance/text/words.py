@@ -25,11 +25,24 @@ SOUTHEAST_ASIAN = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0edf\u1000-\u1049\u1050-\u109f\u1780-\u17d3"
 )
 """The characters of Thai, Lao, Burmese and Khmer, as ranges for a character class."""
+
+
+def _ranges(codes: Iterable[int]) -> str:
+    """Return characters, given by ascending code points, as ranges for a character class."""
+    ranges = list[list[int]]()
+    for code in codes:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
 NOT_SPACED = IDEOGRAPHS + SOUTHEAST_ASIAN
 JOINERS = "\u00ad\u200c\u200d\u2060"
 """Characters that don't end a word and are no part of it, such as the soft hyphen."""
-MARKS = JOINERS + "".join(
-    mark for mark in map(chr, range(0x300, 0x1AB0)) if unicodedata.category(mark).startswith("M")
+MARKS = JOINERS + _ranges(
+    code for code in range(0x300, 0x1AB0) if unicodedata.category(chr(code)).startswith("M")
 )
 """Combining marks, such as the vowel signs of Hindi and Arabic, which `\\w` leaves out, and `JOINERS`."""
 

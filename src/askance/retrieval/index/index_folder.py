@@ -91,8 +91,8 @@ class Manifest:
         usual = max(self.scripts, key=lambda script: self.scripts[script], default="no")
         return (
             f"the question has letters that the documents hardly use ({found} of {self.passages:,} "
-            f"passages): ask in a language of the documents, which are mostly in {usual} script, or add documents in "
-            "the language of the question."
+            f"passages): ask in a language of the documents, which are mostly in {usual} script, or add "
+            "documents in the language of the question."
         )
 
 
