@@ -222,3 +222,7 @@ def test_text_without_spaces_is_cut_into_passages(index_of):
 def test_english_words_have_the_same_terms_beside_other_scripts():
     text = "The rivers' banks aren't Bonn's; naïve – “3.14” x_2"
     assert Analysis().terms(f"{text} 猫") == [*Analysis().terms(text), "猫"]
+
+
+def test_latin_words_of_an_arabic_index_are_english():
+    assert Analysis(language="arabic").terms("the rivers نهر") == Analysis().terms("the rivers نهر")

@@ -4,7 +4,7 @@ The steps for English are those of Lucene's English analyser, which the publishe
 removal of possessive endings and stop words, and stemming. In addition, Unicode compatibility forms are
 normalised (NFKC), so that the ligatures of a PDF match the letters of a query.
 
-Other scripts have rules of their own, whatever the language of the index is:
+Other scripts have rules of their own, which do not depend on the language of the index:
 
 - Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese are written without spaces, or with particles joined
   to the words. Their terms are single characters and pairs of adjacent characters (bigrams).
@@ -34,15 +34,16 @@ _ENGLISH_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _NOT_ENGLISH = re.compile(f"[ı{JOINERS}\u0300-\u1fff\u2c00-\U0010ffff]")
 """Characters that English text has only in words of other scripts and languages."""
 _WORD = re.compile(
-    rf"{_LETTERS}(?:'{_LETTERS})*|(?P<joined>[{IDEOGRAPHS}]+(?:\n[{IDEOGRAPHS}]+)*|[{HANGUL}]+|[{SOUTHEAST_ASIAN}]+)"
+    rf"{_LETTERS}(?:'{_LETTERS})*"
+    rf"|(?P<joined>[{IDEOGRAPHS}]+(?:\n[{IDEOGRAPHS}]+)*|[{HANGUL}]+|[{SOUTHEAST_ASIAN}]+)"
 )
-_STEMMED_SCRIPTS = (
-    ("arabic", re.compile("[\u0600-\u06ff]")),
-    ("russian", re.compile("[\u0400-\u052f]")),
-    ("greek", re.compile("[\u0370-\u03ff]")),
-    ("tamil", re.compile("[\u0b80-\u0bff]")),
-)
-"""The languages that their script tells apart from all others, with a pattern that their words match."""
+_OF_SCRIPT = {
+    "arabic": re.compile("[\u0600-\u06ff]"),
+    "russian": re.compile("[\u0400-\u052f]"),
+    "greek": re.compile("[\u0370-\u03ff]"),
+    "tamil": re.compile("[\u0b80-\u0bff]"),
+}
+"""The languages whose rules apply to all words in their script, with a pattern that such words match."""
 _ARABIC = str.maketrans(
     {"أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ی": "ي", "ک": "ك", "ة": "ه"}
     | {chr(code): None for code in (0x640, *range(0x64B, 0x660), 0x670)}
@@ -50,7 +51,9 @@ _ARABIC = str.maketrans(
 """What becomes of the variants of Arabic letters; the stretching letter and the vowel signs are removed."""
 _ARABIC_ARTICLE = re.compile("(?:[وبكف]?ال|لل)(?=..)")
 _ARABIC_ENDINGS = ("ها", "ان", "ات", "ون", "ين", "يه", "ه", "ي")
-_NOT_WRITTEN = str.maketrans(dict.fromkeys(f"{JOINERS}̇") | {"ı": "i"})
+_COMBINING_DOT = "\u0307"
+"""The dot that remains of a Turkish capital letter in lower case."""
+_NOT_WRITTEN = str.maketrans(dict.fromkeys([*JOINERS, _COMBINING_DOT]) | {"ı": "i"})
 PART_LETTERS = 4
 """The number of letters of the parts by which compound words are found."""
 
@@ -69,7 +72,8 @@ class Analysis:
         stop_words: True if the most frequent words of the language are left out.
         stemming: True if words are reduced to their stems (Snowball), so that "rivers" finds "river". In
             other languages than English, letters also lose their accents.
-        language: The language of words in Latin script, one of `text.words.LANGUAGES`.
+        language: The language of words in Latin script, one of `text.words.LANGUAGES`. If that is written in
+            another script, these words are English.
 
     Raises:
         UnknownName: The language is unknown.
@@ -113,7 +117,8 @@ def _ngrams(run: str) -> Iterator[str]:
 @lru_cache(maxsize=65_536)
 def _word_terms(written: str, language: str, stop_words: bool, stemming: bool) -> tuple[str, ...]:
     """Return the terms of a word in lower case."""
-    language = next((name for name, letters in _STEMMED_SCRIPTS if letters.match(written)), language)
+    of_latin = "english" if language in _OF_SCRIPT else language
+    language = next((name for name, letters in _OF_SCRIPT.items() if letters.match(written)), of_latin)
     if language == "english":
         words = [written.translate(_NOT_WRITTEN).removesuffix("'s")]
     elif language == "turkish":  # the endings of names follow an apostrophe
