@@ -7,6 +7,8 @@ import pytest
 
 from askance.core.errors import BadIndex, UnknownName
 from askance.core.notes import noted
+from askance.core.trace import Noted, Trace
+from askance.middleware.session import Session, SessionRetriever
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.build import build_index
@@ -193,6 +195,14 @@ def test_a_question_in_a_script_that_the_index_lacks_is_noted(index_of):
     assert "mostly in Latin script" in text
 
 
+def test_the_note_is_traced_once_for_a_question_with_several_searches(index_of):
+    trace = Trace()
+    retriever = SessionRetriever(index_of("the river"), Session(trace))
+    for query in ("哪条河？", "河"):
+        asyncio.run(retriever.search(query, 1))
+    assert [event.name for event in trace.events if isinstance(event, Noted)] == ["script"]
+
+
 def test_the_manifest_counts_scripts_and_follows_changes(index_of):
     assert index_of("the river", "the 长江 river").index.manifest.scripts == {"Latin": 2, "Chinese (Han)": 1}
     retriever = index_of("the river", "река")
@@ -226,3 +236,7 @@ def test_english_words_have_the_same_terms_beside_other_scripts():
 
 def test_latin_words_of_an_arabic_index_are_english():
     assert Analysis(language="arabic").terms("the rivers نهر") == Analysis().terms("the rivers نهر")
+
+
+def test_long_runs_of_letters_have_no_parts():
+    assert Analysis(language="german").terms("x" * 61) == ["x" * 61]

@@ -56,6 +56,8 @@ _COMBINING_DOT = "\u0307"
 _NOT_WRITTEN = str.maketrans(dict.fromkeys([*JOINERS, _COMBINING_DOT]) | {"ı": "i"})
 PART_LETTERS = 4
 """The number of letters of the parts by which compound words are found."""
+LONGEST_COMPOUND = 60
+"""The number of letters up to which a word has parts. Longer ones are no words, but encoded data."""
 
 STOP_WORDS = frozenset(
     """a an and are as at be but by for if in into is it no not of on or such that the their then there these
@@ -172,5 +174,5 @@ def _parts(stem: str, language: str) -> Iterator[str]:
     They let "Schiff" find "Dampfschiff" without a dictionary (4-grams in addition to words: McNamee and
     Mayfield 2004, "Character N-Gram Tokenization for European Language Text Retrieval").
     """
-    if LANGUAGES[language].compounds and len(stem) > PART_LETTERS:
+    if LANGUAGES[language].compounds and PART_LETTERS < len(stem) <= LONGEST_COMPOUND:
         yield from (stem[start : start + PART_LETTERS] for start in range(len(stem) - PART_LETTERS + 1))
