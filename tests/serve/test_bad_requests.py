@@ -153,3 +153,10 @@ def test_bad_searches_are_refused(served, body, part):
 
 def test_a_search_without_words_finds_nothing(served):
     assert served.post("/v1/search", {"query": "…"}).json()["data"] == []
+
+
+def test_a_search_in_a_script_that_the_documents_lack_says_so(served):
+    found = served.post("/v1/search", {"query": "桥"}).json()
+    assert found["data"] == []
+    assert "Chinese (Han) in 0 of" in found["notes"][0]
+    assert served.post("/v1/search", {"query": "bridge"}).json()["notes"] == []

@@ -25,7 +25,7 @@ from askance.cli.options import (
 from askance.config import SETTINGS
 from askance.config_sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
-from askance.core.notes import before_doing, shown_by
+from askance.core.notes import before_doing, noted, shown_by
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
@@ -179,6 +179,7 @@ def index(
     folder: OutOption,
     encoder: SpecOption = None,
     follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
+    language: Annotated[str | None, typer.Option(metavar="NAME")] = None,
 ) -> None:
     """Split documents into passages and index them. If the index exists, only changes are added.
 
@@ -188,17 +189,27 @@ def index(
         encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. If
             the index has vectors already, new passages get vectors without this option.
         follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
+        language: The language of words in Latin script, such as german. By default it is detected when the
+            index is new. Chinese, Japanese, Korean and Arabic text needs no option.
 
     Examples:
         askance index @sample --out sample-index
         askance index notes/ papers.pdf --out my-index --encoder bundled
     """
-    from askance.retrieval.index.build import build_index  # only this command needs it
+    from askance.retrieval.bm25_analysis import Analysis  # only this command needs these
+    from askance.retrieval.index.build import build_index
 
     sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
     loaded = encoder_to_build_with(folder, encoder)
     with IndexProgress(err) as progress:
-        report = build_index(sources, folder, encoder=loaded, follow_links=follow_links, progress=progress)
+        report = build_index(
+            sources,
+            folder,
+            analysis=None if language is None else Analysis(language=language),
+            encoder=loaded,
+            follow_links=follow_links,
+            progress=progress,
+        )
     for skipped in report.skipped:
         print_plain(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
     print_plain(out, report)
@@ -227,7 +238,8 @@ def search(
     retriever = config.open_retriever(config.open_encoder())
     if retriever is None:
         raise InputError("no index is named: name one with --index DIR.")
-    hits = asyncio.run(retriever.search(query, k))
+    with noted(lambda name, text: print_plain(err, text, "yellow")):
+        hits = asyncio.run(retriever.search(query, k))
     if as_json:
         print(json_line({"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}))
         return

@@ -226,7 +226,8 @@ class Noted(Event):
     Attributes:
         name: "retry" if a server was called again, "top_k" if a server may have ignored top-k sampling,
             "refused" if a server refused a parameter, "window" if a server may have truncated a prompt,
-            "method" if a method other than the default one answers, and "rewrite" if a follow-up question
+            "method" if a method other than the default one answers, "script" if hardly any passage has
+            letters of a script of the query, and "rewrite" if a follow-up question
             could not be rewritten.
         text: The problem, in a sentence.
         place: The call that ran into the problem.

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from askance.core.errors import RetrieverFailure
+from askance.core.notes import note
 from askance.core.types import Hit
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.index_folder import IndexReader, open_index_reader
@@ -38,7 +39,8 @@ class Bm25Retriever:
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.
 
-        A query without a searchable word finds none.
+        A query without a searchable word finds none. If hardly any passage has letters of a script of the
+        query, a note says so (see `core.notes`).
 
         Raises:
             InputError: `k` is below 1.
@@ -46,6 +48,8 @@ class Bm25Retriever:
         """
         check_k(k)
         lexical, terms = self.index.lexical, self.index.manifest.analysis.terms(query)
+        if missing := self.index.manifest.missing_scripts(query):
+            note("script", missing)
         if not terms:
             return ()
         try:

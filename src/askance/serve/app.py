@@ -15,6 +15,7 @@ from askance.ask import check_question
 from askance.config import EngineConfig
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError
+from askance.core.notes import noted
 from askance.core.ports import Retriever
 from askance.core.types import Passage, Question
 from askance.core.version import VERSION
@@ -145,12 +146,14 @@ class Application:
         if retriever is None:
             raise not_found("this server has no index to search: start it with --index.", "no_index")
         url_of = self._url_of(request)
-        hits = await unless_client_leaves(request, retriever.search(body.query, body.k))
+        notes = list[str]()
+        with noted(lambda name, text: notes.append(text)):
+            hits = await unless_client_leaves(request, retriever.search(body.query, body.k))
         data = [
             {"rank": hit.rank, "score": hit.score, "url": url_of(hit.passage), "passage": hit.passage}
             for hit in hits
         ]
-        return Json({"object": "list", "data": data})
+        return Json({"object": "list", "data": data, "notes": notes})
 
     async def passage(self, request: Request, id: str) -> Response:
         """Show a passage: as a page for browsers, or as JSON."""

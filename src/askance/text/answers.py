@@ -16,13 +16,18 @@ from askance.text.options import named_option
 _UNSAFE = re.compile("[\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]")
 """Characters that sentencex can't handle. At non-ASCII white space it splits a character and panics, and it
 rejects lone surrogates."""
-_PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n")
+_PLAIN_BOUNDARY = re.compile(r"(?<=[.!?…؟۔।])\s+|(?<=[。！？])|\n\s*\n")
 
 
-def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
-    """Return the sentences of `text` as character offsets (start, end), without surrounding white space."""
+def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ...]:
+    """Return the sentences of `text` as character offsets (start, end), without surrounding white space.
+
+    Args:
+        text: The text.
+        language: The ISO 639-1 code of the language, whose abbreviations do not end a sentence.
+    """
     spans = []
-    for begin, end in pairwise((0, *_boundaries(text))):
+    for begin, end in pairwise((0, *_boundaries(text, language))):
         piece = text[begin:end]
         if piece.strip():
             start = begin + len(piece) - len(piece.lstrip())
@@ -30,7 +35,7 @@ def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(spans)
 
 
-def _boundaries(text: str) -> list[int]:
+def _boundaries(text: str, language: str) -> list[int]:
     """Return the end offsets of sentences, found by sentencex or, if it fails, by `_PLAIN_BOUNDARY`."""
     from sentencex import get_sentence_boundaries
 
@@ -38,16 +43,16 @@ def _boundaries(text: str) -> list[int]:
     safe = _UNSAFE.sub(lambda unsafe: " " if unsafe[0].isspace() else "\ufffd", text)
     try:
         with panics_as(ValueError):
-            ends = [boundary["end_index"] for boundary in get_sentence_boundaries("en", safe)]
+            ends = [boundary["end_index"] for boundary in get_sentence_boundaries(language, safe)]
     except ValueError:
         ends = []
     holds_all = ends[-1:] == [len(text)] and ends == sorted(ends)
     return ends if holds_all else [*(match.end() for match in _PLAIN_BOUNDARY.finditer(text)), len(text)]
 
 
-def sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences of `text`, stripped."""
-    return tuple(text[start:end] for start, end in sentence_spans(text))
+def sentences(text: str, language: str = "en") -> tuple[str, ...]:
+    """Return the sentences of `text`, stripped (see `sentence_spans`)."""
+    return tuple(text[start:end] for start, end in sentence_spans(text, language))
 
 
 def first_sentence_end(text: str, min_chars: int = 0) -> int | None:
@@ -97,7 +102,9 @@ class SentenceFollowed:
 
 
 _MARKER = re.compile(r"\bthe\s+(?:final\s+|correct\s+)?answer\s+is\b\s*:?\s*", re.IGNORECASE)
-_ENDS = ".,;:!?…"
+_WIDE = "。，、；：！？؟،؛۔।"
+"""The punctuation of Chinese, Japanese, Arabic, Urdu and Hindi."""
+_ENDS = f".,;:!?…{_WIDE}"
 _YES_NO = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
 _POLARITY = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 AUTHORS_MARKER = "the answer is"
@@ -105,7 +112,7 @@ AUTHORS_MARKER = "the answer is"
 _AFTER_THE_ANSWER = ("Question:", "#10000000", "Note:")
 _END_TOKENS = re.compile(r"(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>|<｜[^｜]*｜>)+$")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NO_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}{_WIDE}「」『』《》〈〉【】（）")
 
 
 def short_answer(text: str, question: Question) -> str:
@@ -124,7 +131,7 @@ def short_answer(text: str, question: Question) -> str:
     if question.task == "choice":
         return named_option(stated or text, question.options)
     start, end = _statement(text) or (0, 0)
-    return text[start:end].strip().removesuffix(".").strip(" \"“”'")
+    return re.sub("[.。۔।]$", "", text[start:end].strip()).strip(" \"“”'「」『』")
 
 
 def answer_end(text: str) -> int:
@@ -150,7 +157,7 @@ def _statement(text: str) -> tuple[int, int] | None:
 
 
 def has_content(text: str) -> bool:
-    """Return whether `text` has a character other than white space, control characters and ".,;:!?…"."""
+    """Return whether `text` has a character other than white space, control characters and punctuation."""
     return any(char.isprintable() and not char.isspace() and char not in _ENDS for char in text)
 
 
@@ -250,11 +257,12 @@ def before_invention(text: str, *, least_index: int) -> str:
 
 
 def normalise_answer(text: str) -> str:
-    """Return `text` in lower case, without ASCII punctuation, articles and superfluous white space.
+    """Return `text` in lower case, without punctuation, articles and superfluous white space.
 
     The steps are applied in this order, so "A.B." becomes "ab" and "U.S.A" becomes "usa". This is the common
-    normalisation of SQuAD (Rajpurkar et al. 2016), HotpotQA and DRAGIN. An answer that consists of
-    articles and punctuation becomes an empty string.
+    normalisation of SQuAD (Rajpurkar et al. 2016), HotpotQA and DRAGIN, which remove ASCII punctuation. That
+    of other scripts, such as "。", is removed, too. An answer that consists of articles and punctuation
+    becomes an empty string.
 
     >>> normalise_answer("The  Beatles'  song!")
     'beatles song'

@@ -12,22 +12,45 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
+from askance.core.errors import UnknownName
 from askance.core.types import Token
 from askance.text.answers import sentence_spans, sentences
+from askance.text.words import LANGUAGES, MARKS, NOT_SPACED, PIECE, SOUTHEAST_ASIAN
 
-WORD = re.compile(r"\w+(?:['’\-.]\w+)*")
-"""A word: letters and digits, possibly with hyphens, apostrophes and full stops inside."""
+_HAN_FUNCTION = "的了是吗嗎呢吧这這那哪"
+"""Characters that carry no content, and that hardly occur in words that do."""
+_HAN = f"(?![{_HAN_FUNCTION}])[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_KATAKANA = "[\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f]"
+_THAI = f"[{SOUTHEAST_ASIAN}]"
+_SPACED = rf"[^\W{NOT_SPACED}](?:[^\W{NOT_SPACED}]|[{MARKS}])*"
+WORD = re.compile(rf"{_SPACED}(?:['’\-.]{_SPACED})*|(?:{_HAN}){{1,4}}|{_KATAKANA}+|{_THAI}{{1,4}}")
+"""A word: letters and digits, possibly with hyphens, apostrophes and full stops inside.
+
+In scripts without spaces, it is a run of katakana or at most four other characters. Hiragana, in which
+Japanese writes endings and particles, and some Chinese characters without content are no words.
+"""
+_NOT_SPACED_RUN = re.compile(rf"(?:{_HAN})+|{_KATAKANA}+|{_THAI}+")
 
 _ENGLISH = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
-FUNCTION_WORDS = frozenset(_ENGLISH["function_words"].split())
-"""English words that carry no content."""
+FUNCTION_WORDS = frozenset[str]().union(
+    *(LANGUAGES[name].words for name in ("english", "arabic", "greek", "russian", "tamil"))
+)
+"""Words that carry no content, in English and in languages that no other language shares a script with."""
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the distinct content words of a text, in lower case and without possessive endings."""
-    return frozenset(map(_stem, WORD.findall(text))) - FUNCTION_WORDS
+    """Return the distinct content words of a text, in lower case and without possessive endings.
+
+    In scripts without spaces, each pair of adjacent characters is a word, and so is a single character that
+    stands alone.
+    """
+    runs = _NOT_SPACED_RUN.findall(text)
+    pairs = frozenset(pair for run in runs for pair in (map("".join, pairwise(run)) if run[1:] else [run]))
+    spaced = _NOT_SPACED_RUN.sub(" ", text) if runs else text
+    return (frozenset(map(_stem, WORD.findall(spaced))) - FUNCTION_WORDS) | pairs
 
 
 def _stem(word: str) -> str:
@@ -36,10 +59,10 @@ def _stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TokenWord:
-    """A white-space-delimited word of generated text, which spans the tokens `tokens[first:last]`.
+    """A piece of generated text (see `words.PIECE`), which spans the tokens `tokens[first:last]`.
 
-    A token that crosses a word boundary belongs to both words. A token without text belongs to the word it
-    starts.
+    In scripts with spaces, a piece is a word delimited by white space. A token that crosses a boundary
+    belongs to both pieces. A token without text belongs to the piece it starts.
     """
 
     text: str
@@ -52,7 +75,7 @@ class TokenWord:
 def token_words(tokens: Sequence[Token]) -> tuple[TokenWord, ...]:
     """Group tokens into words by character offsets, independently of the tokenizer's space marker."""
     text, words = "".join(token.text for token in tokens), []
-    for match in re.finditer(r"\S+", text):
+    for match in PIECE.finditer(text):
         start, end = (tokens[0].start + offset for offset in match.span())
         inside = [
             index
@@ -199,8 +222,8 @@ def _name_end(text: str, word: re.Match[str]) -> int:
     return word.end() + ("." in word[0] and text[word.end() : word.end() + 1] == ".")
 
 
-def _content_spans(text: str) -> Spans:
-    return tuple(word.span() for word in WORD.finditer(text) if _stem(word[0]) not in FUNCTION_WORDS)
+def _content_spans(text: str, function_words: frozenset[str] = FUNCTION_WORDS) -> Spans:
+    return tuple(word.span() for word in WORD.finditer(text) if _stem(word[0]) not in function_words)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -243,6 +266,19 @@ class Linguistics:
                 start, end, has_content = begin, max(stop, end), had_content or has_content
             words.append((start, end, has_content))
         return tuple((start, end) for start, end, has_content in words if has_content)
+
+
+def own_linguistics(language: str) -> Linguistics:
+    """Return the built-in linguistics with the function words and the abbreviations of a language.
+
+    Raises:
+        UnknownName: The language is unknown.
+    """
+    if language not in LANGUAGES:
+        raise UnknownName("language", language, LANGUAGES)
+    known = LANGUAGES[language]
+    content_spans = partial(_content_spans, function_words=known.words)
+    return Linguistics(f"own:{language}", partial(sentences, language=known.code), content_spans)
 
 
 OWN = Linguistics("own", sentences, _content_spans)

@@ -4,8 +4,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from askance.core.errors import InputError, MissingExtra, ModelSpecError, ParameterError, UnknownName
-from askance.text.linguistics import OWN, Linguistics, Spans
+from askance.core.errors import InputError, MissingExtra, ModelSpecError, UnknownName
+from askance.text.linguistics import OWN, Linguistics, Spans, own_linguistics
 
 REAL_WORD_TAGS = frozenset({"NOUN", "ADJ", "VERB", "PROPN", "NUM"})
 """The universal part-of-speech tags of content words, as in the DRAGIN authors' code."""
@@ -78,11 +78,11 @@ def load_linguistics(spec: str) -> Linguistics:
     """Load linguistics by specification.
 
     Args:
-        spec: ``own``, or ``spacy:PIPELINE`` with the name of a package or a folder.
+        spec: ``own``, ``own:LANGUAGE`` such as ``own:german``, or ``spacy:PIPELINE`` with the
+            name of a package or a folder.
 
     Raises:
-        UnknownName: The kind of linguistics is unknown.
-        ParameterError: ``own`` is given a name.
+        UnknownName: The kind of linguistics or the language is unknown.
         ModelSpecError: The pipeline can't be found or loaded.
         MissingExtra: spaCy is not installed. The message names the pip command.
     """
@@ -91,6 +91,4 @@ def load_linguistics(spec: str) -> Linguistics:
         return load_spacy(name)
     if kind != "own":
         raise UnknownName("linguistics", kind, ("own", "spacy"), place=f"in {spec!r}")
-    if name:
-        raise ParameterError(f"linguistics 'own:{name}': 'own' takes no name; leave out {':' + name!r}.")
-    return OWN
+    return own_linguistics(name) if name else OWN

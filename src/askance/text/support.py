@@ -34,7 +34,7 @@ from askance.text.markers import without_markers
 LEAST_SHARE = 0.5
 """The minimum fraction of a sentence's content words that a supporting passage must contain."""
 LEAST_WORDS = 2
-_CLOSING = re.compile(r"[.!?…]+[\"'”’)]*\Z")
+_CLOSING = re.compile(r"[.!?…。！？؟।]+[\"'”’)」』）]*\Z")
 STEM_LETTERS, MOST_ENDING = 5, 2
 """Two words match if the shorter has at least `STEM_LETTERS` letters, starts the longer one, and is at most
 `MOST_ENDING` letters shorter."""

@@ -23,6 +23,7 @@ from askance.evaluation.datasets import Example
 from askance.text.answers import normalise_answer, sentences
 from askance.text.options import named_option
 from askance.text.support import unmarked
+from askance.text.words import split_words
 
 WordForm = Literal["dragin", "airrag"]
 """The normalisations after which answers are compared word by word."""
@@ -147,7 +148,7 @@ def _best(
         return None
     best = 0.0
     for gold in accepted:
-        words, gold_words = predicted.split(), gold.split()
+        words, gold_words = split_words(predicted), split_words(gold)
         num_shared = (Counter(words) & Counter(gold_words)).total()
         if num_shared and (predicted == gold or not {predicted, gold} & _ALL_OR_NOTHING):
             best = max(best, share(num_shared, len(words), len(gold_words)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from askance.core.types import Demo, Hit
 from askance.text.answers import normalise_answer
+from askance.text.words import split_words
 
 SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
 """System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
@@ -137,7 +138,7 @@ def is_same_query(query: str, other: str) -> bool:
 
 def word_set(text: str) -> frozenset[str]:
     """Return the set of lowercase words in `text`, without punctuation and articles."""
-    return frozenset(normalise_answer(text).split())
+    return frozenset(split_words(normalise_answer(text)))
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:

@@ -30,6 +30,7 @@ INSTRUCTION = (
     'Replace words such as "he", "it" and "there" by the names that they stand for, and keep the rest. '
     "Repeat a question that needs no change. Write one question and nothing else; do not answer it."
 )
+_QUESTION_MARKS = ("?", "？", "؟")
 _VIENNA = (
     Demo("Who painted The Kiss?", "The Kiss was painted by Gustav Klimt."),
     Demo("Where was he born?", "Gustav Klimt was born in Baumgarten, near Vienna."),
@@ -157,7 +158,7 @@ def _usable(generation: Generation, question: Question) -> tuple[str, str]:
         return "", "the model wrote no rewrite"
     if generation.finish == "length":
         return "", "the model's rewrite has no end"
-    if question.text.rstrip().endswith("?") and not text.endswith("?"):
+    if question.text.rstrip().endswith(_QUESTION_MARKS) and not text.endswith(_QUESTION_MARKS):
         return "", "the model's rewrite is no question"
     if words.isdisjoint(known) or not names <= known:
         return "", f"the model's rewrite names what the conversation does not ({text})"

@@ -8,6 +8,7 @@ from askance.core.token_ledger import has_room, most_that_fit
 from askance.core.trace import WordSignal
 from askance.core.types import Hit, Prompt
 from askance.text.linguistics import Linguistics
+from askance.text.words import joined
 
 TriggerMode = Literal["rind", "token_probability", "every_sentence", "every_tokens"]
 QueryMode = Literal[
@@ -107,10 +108,10 @@ def query_from_words(
     if mode == "forward_all":
         return context
     if mode == "current":
-        return " ".join(word.text for word in words)
+        return joined(word.text for word in words)
     kept = ["" if word.is_hit else word.text for word in words]
     # In the authors' code, two spaces stay in place of an omitted word. The mode `masked` leaves one.
-    return " ".join(kept) if mode == "current_wo_wrong" else " ".join(filter(None, kept))
+    return " ".join(kept) if mode == "current_wo_wrong" else joined(kept)
 
 
 def last_tokens(text: str, num_tokens: int, model: Model) -> str:

@@ -20,6 +20,7 @@ from askance.core.ports import Model, Run
 from askance.core.trace import QueryWord
 from askance.core.types import Generation, Span, TokenIds
 from askance.text.linguistics import Linguistics
+from askance.text.words import PIECE
 
 Offsets = tuple[int, int]
 
@@ -49,7 +50,6 @@ def _offset_map(source: str, target: str) -> list[int]:
     return offsets
 
 
-_SPACED = re.compile(r"\S+")
 _REPLACEMENT = "\ufffd"
 _MAX_TOKENS_PER_CHARACTER = 4
 Heads = Literal["max", "mean"]
@@ -155,7 +155,7 @@ class AttentionMap:
         token, weights = known
         end = self.offsets[token][0]
         regions = ((0, end),) if whole else self._regions_before(end)
-        spans = [word.span() for region in regions for word in _SPACED.finditer(self.text, *region)]
+        spans = [word.span() for region in regions for word in PIECE.finditer(self.text, *region)]
         words = [span for span in spans if any(map(str.isalnum, self.text[slice(*span)]))]
         tokens_of_words = [range(*self._token_range(*span)) for span in words]
         candidates = sorted({index for tokens in tokens_of_words for index in tokens if index < token})

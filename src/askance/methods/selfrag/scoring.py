@@ -42,6 +42,7 @@ from askance.methods.common.label_probabilities import label_probabilities
 from askance.methods.common.prompts import numbered, passage_text, question_spans
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.tokens import Distribution, Group
+from askance.text.words import PIECE
 
 _FILE = Path(__file__).with_name("judgements.toml")
 _PROMPTS: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
@@ -181,10 +182,11 @@ def fit_passage(run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit 
     prompt, room = prompt_with(*([hit] if hit else [])), model.context_tokens - max_tokens
     if hit is None or model.count(prompt) <= room:
         return prompt
-    passage, words = hit.passage, hit.passage.text.split()
+    passage, words = hit.passage, list(PIECE.finditer(hit.passage.text))
 
     def cut(num_words: int) -> P:
-        return prompt_with(replace(hit, passage=replace(passage, text=" ".join(words[:num_words]))))
+        text = passage.text[: words[num_words - 1].end()] if num_words else ""
+        return prompt_with(replace(hit, passage=replace(passage, text=" ".join(text.split()))))
 
     num_kept = most_that_fit(max(len(words) - 1, 0), lambda number: model.count(cut(number)) <= room) or 0
     room_for = f"room for {num_kept} of {len(words)} words of a passage"

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 from askance.core.errors import DocumentError, InputError
@@ -16,14 +17,16 @@ from askance.retrieval.index.build_transaction import BuildTransaction, open_tra
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, content_digest
 from askance.retrieval.index.documents import Document, SkippedSource, absolute_path, read_documents
 from askance.retrieval.index.formats import READERS
-from askance.retrieval.index.index_folder import EncoderRecord, Manifest, read_manifest
+from askance.retrieval.index.index_folder import MANIFEST, EncoderRecord, Manifest, read_manifest
 from askance.retrieval.index.lexical import LexicalIndex
 from askance.retrieval.index.passages import cut_passages, passage_id
 from askance.retrieval.index.vectors import validate_vectors
+from askance.text.words import detect_language
 
 CHECKPOINT_PASSAGES = 100_000
 CHECKPOINT_VECTORS = 5_000
 _PASSAGES_AT_ONCE = 256
+_SAMPLED_DOCUMENTS, _SAMPLED_CHARACTERS = 100, 2_000
 _OUTCOMES = ("added", "updated", "unchanged", "removed", "duplicates")
 _CHANGES = {"added", "updated", "removed"}
 
@@ -90,7 +93,7 @@ def build_index(
     sources: Sequence[Path],
     out: Path,
     *,
-    analysis: Analysis = Analysis(),
+    analysis: Analysis | None = None,
     encoder: Encoder | None = None,
     follow_links: bool = False,
     progress: Callable[[BuildProgress], None] | None = None,
@@ -113,6 +116,8 @@ def build_index(
     passages and every 5,000 vectors the build writes a checkpoint, from which the next build can resume.
 
     Args:
+        analysis: The text analysis. By default it is that of the existing index or, for a new index, the
+            analysis of the language that the first documents are in (see `text.words.detect_language`).
         encoder: Embeds each passage that has no vector yet. An index with vectors can only be updated with
             the encoder that made them.
         follow_links: Follow links in the folders of `sources` to files outside them. Otherwise these files
@@ -130,6 +135,8 @@ def build_index(
     """
     started = time.perf_counter()
     documents = read_documents(sources, leave_out=out, follow_links=follow_links)
+    if analysis is None:
+        analysis, documents = _default_analysis(out, documents)
     with open_transaction(
         out, analysis, None if encoder is None else describe_encoder(encoder)
     ) as transaction:
@@ -151,6 +158,21 @@ def build_index(
         seconds=time.perf_counter() - started,
         encoded=build.num_encoded,
     )
+
+
+def _default_analysis(
+    folder: Path, documents: Iterator[Document | SkippedSource]
+) -> tuple[Analysis, Iterator[Document | SkippedSource]]:
+    """Return the analysis of the index in `folder` or, if there is none, that of the documents' language.
+
+    The language is detected in the beginnings of the first 100 documents. The second value yields all
+    documents, including those that were read for this.
+    """
+    if (folder / MANIFEST).exists():
+        return read_manifest(folder).analysis, documents
+    first = list(islice(documents, _SAMPLED_DOCUMENTS))
+    texts = (each.text[:_SAMPLED_CHARACTERS] for each in first if isinstance(each, Document))
+    return Analysis(language=detect_language(texts)), chain(first, documents)
 
 
 @dataclass(frozen=True, slots=True)

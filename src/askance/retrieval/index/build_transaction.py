@@ -104,7 +104,16 @@ class BuildTransaction:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         created_at = self.base.created_at if self.base else now
         counts = self.documents.summary()
-        return Manifest(self._generation, self._analysis, *counts, ENGINE, created_at, now, self._encoder)
+        return Manifest(
+            self._generation,
+            self._analysis,
+            *counts,
+            ENGINE,
+            created_at,
+            now,
+            self._encoder,
+            self.lexical.committed().scripts(),
+        )
 
     def _stamp(self) -> str:
         opstamp = read_opstamp(self._path / index_folder.LEXICAL)

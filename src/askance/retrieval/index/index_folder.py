@@ -14,7 +14,8 @@ the whole new one, even after a crash.
 import dataclasses
 import json
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from askance.core.errors import BadIndex
@@ -23,13 +24,16 @@ from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import LexicalIndex, open_lexical
 from askance.retrieval.index.vectors import FlatIndex
 from askance.storage.durable_files import write_atomically
+from askance.text.words import scripts_of
 
 FORMAT = "askance-index"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST, INCOMING_MANIFEST = "manifest.json", ".manifest.json.new"
 LOCK = "writer.lock"
 LEXICAL, VECTORS, DOCUMENTS = "lexical", "vectors", "documents.sqlite"
 _NUM_TRIES = 3
+_RARE = 1000
+"""A script is reported as missing if fewer than one in this many passages have letters of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Manifest:
         engine: The library that wrote the index, with its version.
         created_at, updated_at: The times of the first build and of the latest change, in UTC (ISO 8601).
         encoder: The encoder that made the vectors; None if the index has no vectors.
+        scripts: The number of passages with letters of each script, by the script's name.
     """
 
     generation: int
@@ -73,6 +78,22 @@ class Manifest:
     created_at: str
     updated_at: str
     encoder: EncoderRecord | None = None
+    scripts: Mapping[str, int] = field(default_factory=dict)
+
+    def missing_scripts(self, query: str) -> str:
+        """Return a sentence if the query has letters of a script that (almost) no passage has, or nothing."""
+        missing = sorted(
+            script for script in scripts_of(query) if self.scripts.get(script, 0) * _RARE < self.passages
+        )
+        if not missing:
+            return ""
+        found = ", ".join(f"{script} in {self.scripts.get(script, 0):,}" for script in missing)
+        usual = max(self.scripts, key=lambda script: self.scripts[script], default="no")
+        return (
+            f"the question has letters that the documents hardly use ({found} of {self.passages:,} "
+            f"passages): ask in a language of the documents, which are mostly in {usual} script, or add "
+            "documents in the language of the question."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +173,12 @@ def read_manifest(folder: Path) -> Manifest:
             raise BadIndex(
                 f"the index {folder} has schema version {version}, this askance reads up to "
                 f"{SCHEMA_VERSION}: upgrade askance, or build the index again in another folder."
+            )
+        if version < SCHEMA_VERSION:
+            raise BadIndex(
+                f"the index {folder} was built by an earlier version of askance (schema version {version}; "
+                f"this version reads {SCHEMA_VERSION}): delete the folder and build the index again with "
+                f"`askance index DOCS --out {folder}`."
             )
         # Indexes from versions without vectors don't name an encoder.
         analysis, encoder = Analysis(**content.pop("analysis")), content.pop("encoder", None)

@@ -19,9 +19,10 @@ import tantivy
 from askance.core.panics import panics_as
 from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
+from askance.text.words import SCRIPTS, scripts_of
 
 ENGINE = f"tantivy {version('tantivy')}"
-_TERMS, _DOCUMENT, _PASSAGE = "terms", "document", "passage"
+_TERMS, _DOCUMENT, _PASSAGE, _SCRIPT = "terms", "document", "passage", "script"
 _HEAP_BYTES = 64_000_000
 _LOCK = ".lock"
 
@@ -29,6 +30,7 @@ _LOCK = ".lock"
 _FIELDS = tantivy.SchemaBuilder()
 _FIELDS.add_text_field(_TERMS, tokenizer_name="whitespace", index_option="freq")
 _FIELDS.add_text_field(_DOCUMENT, tokenizer_name="raw", index_option="basic")
+_FIELDS.add_text_field(_SCRIPT, tokenizer_name="raw", index_option="basic")
 _FIELDS.add_bytes_field(_PASSAGE, stored=True)
 SCHEMA = _FIELDS.build()
 
@@ -72,7 +74,10 @@ class LexicalWriter:
         self._has_changes = True
         for passage in passages:
             record = tantivy.Document()
-            record.add_text(_TERMS, " ".join(self._analysis.terms(f"{passage.title} {passage.text}")))
+            text = f"{passage.title} {passage.text}"
+            record.add_text(_TERMS, " ".join(self._analysis.terms(text)))
+            for script in sorted(scripts_of(text)):
+                record.add_text(_SCRIPT, script)
             record.add_text(_DOCUMENT, document_id)
             record.add_bytes(_PASSAGE, _pack(passage))
             self._writer.add_document(record)
@@ -125,6 +130,15 @@ class LexicalIndex:
     def passage(self, address: tantivy.DocAddress) -> Passage:
         """Return the passage at an address that `search` returned."""
         return _unpack(self._searcher.doc(address).get_first(_PASSAGE) or b"")
+
+    @panics_as(ValueError)
+    def scripts(self) -> dict[str, int]:
+        """Return the number of passages with letters of each script, without scripts that have none."""
+        queries = {
+            name: tantivy.Query.term_query(SCHEMA, _SCRIPT, name, "basic") for name in SCRIPTS.values()
+        }
+        counts = {name: self._searcher.search(query, 1).count or 0 for name, query in queries.items()}
+        return {name: count for name, count in counts.items() if count}
 
     @panics_as(ValueError)
     def passages_of(self, document_id: str) -> dict[str, Passage]:

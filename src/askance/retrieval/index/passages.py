@@ -5,18 +5,19 @@ from collections.abc import Iterator
 
 from askance.core.types import Passage
 from askance.retrieval.index.documents import Document
+from askance.text.words import PIECE
 
 WORDS_PER_PASSAGE = 100
 MIN_LAST_WORDS = 10
 MAX_ROW_WORDS = 150
-_WORD = re.compile(r"\S+")
 _NUMBERED = re.compile(r".*#\d+", re.DOTALL)
 
 
 def cut_passages(document: Document) -> Iterator[Passage]:
     """Yield the passages of `document`, in order. A document without words has none.
 
-    A word is a run of characters other than white space. Passages have 100 words and do not overlap. A last
+    A word is a run of characters other than white space; in scripts without spaces, two characters count as a
+    word (`text.words.PIECE`). Passages have 100 words and do not overlap. A last
     passage of fewer than 10 words is joined to the passage before it. The `text` of a passage is exactly
     `document.text[start:end]`, from the first character of its first word to the last character of its last
     word.
@@ -45,7 +46,7 @@ def passage_id(document_id: str, number: int, num_passages: int) -> str:
 
 
 def _spans(document: Document) -> list[tuple[int, int]]:
-    words = [match.span() for match in _WORD.finditer(document.text)]
+    words = [match.span() for match in PIECE.finditer(document.text)]
     if not words:
         return []
     if document.is_row and len(words) <= MAX_ROW_WORDS:

@@ -1,0 +1,166 @@
+"""Words and scripts: where words begin and end in any writing system, and what languages do with them.
+
+Most scripts put spaces between words. Chinese, Japanese, Thai, Lao, Khmer and Burmese do not, and Korean
+joins particles to words. A search compares such text by n-grams (`retrieval.bm25_analysis`), and the
+functions here split it into pieces of about the length of a word.
+"""
+
+import re
+import tomllib
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+IDEOGRAPHS = (
+    "\u3005-\u3007\u3041-\u3096\u3099-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""The characters of Chinese and Japanese, as ranges for a character class: Han and Kana."""
+HANGUL = "\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff"
+"""The characters of Korean, as ranges for a character class."""
+SOUTHEAST_ASIAN = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0edf\u1000-\u1049\u1050-\u109f\u1780-\u17d3"
+)
+"""The characters of Thai, Lao, Burmese and Khmer, as ranges for a character class."""
+
+
+def _ranges(codes: Iterable[int]) -> str:
+    """Return characters, given by ascending code points, as ranges for a character class."""
+    ranges = list[list[int]]()
+    for code in codes:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
+NOT_SPACED = IDEOGRAPHS + SOUTHEAST_ASIAN
+JOINERS = "\u00ad\u200c\u200d\u2060"
+"""Characters that don't end a word and are no part of it, such as the soft hyphen."""
+MARKS = JOINERS + _ranges(
+    code for code in range(0x300, 0x1AB0) if unicodedata.category(chr(code)).startswith("M")
+)
+"""Combining marks, such as the vowel signs of Hindi and Arabic, which `\\w` leaves out, and `JOINERS`."""
+
+PIECE = re.compile(
+    rf"(?:[{IDEOGRAPHS}]{{1,2}}|[{SOUTHEAST_ASIAN}]{{1,4}})[^\s\w“‘「『（《〈【]*|[^\s{NOT_SPACED}]+"
+)
+"""A piece of text of about the length of a word, with the punctuation beside it.
+
+The piece is a run of characters other than white space. In scripts without spaces, it has at most two
+characters (Han, Kana) or four (Thai, Lao, Burmese, Khmer), and the punctuation that follows them.
+"""
+_ONE_CHARACTER = re.compile(f"[{IDEOGRAPHS}]")
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """Return pieces of text joined by spaces, but without a space between two pieces of Han or Kana.
+
+    >>> joined(["What", "is", "鲸", "鱼"])
+    'What is 鲸鱼'
+    """
+    text = ""
+    for piece in filter(None, pieces):
+        is_spaced = text and not (_ONE_CHARACTER.match(text[-1]) and _ONE_CHARACTER.match(piece))
+        text += f" {piece}" if is_spaced else piece
+    return text
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text for counting what two texts share: each Han or Kana is a word.
+
+    All other words are runs of characters other than white space.
+
+    >>> split_words("the river 長江")
+    ['the', 'river', '長', '江']
+    """
+    return _ONE_CHARACTER.sub(r" \g<0> ", text).split()
+
+
+SCRIPTS = {
+    "LATIN": "Latin",
+    "GREEK": "Greek",
+    "CYRILLIC": "Cyrillic",
+    "ARMENIAN": "Armenian",
+    "HEBREW": "Hebrew",
+    "ARABIC": "Arabic",
+    "DEVANAGARI": "Devanagari",
+    "BENGALI": "Bengali",
+    "GURMUKHI": "Gurmukhi",
+    "GUJARATI": "Gujarati",
+    "TAMIL": "Tamil",
+    "TELUGU": "Telugu",
+    "KANNADA": "Kannada",
+    "MALAYALAM": "Malayalam",
+    "SINHALA": "Sinhala",
+    "THAI": "Thai",
+    "LAO": "Lao",
+    "MYANMAR": "Burmese",
+    "KHMER": "Khmer",
+    "GEORGIAN": "Georgian",
+    "ETHIOPIC": "Ethiopic",
+    "CJK": "Chinese (Han)",
+    "HIRAGANA": "Japanese (Kana)",
+    "KATAKANA": "Japanese (Kana)",
+    "HANGUL": "Korean (Hangul)",
+}
+"""The names of scripts, by the first word of the Unicode names of their letters."""
+
+
+@lru_cache(maxsize=65_536)
+def _script(character: str) -> str:
+    if not character.isalpha():
+        return ""
+    return SCRIPTS.get(unicodedata.name(character, "").split(" ")[0], "")
+
+
+def scripts_of(text: str) -> frozenset[str]:
+    """Return the names of the scripts in which `text` has letters (see `SCRIPTS`)."""
+    return frozenset(map(_script, set(unicodedata.normalize("NFKC", text)))) - {""}
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language with its own rules.
+
+    Attributes:
+        code: The ISO 639-1 code.
+        words: Frequent words without content, in lower case.
+        compounds: True if compound words are written as one word.
+    """
+
+    code: str
+    words: frozenset[str]
+    compounds: bool = False
+
+
+def _languages() -> Mapping[str, Language]:
+    english = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
+    table["english"]["words"] = english["function_words"]
+    return {
+        name: Language(**{**each, "words": frozenset(each["words"].split())}) for name, each in table.items()
+    }
+
+
+LANGUAGES = _languages()
+"""The languages by their English names."""
+
+_MIN_SHARE, _MIN_WORDS = 0.15, 20
+
+
+def detect_language(texts: Iterable[str]) -> str:
+    """Return the language of texts: the one whose frequent words are the most common, or else English.
+
+    Another language than English is returned only if its frequent words make at least 15 % of all words and
+    are more common than those of English. Texts of fewer than 20 words are taken as English.
+    """
+    counts = Counter(word for text in texts for word in re.findall(r"[^\W\d_]+", text.lower()))
+    num_words = counts.total()
+    found = {name: sum(counts[word] for word in each.words) for name, each in LANGUAGES.items()}
+    best = max(found, key=lambda name: found[name])  # English, which is the first, if all are equal
+    return best if num_words >= _MIN_WORDS and found[best] >= _MIN_SHARE * num_words else "english"
