@@ -243,7 +243,7 @@ class _Build:
         """Make a change, and return the id of the document and the outcome (see `change_documents`)."""
         documents = self._transaction.documents
         if isinstance(change, Removal):
-            entry = documents.with_id(change.path, change.id)
+            entry = documents.with_id(change.id, change.path)
             if entry is None:
                 return change.id, "unknown"
             self._remove(entry)
@@ -332,8 +332,8 @@ class _Build:
 
     def _add(self, document: Document, id: str, digest: bytes, number: int | None = None) -> None:
         passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
-        self._transaction.lexical.add(id, passages)
-        self._transaction.documents.add(document, id, digest, len(passages), number)
+        added = self._transaction.documents.add(document, id, digest, len(passages), number)
+        self._transaction.lexical.add(id, passages, *added)
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
 

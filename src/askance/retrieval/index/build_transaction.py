@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from askance.core.errors import BadIndex
+from askance.core.filters import FieldKinds, kinds_in
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index import index_folder
 from askance.retrieval.index.document_table import DamagedIndex, DocumentTable
@@ -80,10 +81,11 @@ class BuildTransaction:
         """
         if self.vectors is not None:
             self.vectors.compact()
+        fields = kinds_in(self.documents.used_values())
         self.checkpoint()
         if self.vectors is not None:
             self.vectors.remove_unused()
-        manifest = self._manifest()
+        manifest = self._manifest(fields)
         self._open_files.close()
         sync(self._path)
         sync(self._folder)
@@ -100,11 +102,13 @@ class BuildTransaction:
         if not self._has_checkpoint:
             _remove_generation(self._path)
 
-    def _manifest(self) -> Manifest:
+    def _manifest(self, fields: FieldKinds) -> Manifest:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         created_at = self.base.created_at if self.base else now
         counts = self.documents.summary()
-        return Manifest(self._generation, self._analysis, *counts, ENGINE, created_at, now, self._encoder)
+        return Manifest(
+            self._generation, self._analysis, *counts, ENGINE, created_at, now, self._encoder, fields
+        )
 
     def _stamp(self) -> str:
         opstamp = read_opstamp(self._path / index_folder.LEXICAL)
@@ -168,6 +172,11 @@ def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderRecord | No
         raise BadIndex(f"can't build an index in {folder}: it is a file; name a folder.")
     if (folder / index_folder.MANIFEST).exists():
         manifest = index_folder.read_manifest(folder)
+        if manifest.fields is None:
+            raise BadIndex(
+                f"the index {folder} was made by an earlier version, which stored no fields: search it as it "
+                "is, or build it again in another folder."
+            )
         if manifest.analysis != analysis:
             raise index_folder.mismatch_error(folder, manifest.analysis, analysis)
         made_by = manifest.encoder
