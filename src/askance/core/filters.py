@@ -269,8 +269,8 @@ class _Parser:
         self._text = text
         if len(text) > MAX_CHARACTERS:
             raise FilterError(
-                f"the filter has {len(text):,} characters, and {MAX_CHARACTERS:,} are possible: write a shorter "
-                "one."
+                f"the filter has {len(text):,} characters, and {MAX_CHARACTERS:,} are possible: write a "
+                "shorter one."
             )
         self._end, self._depth, self._at = 0, 0, 0
         self._next = _Token("start", "", 0)

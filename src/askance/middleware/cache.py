@@ -23,7 +23,7 @@ import numpy as np
 
 from askance.core.errors import InputError
 from askance.core.filters import FieldKinds, Filter
-from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever, filtered_retriever
+from askance.core.ports import FilteringRetriever, Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -197,7 +197,7 @@ class CachedRetriever(WrappedRetriever):
 
     def filtered(self, where: Filter) -> "CachedRetriever":
         """Return the filtered retriever with the same cache. Its fingerprint contains the filter."""
-        return CachedRetriever(filtered_retriever(self._retriever, where), self._store)
+        return CachedRetriever(cast(FilteringRetriever, self._retriever).filtered(where), self._store)
 
 
 async def _cached(store: CacheStore, id: bytes, call: Callable[[], Awaitable[T]]) -> T:

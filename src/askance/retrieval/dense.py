@@ -5,10 +5,11 @@ import sqlite3
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from askance.core.errors import ModelFailure, RetrieverFailure
 from askance.core.filters import FieldKinds, Filter, all_of
-from askance.core.ports import Encoder, Retriever, filtered_retriever
+from askance.core.ports import Encoder, FilteringRetriever, Retriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.bm25 import Bm25Retriever
 from askance.retrieval.index.index_folder import IndexReader, open_index_reader
@@ -118,9 +119,8 @@ class HybridRetriever:
 
     def filtered(self, where: Filter) -> "HybridRetriever":
         """Return a retriever that fuses the filtered rankings of both retrievers."""
-        return replace(
-            self, first=filtered_retriever(self.first, where), second=filtered_retriever(self.second, where)
-        )
+        first, second = (cast(FilteringRetriever, each).filtered(where) for each in (self.first, self.second))
+        return replace(self, first=first, second=second)
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.

@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, cast
 
 from askance.core.errors import InputError, ModelFailure, RetrieverFailure, UnknownName, about
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.filters import FieldKinds, Filter
-from askance.core.ports import Reranker, Retriever, filtered_retriever
+from askance.core.ports import FilteringRetriever, Reranker, Retriever
 from askance.core.types import Hit
 from askance.retrieval.ranking import check_k, rank_hits
 
@@ -67,7 +67,7 @@ class RerankedRetriever:
 
     def filtered(self, where: Filter) -> "RerankedRetriever":
         """Return a retriever that reranks the filtered hits of the retriever."""
-        return replace(self, retriever=filtered_retriever(self.retriever, where))
+        return replace(self, retriever=cast(FilteringRetriever, self.retriever).filtered(where))
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, sorted by their new score, then by passage id.

@@ -229,14 +229,15 @@ def row_fields(columns: Field) -> dict[str, FieldValue]:
 def _can_filter(value: Any, column: Field) -> bool:
     if isinstance(value, str):
         return bool(value.strip()) and len(column.maybe_blank()) <= MAX_FIELD_CHARACTERS
-    return isinstance(value, bool) or (isinstance(value, int | float) and _is_finite(value))
+    return isinstance(value, bool) or (isinstance(value, int | float) and is_finite(value))
 
 
-def _is_finite(value: float) -> bool:
+def is_finite(value: float) -> bool:
+    """Return whether a number is finite and not too large for a float."""
     try:
         return isfinite(value)
     except OverflowError:
-        return False  # a whole number that is too large for a float
+        return False  # a whole number
 
 
 def _author(author: str) -> dict[str, FieldValue]:

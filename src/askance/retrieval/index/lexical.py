@@ -3,7 +3,7 @@
 Importing this module imports tantivy, so only modules that need an index import it.
 
 `retrieval.bm25_analysis` turns text into terms. tantivy only splits the joined terms at spaces. A passage
-also has the number of its document in the document table, and the value ids of the document's fields as terms.
+also has the number of its document in the document table, and the value ids of its fields as terms.
 """
 
 import json
