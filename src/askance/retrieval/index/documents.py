@@ -37,6 +37,7 @@ class Document:
         fields: The further columns of a row, or the properties that the file itself states, such as its
             author.
         date: The date on which the file was last modified, in UTC (ISO 8601); empty if there is no file.
+            Documents that differ only in their dates are equal.
     """
 
     id: str
@@ -46,7 +47,7 @@ class Document:
     path: str = ""
     is_row: bool = False
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
-    date: str = ""
+    date: str = field(default="", compare=False)
 
     @property
     def searchable_fields(self) -> dict[str, FieldValue]:
