@@ -2,7 +2,7 @@
 
 python -m benchmarks.filters [--passages N] [--queries N]
 
-The index is made of random words with Zipf's frequencies and vectors of a scripted encoder, and is deleted at
+The index is made of random words with Zipf's frequencies and random vectors, and is deleted at
 the end. The filters compare a field with few values (`bucket`), one with many (`number`) and the source. The
 times are medians over the queries of one search for 10 passages each, unfiltered and filtered in turn.
 """
@@ -14,11 +14,16 @@ import random
 import statistics
 import tempfile
 import time
+import zlib
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from askance.core.ports import Retriever, filtered_retriever
-from askance.models.scripted import ScriptedEncoder
+from askance.core.types import TextKind
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.dense import open_dense
 from askance.retrieval.index.build import build_index
@@ -29,6 +34,20 @@ WORDS_PER_PASSAGE = 80
 WORDS_PER_QUERY = 8
 K = 10
 CUMULATIVE = list(accumulate(1 / (rank + 10) for rank in range(NUM_WORDS)))
+
+
+class RandomEncoder:
+    """An encoder whose vectors are random directions, which the text determines."""
+
+    name = fingerprint = "random"
+
+    async def embed(self, texts: Sequence[str], kind: TextKind = "text") -> NDArray[np.float32]:
+        """Return a vector for each text."""
+        seeds = [zlib.crc32(text.encode()) for text in texts]
+        rows = [np.random.default_rng(seed).standard_normal(DIMENSIONS, dtype=np.float32) for seed in seeds]
+        vectors = np.array(rows, dtype=np.float32).reshape(-1, DIMENSIONS)
+        unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
 
 
 def words(generator: random.Random, count: int) -> str:
@@ -45,7 +64,7 @@ def build(folder: Path, num_passages: int) -> None:
             fields = {"bucket": generator.randrange(100), "number": generator.randrange(10**9)}
             row = {"id": str(number), "text": words(generator, WORDS_PER_PASSAGE), **fields}
             file.write(json.dumps(row) + "\n")
-    build_index([folder / "rows.jsonl"], folder / "index", encoder=ScriptedEncoder(DIMENSIONS))
+    build_index([folder / "rows.jsonl"], folder / "index", encoder=RandomEncoder())
 
 
 def filters() -> list[tuple[str, str]]:
@@ -95,7 +114,7 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|")
         index = Path(folder, "index")
         asyncio.run(measure("bm25", open_index(index), queries))
-        asyncio.run(measure("dense", open_dense(index, ScriptedEncoder(DIMENSIONS)), queries))
+        asyncio.run(measure("dense", open_dense(index, RandomEncoder()), queries))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ _NEGATED: Mapping[str, Operator] = {"!=": "="}
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FieldComparison:
     """A comparison of a field with values.
 
     Attributes:
@@ -105,7 +105,7 @@ class Not:
         return f"not ({self.part})"
 
 
-Filter = Comparison | And | Or | Not
+Filter = FieldComparison | And | Or | Not
 """A filter. Its string is a text that `parse_filter` turns into an equal filter."""
 
 
@@ -131,7 +131,7 @@ def all_of(*filters: Filter | None) -> Filter | None:
 
 def fold(
     where: Filter,
-    compare: Callable[[Comparison], T],
+    compare: Callable[[FieldComparison], T],
     both: Callable[[Iterable[T]], T],
     either: Callable[[Iterable[T]], T],
     negate: Callable[[T], T],
@@ -140,7 +140,7 @@ def fold(
 
     def folded(part: Filter) -> T:
         match part:
-            case Comparison():
+            case FieldComparison():
                 return compare(part)
             case Not():
                 return negate(folded(part.part))
@@ -152,10 +152,10 @@ def fold(
     return folded(where)
 
 
-def comparisons(where: Filter) -> Iterator[Comparison]:
+def comparisons(where: Filter) -> Iterator[FieldComparison]:
     """Yield the comparisons of a filter, in order."""
     match where:
-        case Comparison():
+        case FieldComparison():
             yield where
         case Not():
             yield from comparisons(where.part)
@@ -167,7 +167,7 @@ def comparisons(where: Filter) -> Iterator[Comparison]:
 def matches(where: Filter, fields: Mapping[str, FieldValue]) -> bool:
     """Return whether a document with these fields passes a filter."""
 
-    def compared(comparison: Comparison) -> bool:
+    def compared(comparison: FieldComparison) -> bool:
         found = fields.get(comparison.name)
         return found is not None and any(
             kind_of(found) == kind_of(value) and _is_true(found, comparison.operator, value)
@@ -317,9 +317,9 @@ class _Parser:
         name, at = self._name(), self._at
         if self._takes("not"):
             self._expect("in")
-            return Not(Comparison(name, "in", self._list(), at))
+            return Not(FieldComparison(name, "in", self._list(), at))
         if self._takes("in"):
-            return Comparison(name, "in", self._list(), at)
+            return FieldComparison(name, "in", self._list(), at)
         operator = self._next.keyword
         if operator not in ("=", "!=", "<", "<=", ">", ">="):
             raise self._unexpected("one of = != < <= > >= in")
@@ -327,7 +327,7 @@ class _Parser:
         value, is_ordered = self._value(), operator not in ("=", "!=")
         if is_ordered and isinstance(value, bool):
             raise self._flaw(f"true and false have no order, so {operator} can't compare them: use =.")
-        comparison = Comparison(name, cast(Operator, _NEGATED.get(operator, operator)), (value,), at)
+        comparison = FieldComparison(name, cast(Operator, _NEGATED.get(operator, operator)), (value,), at)
         return Not(comparison) if operator in _NEGATED else comparison
 
     def _name(self) -> str:

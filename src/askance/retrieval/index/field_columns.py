@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import RetrieverFailure
-from askance.core.filters import Comparison, FieldValue, Filter, Operator, comparisons, fold, kind_of
+from askance.core.filters import FieldComparison, FieldValue, Filter, Operator, comparisons, fold, kind_of
 from askance.retrieval.index.document_table import DocumentTable
 
 _SELECTIONS_KEPT = 64
@@ -61,7 +61,7 @@ class _Column:
     ids: NDArray[np.int32]
     ranks: NDArray[np.int32]
 
-    def chosen(self, comparison: Comparison) -> Mask:
+    def chosen(self, comparison: FieldComparison) -> Mask:
         """Return for which keys a comparison is true. The last element stands for no value and is false."""
         chosen = np.zeros(len(self.keys) + 1, dtype=bool)
         for value in comparison.values:

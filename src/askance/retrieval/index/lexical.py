@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import tantivy
 
-from askance.core.filters import Comparison, fold
+from askance.core.filters import FieldComparison, fold
 from askance.core.panics import panics_as
 from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
@@ -222,7 +222,7 @@ def _both(query: tantivy.Query, selection: Selection) -> tantivy.Query:
     """Return a query for the selected passages among those that `query` finds, with the same scores."""
     make, occur = tantivy.Query, tantivy.Occur
 
-    def any_value(comparison: Comparison) -> tantivy.Query:
+    def any_value(comparison: FieldComparison) -> tantivy.Query:
         ids = selection.value_ids[str(comparison)].tolist()
         terms = [make.term_query(SCHEMA, _VALUES, str(id), "basic") for id in ids]
         return make.boolean_query([(occur.Should, term) for term in terms]) if terms else make.empty_query()
