@@ -145,3 +145,58 @@ def test_links_out_of_a_folder(run, tmp_path):
     assert "A private key." in run("search", "private key", "--index", index)[1]
     assert "(1 removed, 1 unchanged, 1 skipped)" in run("index", folder, "--out", index)[1]
     assert "private" not in run("search", "private key", "--index", index)[1]
+
+
+@pytest.fixture
+def towns(run, tmp_path):
+    rows = [{"id": f"t{n}", "text": "A town by the river.", "year": 2018 + n} for n in range(4)]
+    (tmp_path / "towns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("index", tmp_path / "towns.jsonl", "--out", tmp_path / "towns")[0] == 0
+    return tmp_path / "towns"
+
+
+def ids(run, index, *words):
+    code, out, err = run("search", "town river", "--index", index, "-k", 9, "--json", *words)
+    assert code == 0, err
+    return {hit["passage"]["id"] for hit in json.loads(out)["hits"]}
+
+
+def test_a_search_with_a_filter(run, towns):
+    assert ids(run, towns, "--where", "year >= 2020") == {"t2", "t3"}
+    assert ids(run, towns, "--where", "year > 3000") == set()
+    for where, message in (
+        ("year >> 1", "the filter, character 7"),
+        ("yaer = 1", "did you mean 'year'"),
+        ("year = '2020'", "without quotes"),
+    ):
+        code, _, err = run("search", "town", "--index", towns, "--where", where)
+        assert (code, message in " ".join(err.split())) == (2, True)
+
+
+def test_an_answer_with_a_filter(run, towns, tmp_path):
+    words = ["ask", "Which town?", "--model", "scripted", "--method", "single", "--index", towns]
+    assert run(*words, "--where", "year = 2021", "--trace", tmp_path / "why.jsonl")[0] == 0
+    events = [json.loads(line) for line in (tmp_path / "why.jsonl").read_text().splitlines()]
+    assert {hit["passage"]["id"] for event in events for hit in event.get("hits", [])} == {"t3"}
+    (asked,) = [event for event in events if event.get("type") == "question"]
+    assert asked["config"]["where"] == "year = 2021"
+    assert asked["retriever"].endswith("where year = 2021")
+    words[5] = "closed_book"
+    code, _, err = run(*words, "--where", "year = 2021")
+    assert (code, "nothing is searched: leave --where out" in " ".join(err.split())) == (2, True)
+
+
+def test_documents_are_deleted_by_id_and_by_filter(run, towns):
+    code, out, err = run("index", "--out", towns, "--delete", "t0", "--delete", "t9")
+    assert (code, "1 documents deleted" in out, "there is no document 't9'" in err) == (0, True, True)
+    code, out, _ = run("index", "--out", towns, "--delete-where", "year < 2020 or year = 2021")
+    assert (code, "2 documents deleted" in out) == (0, True)
+    assert ids(run, towns) == {"t2"}
+    for words, message in (
+        (["--delete-where", "yaer = 1"], "did you mean 'year'"),
+        (["--delete-where", "year = 2020"], "would be empty"),
+        (["x.txt", "--delete", "t2"], "index and delete in two commands"),
+        ([], "no documents are named"),
+    ):
+        code, _, err = run("index", *words, "--out", towns)
+        assert (code, message in " ".join(err.split())) == (2, True), message

@@ -11,9 +11,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError
+from askance.core.filters import Filter
 from askance.core.panics import panics_as
 from askance.core.parameters import name_of, short_repr
-from askance.core.ports import ChecksModels, Encoder, Method, Model, Needs, Retriever, Run
+from askance.core.ports import (
+    ChecksModels,
+    Encoder,
+    Method,
+    Model,
+    Needs,
+    Retriever,
+    Run,
+    filtered_retriever,
+)
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
 from askance.core.types import JUDGING_ROLES, Answer, Capability, Hit, Question, Role, Usage
 from askance.methods.common.question_rewriter import QuestionRewriter
@@ -75,6 +85,7 @@ class Engine:
         listener: Listener | None = None,
         trace: Trace | None = None,
         retriever: Retriever | None = None,
+        where: str | Filter | None = None,
     ) -> Result:
         """Answer one question.
 
@@ -84,12 +95,15 @@ class Engine:
             trace: The trace to record into; by default a new one. The trace is complete even if this method
                 raises. If `trace` is given, `listener` is ignored.
             retriever: A retriever to use instead of the engine's own.
+            where: A filter of the documents to search, or its text (see `core.filters`). A filter that the
+                retriever already has applies, too. The name of the retriever in the trace contains both.
 
         Returns:
             The answer with its usage and trace.
 
         Raises:
             QuestionError: The question is empty or not valid Unicode.
+            FilterError, UnknownName: The filter can't be used. The question is not asked.
             ModelFailure, RetrieverFailure: A call failed. The trace names the call.
             BudgetTooSmall: The method's `l_max` was used up before any text was generated.
             LimitReached: The question used up its budget. The trace contains the calls made until then.
@@ -97,7 +111,10 @@ class Engine:
         question = Question(id="question", text=question) if isinstance(question, str) else question
         check_question(question.text)
         trace = trace or Trace(listener)
-        run = self._start(question, trace, retriever or self.retriever)
+        retriever = retriever or self.retriever
+        if where is not None:
+            retriever = filtered_retriever(retriever or NoRetriever(), where)
+        run = self._start(question, trace, retriever)
         try:
             with panics_as(AskanceError):  # a panic inside a call is a ModelFailure or RetrieverFailure
                 if self.rewriter is not None:
@@ -144,13 +161,18 @@ class Engine:
         return Run(models, session_retriever, trace, self.seed, self.encoder)
 
     async def stream(
-        self, question: str | Question, *, trace: Trace | None = None, retriever: Retriever | None = None
+        self,
+        question: str | Question,
+        *,
+        trace: Trace | None = None,
+        retriever: Retriever | None = None,
+        where: str | Filter | None = None,
     ) -> AsyncGenerator[AnyEvent]:
         """Answer one question, and yield every event of the trace as it happens.
 
         Events of type "commit" carry the final text of the answer piece by piece. Events of type "draft"
         carry text that may still change. The last event is an `Answered`. Closing the iterator cancels the
-        question. `trace` and `retriever` are as in `answer`, but this method replaces the trace's listener.
+        question. The arguments are those of `answer`, but this method replaces the trace's listener.
 
         Raises:
             AskanceError: See `answer`.
@@ -158,7 +180,7 @@ class Engine:
         events = asyncio.Queue[AnyEvent | None]()
         trace = trace or Trace()
         trace.listener = events.put_nowait
-        answering = asyncio.create_task(self.answer(question, trace=trace, retriever=retriever))
+        answering = asyncio.create_task(self.answer(question, trace=trace, retriever=retriever, where=where))
         answering.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -168,7 +190,13 @@ class Engine:
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
 
-    def ask(self, question: str | Question, *, listener: Listener | None = None) -> Result:
+    def ask(
+        self,
+        question: str | Question,
+        *,
+        listener: Listener | None = None,
+        where: str | Filter | None = None,
+    ) -> Result:
         """Answer one question from synchronous code (see `answer`).
 
         Raises:
@@ -177,7 +205,7 @@ class Engine:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self.answer(question, listener=listener))
+            return asyncio.run(self.answer(question, listener=listener, where=where))
         raise InputError(
             "Engine.ask was called inside a running event loop: write `await engine.answer(…)` there."
         )
@@ -190,10 +218,11 @@ async def ask(
     retriever: Retriever | None = None,
     *,
     trace: Trace | None = None,
+    where: str | Filter | None = None,
     **options: Any,
 ) -> Result:
     """Make an engine, and answer one question with it. `options` are the other fields of `Engine`."""
-    return await Engine(method, models, retriever, **options).answer(question, trace=trace)
+    return await Engine(method, models, retriever, **options).answer(question, trace=trace, where=where)
 
 
 def check_needs(

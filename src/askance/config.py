@@ -21,9 +21,10 @@ from askance import loaders
 from askance.ask import Engine, check_can_search
 from askance.core.errors import InputError, UnknownName, about
 from askance.core.extensions import check_port, spec_of
+from askance.core.filters import Filter, parse_filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, parse_parameters
-from askance.core.ports import Encoder, Method, Model, Retriever
+from askance.core.ports import Encoder, Method, Model, Retriever, filtered_retriever
 from askance.core.types import Role
 from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
 from askance.middleware.session import Budget
@@ -80,6 +81,14 @@ def _budget(value: Any) -> Any:
     return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
 
 
+def _where(value: Any) -> Any:
+    if isinstance(value, Filter):
+        return str(value)
+    if isinstance(value, str):
+        parse_filter(value)
+    return value
+
+
 PathOrNone = Annotated[Path | None, Field(strict=False)]
 
 
@@ -95,6 +104,7 @@ class EngineConfig:
         retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both). Without --index,
             what to search: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.
             Append ?rerank=cross-encoder:NAME to rerank the results.
+        where: Search only documents whose fields pass this filter, such as 'year >= 2020 and type = "pdf"'.
         encoder: The encoder for methods that compare texts: bundled, hf:NAME or hf:DIRECTORY. Queries to
             an index with vectors use this encoder or, by default, the one that the index names.
         method: One of `askance methods`; by default dragin or, for ask, the best that the model supports.
@@ -118,6 +128,7 @@ class EngineConfig:
     retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
         loaders.DEFAULT_RETRIEVER, metavar="SPEC"
     )
+    where: Annotated[str | None, BeforeValidator(_where)] = setting(None, metavar="FILTER")
     encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
         None, metavar="SPEC"
     )
@@ -171,6 +182,11 @@ class EngineConfig:
         return spec if isinstance(spec, str) else ""
 
     @property
+    def is_without_search(self) -> bool:
+        """True if neither an index nor another retriever is set."""
+        return self.index is None and self.retriever == loaders.DEFAULT_RETRIEVER
+
+    @property
     def questions_in_flight(self) -> int:
         """The number of questions that are answered at the same time."""
         return self.in_flight or (recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
@@ -192,6 +208,12 @@ class EngineConfig:
         """Raise `InputError` if the settings for index, retriever and encoder contradict each other."""
         with about("retriever"):
             loaders.check_has_index(self.index, self.retriever)
+        if self.where is not None and (self.is_without_search or not method.needs.retriever):
+            with about("where"):
+                raise InputError(
+                    f"the filter {self.where!r} is given, but nothing is searched: leave --where out, or "
+                    "name an index (--index DIR) and a method that searches."
+                )
         loaders.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
 
     def open_encoder(self) -> Encoder | None:
@@ -201,10 +223,11 @@ class EngineConfig:
 
     def open_retriever(self, encoder: Encoder | None = None) -> Retriever | None:
         """Return the configured retriever, with the cache if there is one, or None if no retriever is set."""
-        if self.index is None and self.retriever == loaders.DEFAULT_RETRIEVER:
+        if self.is_without_search:
             return None
         with about("retriever" if self.index is None else "index"):
-            return self.cached_retriever(loaders.open_retriever(self.index, self.retriever, encoder))
+            retriever = loaders.open_retriever(self.index, self.retriever, encoder)
+            return self.cached_retriever(filtered_retriever(retriever, self.where))
 
     def load_models(self) -> dict[Role, Model]:
         """Load the models, and return them by role, with the cache if there is one."""

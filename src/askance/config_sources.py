@@ -119,13 +119,17 @@ class SourcedConfig:
         return self.without_unused(method.needs, takes_prompts=prompts_class(type(method)) is not None)
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
-        """Return the configuration without unused models and without an unused encoder or prompts.
+        """Return the configuration without unused models, and without an unused encoder, filter or prompts.
 
         Files and the environment apply to every command and method, so some of their settings may be unused.
         An unused setting from a flag is kept, and becomes an error later.
         """
         config = self.config
-        uses = {"encoder": needs.encoder or encodes(config.retriever), "prompts": takes_prompts}
+        uses = {
+            "encoder": needs.encoder or encodes(config.retriever),
+            "where": needs.retriever and not config.is_without_search,
+            "prompts": takes_prompts,
+        }
         unused: dict[str, Any] = {name: None for name in uses if not uses[name] and name not in self.flags}
         used = [role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags]
         return replace(config, **unused, models={role: config.models[role] for role in used})

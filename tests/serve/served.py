@@ -56,11 +56,13 @@ def bearer(key):
 
 
 @contextmanager
-def serving(index=None, model=None, *, keys=(), hosts=None, limits=Limits(in_flight=4), **settings):
+def serving(
+    index=None, model=None, *, keys=(), filters=None, hosts=None, limits=Limits(in_flight=4), **settings
+):
     """A server on a free port of loopback, which is stopped at the end of the block."""
     model = model or ScriptedModel(lambda prompt, key: ANSWER)
     config = EngineConfig(**{"method": "single", "models": {"answer": model}, "index": index, **settings})
-    app = create_app(config, Keys(keys), hosts=hosts, limits=limits)
+    app = create_app(config, Keys(keys, filters or {}), hosts=hosts, limits=limits)
     listening = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))

@@ -56,11 +56,11 @@ def test_loopback_needs_no_key(host):
 
 
 def test_keys_come_from_the_environment_and_must_be_long():
-    assert read_keys(f" {KEY}, {OTHER_KEY} ,", "NAME").owner_of(f"Bearer {OTHER_KEY}")
+    assert read_keys(["NAME"], {"NAME": f" {KEY}, {OTHER_KEY} ,"}).owner_of(f"Bearer {OTHER_KEY}")
     with pytest.raises(InputError, match="NAME holds no API key"):
-        read_keys(" , ", "NAME")
+        read_keys(["NAME"], {"NAME": " , "})
     with pytest.raises(InputError, match="key 2 has 5 characters"):
-        read_keys(f"{KEY},short", "NAME")
+        read_keys(["NAME"], {"NAME": f"{KEY},short"})
 
 
 @pytest.mark.parametrize(

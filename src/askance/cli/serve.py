@@ -19,7 +19,7 @@ def serve(
     sourced: SourcedConfig,
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8080,
-    api_key_env: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    api_key_env: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     waiting: Annotated[int, typer.Option(min=0, metavar="N")] = 32,
 ) -> None:
@@ -31,7 +31,8 @@ def serve(
         host: The address to listen on. Any but this machine's own needs --api-key-env.
         port: The port to listen on; 0 chooses a free one.
         api_key_env: The environment variable that holds the API key, or several keys separated by commas.
-            Traces and documents belong to the key that made them.
+            Traces and documents belong to the key that made them. 'NAME where FILTER' limits these keys to
+            the documents that pass the filter. May be repeated.
         allow_host: A host name by which clients reach the server, for example through a proxy; may be
             repeated.
         waiting: The number of questions that may wait for their turn; further ones are refused (429).
@@ -48,7 +49,7 @@ def serve(
         from askance.serve.server import serve as serve_forever
     except ImportError as error:
         raise MissingExtra(error.name or "fastapi", "serve", "askance serve") from error
-    keys = Keys() if api_key_env is None else read_keys(os.environ.get(api_key_env, ""), api_key_env)
+    keys = read_keys(api_key_env, os.environ) if api_key_env else Keys()
     check_address(host, keys)
     config = sourced.for_method()
     if config.budget.seconds is None:

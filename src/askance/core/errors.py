@@ -8,6 +8,7 @@
     │   ├── PresetError          an unreadable preset, or one without the method or profile
     │   ├── QuestionError        an empty or invalid question
     │   ├── DocumentError        an unreadable document or record
+    │   ├── FilterError          an unreadable filter, or one of wrong types
     │   ├── DatasetError         an unreadable file of questions with answers
     │   ├── GridError            an unreadable grid of experiments
     │   ├── RunFolderError       a run folder that can't be read or written
@@ -119,6 +120,10 @@ class QuestionError(InputError):
 
 class DocumentError(InputError):
     """A document or record that can't be read. The message names the file and line."""
+
+
+class FilterError(InputError):
+    """A filter that can't be read, or that compares a field with a value of the wrong type."""
 
 
 class DatasetError(InputError):

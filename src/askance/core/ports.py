@@ -5,11 +5,13 @@ Everything else is an adapter that implements a port, or a wrapper around one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.core.errors import FilterError, about
+from askance.core.filters import FieldKinds, Filter, check_filter, parse_filter
 from askance.core.trace import Trace
 from askance.core.types import (
     Answer,
@@ -149,6 +151,22 @@ class Retriever(Protocol):
         """
 
 
+class FilteringRetriever(Retriever, Protocol):
+    """A retriever that can be limited to the documents that pass a filter (see `core.filters`)."""
+
+    @property
+    def fields(self) -> FieldKinds | None:
+        """The fields of the documents, or None if this retriever can't filter."""
+
+    def filtered(self, where: Filter) -> Retriever:
+        """Return a retriever that searches only the documents that pass `where`.
+
+        Its hits and scores are those that remain if all others are removed from the ranking of the whole
+        collection. The filters of repeated calls apply together. The name and the fingerprint of the result
+        contain the filter.
+        """
+
+
 class Reranker(Protocol):
     """A model that scores how relevant passages are to a query, more accurately than the first search."""
 
@@ -284,6 +302,31 @@ class ChecksModels(Protocol):
             MissingAbility: A model lacks something that the method needs with these parameters. The message
                 says what would work.
         """
+
+
+def filtered_retriever(retriever: Retriever, where: str | Filter | None) -> Retriever:
+    """Return a retriever that searches only the documents that pass a filter.
+
+    Args:
+        retriever: The retriever, which is returned unchanged if `where` is None.
+        where: The filter, or its text.
+
+    Raises:
+        FilterError: The text is not a filter, a value has the wrong type, or the retriever can't filter.
+        UnknownName: The documents have no field of that name.
+    """
+    if where is None:
+        return retriever
+    where = parse_filter(where) if isinstance(where, str) else where
+    fields: FieldKinds | None = getattr(retriever, "fields", None)
+    if fields is None:
+        with about("where"):
+            raise FilterError(
+                f"the retriever {retriever.name} can't apply the filter {where}: leave the filter out, or "
+                "search an index that this version of `askance index` made."
+            )
+    check_filter(where, fields)
+    return cast(FilteringRetriever, retriever).filtered(where)
 
 
 class WrappedModel:

@@ -4,12 +4,14 @@ Every record is frozen and slotted. Units: counts are tokens unless the name say
 from 0 to 1, `logprob` and `entropy` are in nats, offsets are characters and times are seconds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from askance.core.filters import FieldValue
 
 TokenIds = tuple[int, ...]
 """Token ids of one model's vocabulary."""
@@ -295,6 +297,7 @@ class Passage:
         text: The text of the passage.
         source: The file that the document comes from.
         start, end: The offsets of the passage in the document's text.
+        fields: The further fields of the document, such as the other columns of its row.
     """
 
     id: str
@@ -303,6 +306,7 @@ class Passage:
     source: str = ""
     start: int = 0
     end: int = 0
+    fields: Mapping[str, FieldValue] = field(default_factory=dict, hash=False)
 
     @property
     def titled_text(self) -> str:

@@ -27,6 +27,7 @@ from askance.ask import Engine, NoRetriever, Result
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError
 from askance.core.parameters import short_repr
+from askance.core.ports import filtered_retriever
 from askance.core.trace import Decided, Noted, Searched, Trace
 from askance.core.types import Demo, Passage, Question
 from askance.core.version import VERSION
@@ -115,16 +116,19 @@ class _Tools:
         self._engine = with_rewriter(engine)
         self._traces = OrderedDict[str, Trace]()
 
-    async def ask(self, question: str, history: Sequence[EarlierTurn] = ()) -> ToolAnswer:
+    async def ask(
+        self, question: str, history: Sequence[EarlierTurn] = (), where: str | None = None
+    ) -> ToolAnswer:
         """Answer a question from the documents, with citations.
 
         Args:
             question: The question. It may refer to earlier turns if they are given.
             history: The earlier turns of the conversation, oldest first.
+            where: A filter of the documents to search, such as 'year >= 2020 and type = "pdf"'.
         """
         turns = tuple(Demo(turn.question, turn.answer) for turn in history)
         try:
-            result = await self._engine.answer(Question("question", question, history=turns))
+            result = await self._engine.answer(Question("question", question, history=turns), where=where)
         except AskanceError as error:
             raise ToolError(str(error)) from error
         trace_id = secrets.token_urlsafe(12)
@@ -133,15 +137,19 @@ class _Tools:
             self._traces.popitem(last=False)
         return _tool_answer(result, trace_id, short_repr(self._engine.method))
 
-    async def search(self, query: str, k: Annotated[int, Field(ge=1, le=100)] = 5) -> list[Source]:
+    async def search(
+        self, query: str, k: Annotated[int, Field(ge=1, le=100)] = 5, where: str | None = None
+    ) -> list[Source]:
         """Find passages of the documents.
 
         Args:
             query: The words to search for.
             k: The number of passages, at most.
+            where: A filter of the documents to search, such as 'year >= 2020 and type = "pdf"'.
         """
         try:
-            hits = await (self._engine.retriever or NoRetriever()).search(query, k)
+            retriever = filtered_retriever(self._engine.retriever or NoRetriever(), where)
+            hits = await retriever.search(query, k)
         except AskanceError as error:
             raise ToolError(str(error)) from error
         return [_source(hit.rank, hit.passage, hit.score) for hit in hits]

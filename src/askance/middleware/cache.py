@@ -12,7 +12,7 @@ import sqlite3
 import time
 import weakref
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from hashlib import blake2b
@@ -22,7 +22,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from askance.core.errors import InputError
-from askance.core.ports import Model, Retriever, WrappedModel, WrappedRetriever
+from askance.core.filters import FieldKinds, Filter
+from askance.core.ports import FilteringRetriever, Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.types import (
     Attention,
     GenerateRequest,
@@ -38,7 +39,7 @@ from askance.core.version import VERSION
 
 T = TypeVar("T")
 
-_FORMAT = 3
+_FORMAT = 4
 """The version of the stored format. Incrementing it makes older entries unreachable."""
 _APPLICATION = 0x61736B63
 """The SQLite application id that marks the file as a cache of askance: "askc" in ASCII."""
@@ -189,6 +190,15 @@ class CachedRetriever(WrappedRetriever):
         id = request_id("search", self._source, query, k, sorted(exclude))
         return await _cached(self._store, id, lambda: self._retriever.search(query, k, exclude=exclude))
 
+    @property
+    def fields(self) -> FieldKinds | None:
+        """The fields of the retriever, or None if it can't filter."""
+        return getattr(self._retriever, "fields", None)
+
+    def filtered(self, where: Filter) -> "CachedRetriever":
+        """Return the filtered retriever with the same cache. Its fingerprint contains the filter."""
+        return CachedRetriever(cast(FilteringRetriever, self._retriever).filtered(where), self._store)
+
 
 async def _cached(store: CacheStore, id: bytes, call: Callable[[], Awaitable[T]]) -> T:
     """Return the entry with an id or, if there is none, the result of `call`, which is then stored."""
@@ -210,18 +220,27 @@ def _source(name: str, fingerprint: str) -> str:
 
 
 def _to_json(record: Any) -> dict[str, Any]:
-    """Return a record or an array as a JSON object. The numbers of an array are encoded in base 64."""
+    """Return a record or an array as a JSON object. The numbers of an array are encoded in base 64.
+
+    A mapping in a record becomes a list of pairs, so that no name in it can be mistaken for a mark.
+    """
     if isinstance(record, np.ndarray):
         numbers = np.ascontiguousarray(record, dtype="<f4").tobytes()
         return {"array": base64.b64encode(numbers).decode(), "shape": record.shape}
     return {
         "record": type(record).__name__,
-        **{field.name: getattr(record, field.name) for field in fields(record)},
+        **{field.name: _plain(getattr(record, field.name)) for field in fields(record)},
     }
+
+
+def _plain(value: Any) -> Any:
+    return {"pairs": list(value.items())} if isinstance(value, Mapping) else value
 
 
 def _from_json(item: dict[str, Any]) -> Any:
     """Return the record or array that `_to_json` converted. Any other object is returned unchanged."""
+    if "pairs" in item:
+        return dict(item["pairs"])
     if "array" in item:
         numbers = np.frombuffer(base64.b64decode(item["array"]), dtype="<f4")
         return numbers.reshape(item["shape"]).astype(np.float32)

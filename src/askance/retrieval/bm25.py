@@ -1,10 +1,11 @@
 """Lexical search: BM25 over an index folder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from askance.core.errors import RetrieverFailure
+from askance.core.filters import FieldKinds, Filter, all_of
 from askance.core.notes import note
 from askance.core.types import Hit
 from askance.retrieval.bm25_analysis import Analysis
@@ -22,19 +23,34 @@ class Bm25Retriever:
     same index and query always give the same hits. Passages that were removed or replaced still count in term
     statistics until tantivy merges them away, so an updated index may score slightly differently from a new
     one.
+
+    Attributes:
+        where: The filter of the documents to search; None searches all. Term statistics are those of all.
     """
 
     index: IndexReader
+    where: Filter | None = None
 
     @property
     def name(self) -> str:
-        """Return the folder and the number of passages."""
-        return f"bm25 {self.index.folder} ({self.index.manifest.passages:,} passages)"
+        """Return the folder, the number of passages, and the filter."""
+        name = f"bm25 {self.index.folder} ({self.index.manifest.passages:,} passages)"
+        return name if self.where is None else f"{name} where {self.where}"
 
     @property
     def fingerprint(self) -> str:
-        """Return a string that identifies the indexed documents and their text analysis."""
-        return f"{self.index.manifest.content_hash}, {self.index.manifest.analysis}"
+        """Return a string that identifies the indexed documents, their text analysis, and the filter."""
+        fingerprint = f"{self.index.manifest.content_hash}, {self.index.manifest.analysis}"
+        return fingerprint if self.where is None else f"{fingerprint}, where {self.where}"
+
+    @property
+    def fields(self) -> FieldKinds:
+        """The fields of the indexed documents."""
+        return self.index.manifest.fields
+
+    def filtered(self, where: Filter) -> "Bm25Retriever":
+        """Return a retriever that searches only the documents that pass `where`, too."""
+        return replace(self, where=all_of(self.where, where))
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.
@@ -53,8 +69,11 @@ class Bm25Retriever:
         if not terms:
             return ()
         try:
-            find = partial(lexical.search, any_term_query(terms))
-            return await best_hits(find, lexical.passage, k, exclude, lexical.num_passages, len(terms))
+            selection, any_term = await self.index.selection(self.where), any_term_query(terms)
+            find, num_all = partial(lexical.search, any_term), lexical.num_passages
+            if selection is not None:
+                find, num_all = partial(lexical.search_selected, any_term, selection), selection.num_passages
+            return await best_hits(find, lexical.passage, k, exclude, num_all, len(terms))
         except (ValueError, OSError) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
 

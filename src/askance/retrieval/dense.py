@@ -2,12 +2,14 @@
 
 import asyncio
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from askance.core.errors import ModelFailure, RetrieverFailure
-from askance.core.ports import Encoder, Retriever
+from askance.core.filters import FieldKinds, Filter, all_of
+from askance.core.ports import Encoder, FilteringRetriever, Retriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.bm25 import Bm25Retriever
 from askance.retrieval.index.index_folder import IndexReader, open_index_reader
@@ -25,21 +27,36 @@ class DenseRetriever:
 
     The query is compared with every passage, so a search for k passages finds k if the index holds that many.
     Passages whose scores are equal to six significant digits are sorted by id.
+
+    Attributes:
+        where: The filter of the documents to search; None searches all.
     """
 
     index: IndexReader
     vectors: FlatIndex
     encoder: Encoder
+    where: Filter | None = None
 
     @property
     def name(self) -> str:
-        """Return the folder, the number of passages, and the encoder."""
-        return f"dense {self.index.folder} ({self.vectors.num_vectors:,} passages, {self.encoder.name})"
+        """Return the folder, the number of passages, the encoder, and the filter."""
+        name = f"dense {self.index.folder} ({self.vectors.num_vectors:,} passages, {self.encoder.name})"
+        return name if self.where is None else f"{name} where {self.where}"
 
     @property
     def fingerprint(self) -> str:
-        """Return a string that identifies the indexed documents and the encoder."""
-        return f"dense, {self.index.manifest.content_hash}, {self.encoder.fingerprint}"
+        """Return a string that identifies the indexed documents, the encoder, and the filter."""
+        fingerprint = f"dense, {self.index.manifest.content_hash}, {self.encoder.fingerprint}"
+        return fingerprint if self.where is None else f"{fingerprint}, where {self.where}"
+
+    @property
+    def fields(self) -> FieldKinds:
+        """The fields of the indexed documents."""
+        return self.index.manifest.fields
+
+    def filtered(self, where: Filter) -> "DenseRetriever":
+        """Return a retriever that searches only the documents that pass `where`, too."""
+        return replace(self, where=all_of(self.where, where))
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.
@@ -57,7 +74,8 @@ class DenseRetriever:
         try:
             embedded = await self.encoder.embed([query], "query")
             (vector,) = validate_vectors(embedded, 1, vectors.dimensions, self.encoder.name)
-            find, num_all = partial(vectors.search, vector), vectors.num_vectors
+            selection = await self.index.selection(self.where)
+            find, num_all = partial(vectors.search, vector, selection=selection), vectors.num_vectors
             return await best_hits(find, self._passage, k, exclude, num_all, vectors.dimensions)
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:
             raise RetrieverFailure(f"{self.name} could not be searched for {query!r}: {error}") from error
@@ -92,6 +110,17 @@ class HybridRetriever:
         """Return the fingerprints of both retrievers, or an empty string if one of them has none."""
         both = self.first.fingerprint, self.second.fingerprint
         return f"hybrid, {'; '.join(both)}" if all(both) else ""
+
+    @property
+    def fields(self) -> FieldKinds | None:
+        """The fields of the first retriever, or None if one of the two can't filter."""
+        first, second = (getattr(each, "fields", None) for each in (self.first, self.second))
+        return None if second is None else first
+
+    def filtered(self, where: Filter) -> "HybridRetriever":
+        """Return a retriever that fuses the filtered rankings of both retrievers."""
+        first, second = (cast(FilteringRetriever, each).filtered(where) for each in (self.first, self.second))
+        return replace(self, first=first, second=second)
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, best first.

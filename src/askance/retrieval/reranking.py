@@ -9,13 +9,14 @@ The specification of a retriever may name a reranker:
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, cast
 
 from askance.core.errors import InputError, ModelFailure, RetrieverFailure, UnknownName, about
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
-from askance.core.ports import Reranker, Retriever
+from askance.core.filters import FieldKinds, Filter
+from askance.core.ports import FilteringRetriever, Reranker, Retriever
 from askance.core.types import Hit
 from askance.retrieval.ranking import check_k, rank_hits
 
@@ -58,6 +59,15 @@ class RerankedRetriever:
         both = self.retriever.fingerprint, self.reranker.fingerprint
         weight = f", weight {self.retriever_weight}" if self.retriever_weight else ""
         return f"reranked, {self.candidates}{weight}; {'; '.join(both)}" if all(both) else ""
+
+    @property
+    def fields(self) -> FieldKinds | None:
+        """The fields of the retriever, or None if it can't filter."""
+        return getattr(self.retriever, "fields", None)
+
+    def filtered(self, where: Filter) -> "RerankedRetriever":
+        """Return a retriever that reranks the filtered hits of the retriever."""
+        return replace(self, retriever=cast(FilteringRetriever, self.retriever).filtered(where))
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages, sorted by their new score, then by passage id.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from askance.core.filters import FieldKinds, FieldValue, Filter, all_of, kinds_in, matches
 from askance.core.types import Hit, Passage
 from askance.retrieval.ranking import check_k
 
@@ -25,10 +26,28 @@ class ScriptedRetriever:
 
     fingerprint = ""
 
-    def __init__(self, outcomes: Mapping[str, Outcome] | Outcome = (), *, name: str = "scripted") -> None:
+    def __init__(
+        self,
+        outcomes: Mapping[str, Outcome] | Outcome = (),
+        *,
+        name: str = "scripted",
+        where: Filter | None = None,
+    ) -> None:
         self.name = name
         self.queries: list[str] = []
-        self._outcomes = outcomes
+        self._outcomes, self._where = outcomes, where
+
+    @property
+    def fields(self) -> FieldKinds:
+        """The fields of the passages in the script, with their titles and sources."""
+        outcomes = self._outcomes.values() if isinstance(self._outcomes, Mapping) else [self._outcomes]
+        passages = (each for outcome in outcomes if not isinstance(outcome, Exception) for each in outcome)
+        return kinds_in(item for passage in passages for item in _fields(passage).items())
+
+    def filtered(self, where: Filter) -> "ScriptedRetriever":
+        """Return a retriever that leaves out the passages that don't pass. It records its own queries."""
+        name = f"{self.name} where {where}"
+        return ScriptedRetriever(self._outcomes, name=name, where=all_of(self._where, where))
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         """Return at most `k` passages of the outcome for `query`, or raise its error."""
@@ -37,6 +56,16 @@ class ScriptedRetriever:
         outcome = self._outcomes.get(query, ()) if isinstance(self._outcomes, Mapping) else self._outcomes
         if isinstance(outcome, Exception):
             raise outcome
-        passages = [passage for passage in outcome if passage.id not in exclude]
+        where = self._where
+        passages = [
+            passage
+            for passage in outcome
+            if passage.id not in exclude and (where is None or matches(where, _fields(passage)))
+        ]
         hits = passages[:k] if any(character.isalnum() for character in query) else []
         return tuple(Hit(passage, 1 / rank, rank) for rank, passage in enumerate(hits, start=1))
+
+
+def _fields(passage: Passage) -> Mapping[str, FieldValue]:
+    known = {"title": passage.title, "source": passage.source}
+    return {**{name: value for name, value in known.items() if value}, **passage.fields}

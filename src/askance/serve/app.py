@@ -11,12 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
-from askance.ask import check_question
+from askance.ask import NoRetriever, check_question
 from askance.config import EngineConfig
 from askance.conversation import with_rewriter
-from askance.core.errors import AskanceError
+from askance.core.errors import AskanceError, InputError
+from askance.core.filters import Filter, parse_filter
 from askance.core.notes import noted
-from askance.core.ports import Retriever
+from askance.core.ports import Retriever, filtered_retriever
 from askance.core.types import Passage, Question
 from askance.core.version import VERSION
 from askance.parameter_schema import parameter_schema, typed_parameters
@@ -40,11 +41,12 @@ _GONE = "its document was replaced or deleted, it belongs to another key, or it 
 
 
 class SearchRequest(BaseModel):
-    """A search for the `k` best passages."""
+    """A search for the `k` best passages of the documents that pass the filter `where`."""
 
     model_config = ConfigDict(extra="forbid")
     query: str
     k: int = Field(5, ge=1)
+    where: str | None = None
 
 
 class Application:
@@ -60,7 +62,9 @@ class Application:
     """
 
     def __init__(self, config: EngineConfig, keys: Keys, limits: Limits) -> None:
-        self.index = None if config.index is None else ServedIndex(config, config.index)
+        if config.index is None and keys.filters:
+            raise InputError("a key has a filter, but the server has no index: start it with --index.")
+        self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
         if self.index is None:
             engine = config.open()
         else:
@@ -90,7 +94,7 @@ class Application:
         """Return the checked question of a request, and whether the stream has the events of the trace."""
         name = self.engines.method_name(body.model)
         known = [field.name for field, _ in typed_parameters(type(self.engines.engine_for(name).method))]
-        parameters, has_events = read_parameters(body, known, name)
+        parameters, has_events, where = read_parameters(body, known, name)
         engine = self.engines.engine_for(name, parameters, body.seed)
         conversation = read_conversation(body.messages, self.limits.question_characters)
         check_question(conversation.question)
@@ -99,7 +103,7 @@ class Application:
             engine=with_rewriter(engine),
             question=Question("question", conversation.question, history=conversation.history),
             ignored=conversation.ignored,
-            retriever=await self._retriever_for(owner),
+            retriever=await self._retriever_for(owner, where),
             owner=owner,
             model=body.model or f"{PREFIX}{self.engines.default}",
             method=name,
@@ -142,7 +146,8 @@ class Application:
         if len(body.query) > self.limits.question_characters:
             longest = f"{self.limits.question_characters:,}"
             raise bad_request(f"query: it is longer than {longest} characters.", "query")
-        retriever = await self._retriever_for(request.scope[OWNER])
+        where = None if body.where is None else parse_filter(body.where)
+        retriever = await self._retriever_for(request.scope[OWNER], where)
         if retriever is None:
             raise not_found("this server has no index to search: start it with --index.", "no_index")
         url_of = self._url_of(request)
@@ -193,8 +198,12 @@ class Application:
         content_type, content = self._viewer[path]
         return Response(content, media_type=content_type)
 
-    async def _retriever_for(self, owner: str) -> Retriever | None:
-        return self._retriever if self.index is None else await self.index.retriever(owner)
+    async def _retriever_for(self, owner: str, where: Filter | None) -> Retriever | None:
+        if self.index is not None:
+            return await self.index.retriever(owner, where)
+        return (
+            self._retriever if where is None else filtered_retriever(self._retriever or NoRetriever(), where)
+        )
 
     def _url_of(self, request: Request) -> Callable[[Passage], str]:
         base, owner = str(request.base_url), request.scope[OWNER]

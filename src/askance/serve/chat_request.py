@@ -7,13 +7,15 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from askance.core.errors import UnknownName
+from askance.core.filters import Filter, parse_filter
 from askance.core.strict_json import whole_characters
 from askance.core.types import Demo
 from askance.serve.citations import without_sources
 from askance.serve.errors import ApiError, bad_request
 
-_EVENTS = "events"
-"""The key under ``askance`` that asks for the events of the trace in a stream; all others are parameters."""
+_EVENTS, _WHERE = "events", "where"
+"""The keys under ``askance`` that ask for the events of the trace in a stream, and for a filter of the
+documents to search; all others are parameters."""
 _UNUSED = frozenset(
     "user metadata store service_tier safety_identifier prompt_cache_key parallel_tool_calls "
     "reasoning_effort verbosity prediction prompt_cache_retention".split()
@@ -80,7 +82,7 @@ class ChatRequest(BaseModel):
         model: The method, as ``askance/NAME``; by default the method of the server.
         messages: The conversation; its last message is the question.
         askance: The parameters of the method by name. With ``events`` true, a stream also has the events of
-            the trace.
+            the trace. ``where`` is a filter of the documents to search.
     """
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
@@ -164,8 +166,10 @@ def _text(message: Message, place: str) -> str:
     return whole_characters("\n".join(part.text or "" for part in message.content))
 
 
-def read_parameters(request: ChatRequest, known: Sequence[str], method: str) -> tuple[dict[str, Any], bool]:
-    """Return the parameters of the method, and whether the client wants the events of the trace.
+def read_parameters(
+    request: ChatRequest, known: Sequence[str], method: str
+) -> tuple[dict[str, Any], bool, Filter | None]:
+    """Return the parameters of the method, whether the client wants the events of the trace, and the filter.
 
     ``max_tokens``, ``temperature`` and ``top_p`` are parameters of the methods that have them.
 
@@ -176,6 +180,7 @@ def read_parameters(request: ChatRequest, known: Sequence[str], method: str) -> 
 
     Raises:
         UnknownName: The request has an unknown field.
+        FilterError: The filter can't be read.
         ApiError: 400. A field of OpenAI's API is unsupported, or fixed by the method.
     """
     for name, value in (request.model_extra or {}).items():
@@ -191,6 +196,9 @@ def read_parameters(request: ChatRequest, known: Sequence[str], method: str) -> 
     has_events = parameters.pop(_EVENTS, False)
     if not isinstance(has_events, bool):
         raise bad_request("askance.events: expected true or false.", "askance.events")
+    where = parameters.pop(_WHERE, None)
+    if where is not None and not isinstance(where, str):
+        raise bad_request("askance.where: expected a string.", "askance.where")
     limit = request.max_completion_tokens or request.max_tokens
     given = {"max_tokens": limit, "temperature": request.temperature, "top_p": request.top_p}
     for name, value in given.items():
@@ -200,7 +208,7 @@ def read_parameters(request: ChatRequest, known: Sequence[str], method: str) -> 
             parameters[name] = value
         elif (name in _SAMPLING and value != (0 if name == "temperature" else 1)) or name == "max_tokens":
             raise fixed(name, value, method)
-    return parameters, has_events
+    return parameters, has_events, None if where is None else parse_filter(where)
 
 
 def fixed(name: str, value: float, method: str) -> ApiError:

@@ -3,12 +3,13 @@
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from starlette.responses import Response
 
+from askance.core.filters import FieldValue, parse_filter
 from askance.core.strict_json import whole_characters
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.formats import MAX_ID_CHARACTERS
+from askance.retrieval.index.formats import MAX_FIELD_CHARACTERS, MAX_FIELDS, MAX_ID_CHARACTERS, is_finite
 from askance.serve.errors import bad_request, not_found
 from askance.serve.responses import Json
 from askance.serve.security import OWNER
@@ -25,6 +26,7 @@ class GivenDocument(BaseModel):
     id: str = Field(min_length=1, max_length=MAX_ID_CHARACTERS)
     title: str = Field("", max_length=_MAX_TITLE_CHARACTERS)
     text: str
+    fields: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field({}, max_length=MAX_FIELDS)
 
 
 class GivenDocuments(BaseModel):
@@ -44,6 +46,7 @@ class DocumentRoutes:
         """Add the routes to an application."""
         app.post("/v1/documents")(self.put)
         app.get("/v1/documents")(self.list)
+        app.delete("/v1/documents")(self.delete_where)
         app.delete("/v1/documents/{id:path}")(self.delete)
 
     async def put(self, request: Request, body: GivenDocument | GivenDocuments) -> Response:
@@ -54,7 +57,9 @@ class DocumentRoutes:
             _check(document)
             if ids.count(document.id) > 1:
                 raise bad_request(f"id={document.id!r}: it is given more than once.", "id")
-        documents = [Document(each.id, each.title or each.id, each.text) for each in given]
+        documents = [
+            Document(each.id, each.title or each.id, each.text, fields=each.fields) for each in given
+        ]
         outcomes = await self._opened().put(request.scope[OWNER], documents)
         data = [{"object": "document", "id": id, "outcome": outcome} for id, outcome in outcomes]
         return Json({"object": "list", "data": data})
@@ -79,6 +84,12 @@ class DocumentRoutes:
             raise not_found(f"there is no document {id!r} that this key added: GET /v1/documents lists them.")
         return Json({"object": "document.deleted", "id": id, "deleted": True})
 
+    async def delete_where(self, request: Request, where: str) -> Response:
+        """Delete the documents of the key that pass a filter."""
+        ids = await self._opened().remove_where(request.scope[OWNER], parse_filter(where))
+        data = [{"object": "document.deleted", "id": id, "deleted": True} for id in ids]
+        return Json({"object": "list", "data": data})
+
     def _opened(self) -> ServedIndex:
         if self._index is None:
             raise not_found("this server has no index for documents: start it with --index.", "no_index")
@@ -92,5 +103,23 @@ def _check(document: GivenDocument) -> None:
     for name in ("id", "title", "text"):
         if (value := getattr(document, name)) != whole_characters(value):
             raise bad_request(f"{name} of the document {document.id!r}: it is not valid Unicode.", name)
+    for name, field in document.fields.items():
+        _check_field(name, field, f"fields of the document {document.id!r}")
     if not document.text.strip():
         raise bad_request(f"text of the document {document.id!r}: it is empty.", "text")
+
+
+def _check_field(name: str, value: FieldValue, place: str) -> None:
+    """Raise an error with status 400 for a field that no filter can name or compare."""
+    texts = [name, *([value] if isinstance(value, str) else [])]
+    if any(text != whole_characters(text) for text in texts):
+        raise bad_request(f"{place}: {name!r} is not valid Unicode.", "fields")
+    if not name.strip() or "`" in name or max(map(len, texts)) > MAX_FIELD_CHARACTERS:
+        longest = f"at most {MAX_FIELD_CHARACTERS:,} characters"
+        raise bad_request(
+            f"{place}: the name {name[:50]!r} is blank or has a backquote, or it or its value has more than "
+            f"{longest}.",
+            "fields",
+        )
+    if isinstance(value, int | float) and not is_finite(value):
+        raise bad_request(f"{place}: the value of {name!r} is no finite number.", "fields")

@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 
 from askance.core.errors import InputError
+from askance.core.filters import Filter, parse_filter
 from askance.serve.errors import ApiError
 from askance.serve.limits import Limits
 from askance.serve.metrics import Metrics
@@ -47,13 +48,15 @@ class Keys:
 
     Args:
         keys: The keys; none if the server needs no key.
+        filters: The filters of keys by key: such a key only finds, lists and deletes the documents that pass.
 
     Raises:
         InputError: A key is too short to be a secret.
     """
 
-    def __init__(self, keys: Iterable[str] = ()) -> None:
+    def __init__(self, keys: Iterable[str] = (), filters: Mapping[str, Filter] = {}) -> None:
         self._secrets: dict[str, bytes] = {}
+        self._filters: dict[str, Filter] = {}
         for number, key in enumerate(keys, start=1):
             if len(key) < MIN_KEY_CHARACTERS:
                 raise InputError(
@@ -61,7 +64,15 @@ class Keys:
                     f"{MIN_KEY_CHARACTERS} or more, for example from `openssl rand -hex 32`."
                 )
             secret = hashlib.sha256(key.encode()).digest()
-            self._secrets[hashlib.sha256(b"owner" + secret).hexdigest()[:16]] = secret
+            owner = hashlib.sha256(b"owner" + secret).hexdigest()[:16]
+            self._secrets[owner] = secret
+            if key in filters:
+                self._filters[owner] = filters[key]
+
+    @property
+    def filters(self) -> Mapping[str, Filter]:
+        """The filters of the owners that have one."""
+        return self._filters
 
     def __bool__(self) -> bool:
         return bool(self._secrets)
@@ -95,19 +106,35 @@ class Keys:
         return found[0] if found else None
 
 
-def read_keys(text: str, variable: str) -> Keys:
-    """Return the keys in the value of an environment variable, separated by commas.
+def read_keys(specs: Iterable[str], environment: Mapping[str, str]) -> Keys:
+    """Return the keys in environment variables.
+
+    Args:
+        specs: ``NAME`` or ``NAME where FILTER``: the variable with the keys, separated by commas, and the
+            filter of these keys.
+        environment: The values of the variables.
 
     Raises:
-        InputError: The variable is empty, or a key is too short.
+        InputError: A variable is empty, a key is too short or given twice, or a filter can't be read.
     """
-    keys = [key for key in map(str.strip, text.split(",")) if key]
-    if not keys:
-        raise InputError(
-            f"the environment variable {variable} holds no API key: set it, for example with export "
-            f"{variable}=$(openssl rand -hex 32), or leave --api-key-env out."
-        )
-    return Keys(keys)
+    all_keys, filters = list[str](), dict[str, Filter]()
+    for spec in specs:
+        variable, has_filter, where = map(str.strip, spec.partition(" where "))
+        keys = [key for key in map(str.strip, environment.get(variable, "").split(",")) if key]
+        if not keys:
+            raise InputError(
+                f"the environment variable {variable} holds no API key: set it, for example with export "
+                f"{variable}=$(openssl rand -hex 32), or leave --api-key-env out."
+            )
+        if not {*all_keys}.isdisjoint(keys):
+            raise InputError(
+                f"a key in the environment variable {variable} is given twice, and a key has at most one "
+                "filter: name it once."
+            )
+        all_keys += dict.fromkeys(keys)
+        if has_filter:
+            filters |= dict.fromkeys(keys, parse_filter(where))
+    return Keys(all_keys, filters)
 
 
 def is_loopback(host: str) -> bool:

@@ -2,6 +2,9 @@
 
 Documents that were added over HTTP belong to the key that added them: no other key finds, lists or deletes
 them. Documents that `askance index` read from files are found with every key, and can't be changed over HTTP.
+
+The filter of the configuration and that of the key apply to every search and every document, together with
+that of the request. They are combined after parsing, so no request can change their meaning.
 """
 
 import asyncio
@@ -10,13 +13,15 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from askance import loaders
 from askance.config import EngineConfig
 from askance.core.errors import AskanceError, about
-from askance.core.ports import Retriever, WrappedRetriever
+from askance.core.filters import And, Filter, all_of, check_filter, parse_filter
+from askance.core.ports import FilteringRetriever, Retriever, WrappedRetriever, filtered_retriever
 from askance.core.types import Hit, Passage
-from askance.retrieval.index.build import Removal, change_documents
+from askance.retrieval.index.build import Change, FilteredRemoval, Removal, change_documents
 from askance.retrieval.index.document_table import DocumentEntry, DocumentTable
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.index_folder import (
@@ -56,19 +61,23 @@ class ServedIndex:
     """The index folder of a server. Questions in flight keep the generation that they started with.
 
     Args:
-        config: The configuration, which names the retriever.
+        config: The configuration, which names the retriever and the filter for all keys.
         folder: The index folder.
+        filters: The filters of the owners that have one.
 
     Attributes:
         encoder: The configured encoder or, if the retriever needs one, that of the vectors of the index.
 
     Raises:
         BadIndex: The index can't be opened.
+        FilterError, UnknownName: A filter does not fit the fields of the index.
         InputError: The encoder or the reranker can't be loaded.
     """
 
-    def __init__(self, config: EngineConfig, folder: Path) -> None:
+    def __init__(self, config: EngineConfig, folder: Path, filters: Mapping[str, Filter] = {}) -> None:
         self.folder = folder
+        self._filters = filters
+        self._where = None if config.where is None else parse_filter(config.where)
         self.encoder = config.open_encoder()
         if self.encoder is None and loaders.encodes(config.retriever):
             self.encoder = loaders.encoder_to_build_with(folder, None)
@@ -78,17 +87,37 @@ class ServedIndex:
         self._lock = asyncio.Lock()
         self._stamp = self._manifest_stamp()
         self._now = self._open()
+        for owner in ("", *filters):
+            filtered_retriever(self._now.retriever, self._filter_of(owner))
 
     @property
     def opened(self) -> Retriever:
         """The retriever over the generation that is open now, which finds the documents of all owners."""
         return self._now.retriever
 
-    async def retriever(self, owner: str) -> Retriever:
-        """Return the retriever over the newest generation, without the documents of other owners."""
+    def _filter_of(self, owner: str) -> Filter | None:
+        """Return the fixed filter of an owner: those of the configuration and of the key together."""
+        return all_of(self._where, self._filters.get(owner))
+
+    async def retriever(self, owner: str, where: Filter | None = None) -> Retriever:
+        """Return the retriever over the newest generation, without the documents of other owners.
+
+        Args:
+            where: The filter of the request.
+
+        Raises:
+            FilterError, UnknownName: The filter of the request does not fit the fields of the index.
+        """
         await self.refresh()
-        hidden = self._now.hidden_from(owner)
-        return VisiblePassages(self._now.retriever, hidden) if hidden else self._now.retriever
+        hidden, retriever, fixed = self._now.hidden_from(owner), self._now.retriever, self._filter_of(owner)
+        if fixed is not None:  # it may name a field that the index had when the server started
+            retriever = cast(FilteringRetriever, retriever).filtered(fixed)
+        retriever = filtered_retriever(retriever, where)
+        return VisiblePassages(retriever, hidden) if hidden else retriever
+
+    def _passes(self, document_id: str, owner: str) -> bool:
+        where = self._filter_of(owner)
+        return where is None or self._now.reader.columns.passes(document_id, where)
 
     async def passage(self, id: str, owner: str) -> Passage | None:
         """Return a passage by id, or None if there is none that this owner may see."""
@@ -99,7 +128,7 @@ class ServedIndex:
         for document in (id, *([numbered[1]] if numbered else [])):
             passages = self._now.reader.lexical.passages_of(document)
             if id in passages:
-                return passages[id]
+                return passages[id] if self._passes(document, owner) else None
         return None
 
     async def documents(self, owner: str, after: str, limit: int) -> list[tuple[DocumentEntry, bool]]:
@@ -109,8 +138,16 @@ class ServedIndex:
             after: The id after which the page begins; empty for the first page.
         """
         await self.refresh()
-        entries = self._now.documents.page(after, limit, _PATH, _PATH + owner)
-        return [(entry, entry.path == _PATH + owner) for entry in entries]
+        page = list[tuple[DocumentEntry, bool]]()
+        while len(page) < limit:
+            entries = self._now.documents.page(after, limit, _PATH, _PATH + owner)
+            page += [
+                (entry, entry.path == _PATH + owner) for entry in entries if self._passes(entry.id, owner)
+            ]
+            if len(entries) < limit:
+                break
+            after = entries[-1].id
+        return page[:limit]
 
     async def put(self, owner: str, documents: Sequence[Document]) -> list[tuple[str, str]]:
         """Add or replace documents of an owner, in one step (see `change_documents`)."""
@@ -118,13 +155,29 @@ class ServedIndex:
         return await self._changed([replace(document, path=path) for document in documents])
 
     async def remove(self, owner: str, id: str) -> str:
-        """Remove a document, and return "removed", or "unknown" if the owner has no such document.
+        """Remove a document, and return "removed", or "unknown" if the owner may see no such document.
 
         Raises:
             DocumentError: The index would be empty.
         """
+        await self.refresh()
+        if not self._passes(id, owner):
+            return "unknown"
         ((_, outcome),) = await self._changed([Removal(id, _PATH + owner)])
         return outcome
+
+    async def remove_where(self, owner: str, where: Filter) -> list[str]:
+        """Remove the documents of an owner that pass a filter, and return their ids.
+
+        Raises:
+            FilterError, UnknownName: The filter does not fit the fields of the index.
+            DocumentError: The index would be empty.
+        """
+        await self.refresh()
+        check_filter(where, self._now.reader.manifest.fields)
+        fixed = self._filter_of(owner)
+        combined = where if fixed is None else And((fixed, where))
+        return [id for id, _ in await self._changed([FilteredRemoval(combined, _PATH + owner)])]
 
     async def refresh(self) -> None:
         """Open the newest generation. If it can't be opened, the present one stays in use."""
@@ -133,7 +186,7 @@ class ServedIndex:
         async with self._lock:
             await self._reopen()
 
-    async def _changed(self, changes: Sequence[Document | Removal]) -> list[tuple[str, str]]:
+    async def _changed(self, changes: Sequence[Change]) -> list[tuple[str, str]]:
         async def change() -> list[tuple[str, str]]:
             async with self._lock:
                 outcomes = await asyncio.to_thread(self._write, changes)
@@ -143,7 +196,7 @@ class ServedIndex:
         # A client that leaves does not end the thread, and the lock has to be held until the thread ends.
         return await asyncio.shield(asyncio.create_task(change()))
 
-    def _write(self, changes: Sequence[Document | Removal]) -> list[tuple[str, str]]:
+    def _write(self, changes: Sequence[Change]) -> list[tuple[str, str]]:
         if self._now.reader.manifest.encoder is None:
             return change_documents(self.folder, changes)
         self._builder = self._builder or loaders.encoder_to_build_with(self.folder, None)

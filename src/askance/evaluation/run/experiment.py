@@ -17,7 +17,7 @@ from askance.ask import check_can_search
 from askance.config import STRICT, EngineConfig, PathOrNone
 from askance.core.errors import DatasetError, InputError, about
 from askance.core.parameters import name_of, short_repr
-from askance.core.ports import Encoder, Method, Retriever
+from askance.core.ports import Encoder, Method, Retriever, filtered_retriever
 from askance.core.records import opened
 from askance.core.version import VERSION
 from askance.evaluation.datasets import Example, read_dataset
@@ -173,12 +173,13 @@ def prepare_experiment(
     if not experiment.is_gold and (index is not None or experiment.retriever != DEFAULT_RETRIEVER):
         with about("retriever" if index is None else "index"):
             opened_index = load(open_retriever, index, experiment.retriever, encoder)
-            retriever = experiment.cached_retriever(opened_index)
+            retriever = experiment.cached_retriever(filtered_retriever(opened_index, experiment.where))
     with about("questions"):
         examples = load(read_dataset, experiment.dataset, experiment.limit)
     with about("ids"):
         questions = select_examples(experiment.dataset, examples, experiment.sample, experiment.ids)
-    retriever = GoldRetrievers(tuple(questions.values())) if experiment.is_gold else retriever
+    if experiment.is_gold:
+        retriever = filtered_retriever(GoldRetrievers(tuple(questions.values())), experiment.where)
     check_can_search(method, retriever, encoder)
     encoder = encoder if method.needs.encoder else None
     return ReadyExperiment(experiment, questions, method, retriever, scoring, encoder)

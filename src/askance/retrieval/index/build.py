@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
+
 from askance.core.errors import DocumentError, InputError
+from askance.core.filters import Filter
 from askance.core.ports import Encoder
 from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.build_transaction import BuildTransaction, open_transaction
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, content_digest
 from askance.retrieval.index.documents import Document, SkippedSource, absolute_path, read_documents
+from askance.retrieval.index.field_columns import FieldColumns
 from askance.retrieval.index.formats import READERS
 from askance.retrieval.index.index_folder import MANIFEST, EncoderRecord, Manifest, read_manifest
 from askance.retrieval.index.lexical import LexicalIndex
@@ -177,14 +181,25 @@ def _default_analysis(
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The removal of the document of the file `path` that has the id `id` in the index."""
+    """The removal of the document with the id `id` in the index, if its path is `path` or `path` is None."""
 
     id: str
-    path: str
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredRemoval:
+    """The removal of the documents that pass a filter and whose path is `path`; None stands for any path."""
+
+    where: Filter
+    path: str | None = None
+
+
+Change = Document | Removal | FilteredRemoval
 
 
 def change_documents(
-    folder: Path, changes: Sequence[Document | Removal], *, encoder: Encoder | None = None
+    folder: Path, changes: Sequence[Change], *, encoder: Encoder | None = None
 ) -> list[tuple[str, str]]:
     """Add, replace and remove single documents of an existing index, in one step.
 
@@ -195,8 +210,8 @@ def change_documents(
         encoder: The encoder that made the vectors; required if the index has vectors.
 
     Returns:
-        For each change, the id of the document in the index, and "added", "updated", "unchanged", "removed"
-        or, if the document to remove does not exist, "unknown".
+        For each document, its id in the index, and "added", "updated", "unchanged", "removed" or, if the
+        document to remove does not exist, "unknown".
 
     Raises:
         DocumentError: No passage would be left in the index.
@@ -208,7 +223,7 @@ def change_documents(
         folder, analysis, None if encoder is None else describe_encoder(encoder)
     ) as transaction:
         build = _Build(transaction, None)
-        outcomes = [build.change(change) for change in changes]
+        outcomes = [outcome for change in changes for outcome in build.change(change)]
         if transaction.documents.summary()[1] == 0:
             raise DocumentError(
                 f"the index {folder.name} would be empty, and an index needs a document: add another first."
@@ -261,16 +276,27 @@ class _Build:
             self.outcomes[self._add_or_update(item)] += 1
         self._report(item.source)
 
-    def change(self, change: Document | Removal) -> tuple[str, str]:
-        """Make a change, and return the id of the document and the outcome (see `change_documents`)."""
+    def change(self, change: Change) -> list[tuple[str, str]]:
+        """Make a change, and return the ids of the documents with the outcomes (see `change_documents`)."""
+        if isinstance(change, Document):
+            return [self._put(change)]
         documents = self._transaction.documents
         if isinstance(change, Removal):
-            entry = documents.with_id(change.path, change.id)
+            entry = documents.with_id(change.id, change.path)
             if entry is None:
-                return change.id, "unknown"
+                return [(change.id, "unknown")]
+            entries = [entry]
+        else:
+            selected = np.flatnonzero(FieldColumns(documents).select(change.where).is_selected)
+            entries = [documents.numbered(number) for number in selected.tolist()]
+            entries = [entry for entry in entries if change.path in (None, entry.path)]
+        for entry in entries:
             self._remove(entry)
             self.outcomes["removed"] += 1
-            return change.id, "removed"
+        return [(entry.id, "removed") for entry in entries]
+
+    def _put(self, change: Document) -> tuple[str, str]:
+        documents = self._transaction.documents
         digest, entry = content_digest(change), documents.at(change.path, change.id)
         if entry is not None and entry.digest == digest:
             return entry.id, "unchanged"
@@ -354,8 +380,8 @@ class _Build:
 
     def _add(self, document: Document, id: str, digest: bytes, number: int | None = None) -> None:
         passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
-        self._transaction.lexical.add(id, passages)
-        self._transaction.documents.add(document, id, digest, len(passages), number)
+        added = self._transaction.documents.add(document, id, digest, len(passages), number)
+        self._transaction.lexical.add(id, passages, *added)
         self._num_passages += len(passages)
         self._num_unsaved += len(passages)
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from askance.core.errors import BadIndex
+from askance.core.filters import FieldKinds, kinds_in
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index import index_folder
 from askance.retrieval.index.document_table import DamagedIndex, DocumentTable
@@ -80,10 +81,11 @@ class BuildTransaction:
         """
         if self.vectors is not None:
             self.vectors.compact()
+        fields = kinds_in(self.documents.used_values())
         self.checkpoint()
         if self.vectors is not None:
             self.vectors.remove_unused()
-        manifest = self._manifest()
+        manifest = self._manifest(fields)
         self._open_files.close()
         sync(self._path)
         sync(self._folder)
@@ -100,7 +102,7 @@ class BuildTransaction:
         if not self._has_checkpoint:
             _remove_generation(self._path)
 
-    def _manifest(self) -> Manifest:
+    def _manifest(self, fields: FieldKinds) -> Manifest:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         created_at = self.base.created_at if self.base else now
         counts = self.documents.summary()
@@ -113,6 +115,7 @@ class BuildTransaction:
             now,
             self._encoder,
             self.lexical.committed().scripts(),
+            fields,
         )
 
     def _stamp(self) -> str:

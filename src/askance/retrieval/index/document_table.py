@@ -4,15 +4,22 @@ The table is one SQLite file beside the index that it describes. It also records
 document are. Vectors are rows of append-only files, called segments. A document has one row for each of its
 passages, in order. Rows that belong to no document are dead. A temporary table holds the documents seen in
 the current run, so memory use stays bounded for any number of documents.
+
+Each distinct value of a field has a number, its value id. The row of a document lists the ids of its values.
 """
 
 import hashlib
+import json
 import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from askance.core.filters import FieldValue
 from askance.retrieval.index.documents import Document
 
 _TABLES = """
@@ -23,7 +30,8 @@ CREATE TABLE IF NOT EXISTS documents (
     given_id TEXT NOT NULL,     -- as the document has it
     place TEXT NOT NULL,
     digest BLOB NOT NULL,
-    passages INTEGER NOT NULL
+    passages INTEGER NOT NULL,
+    value_ids BLOB NOT NULL     -- little-endian int32
 );
 CREATE INDEX IF NOT EXISTS by_given_id ON documents (given_id);
 CREATE TABLE IF NOT EXISTS vectors (
@@ -32,6 +40,12 @@ CREATE TABLE IF NOT EXISTS vectors (
     first_row INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_row ON vectors (segment, first_row);
+CREATE TABLE IF NOT EXISTS field_values (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,    -- in JSON
+    UNIQUE (name, value)
+);
 CREATE TABLE IF NOT EXISTS state (stamp TEXT NOT NULL);
 INSERT INTO state SELECT '' WHERE NOT EXISTS (SELECT 1 FROM state);
 COMMIT;
@@ -41,6 +55,8 @@ _ENTRIES = (
     "SELECT number, id, place, digest, passages, coalesce(segment, -1), coalesce(first_row, -1)"
     " FROM documents LEFT JOIN vectors ON document = number"
 )
+_VALUE_IDS = np.dtype("<i4")
+_MAX_IDS_KEPT = 10_000
 _NOT_ENCODED = "WHERE passages > 0 AND number NOT IN (SELECT document FROM vectors)"
 
 
@@ -102,6 +118,7 @@ class DocumentTable:
         if not is_finished:
             self._database.executescript(_TABLES)
             self._database.execute("CREATE TEMPORARY TABLE seen (number INTEGER PRIMARY KEY)")
+        self._ids_kept = dict[tuple[str, str], int]()
 
     def commit(self, stamp: str) -> None:
         """Make all changes durable.
@@ -134,9 +151,18 @@ class DocumentTable:
         """Return the entry of the document to which this file gives this id, or None."""
         return next(self._entries(f"{_ENTRIES} WHERE given_id = ? AND place = ?", given_id, path), None)
 
-    def with_id(self, path: str, id: str) -> DocumentEntry | None:
-        """Return the entry of the document of this file that has this id in the index, or None."""
-        return next(self._entries(f"{_ENTRIES} WHERE id = ? AND place = ?", id, path), None)
+    def with_id(self, id: str, path: str | None = None) -> DocumentEntry | None:
+        """Return the entry of the document that has this id in the index, or None.
+
+        Args:
+            path: The path that the document must have; None accepts any.
+        """
+        query = f"{_ENTRIES} WHERE id = ?1 AND place = coalesce(?2, place)"
+        return next(self._entries(query, id, path), None)
+
+    def numbered(self, number: int) -> DocumentEntry:
+        """Return the entry with a number."""
+        return next(self._entries(f"{_ENTRIES} WHERE number = ?", number))
 
     def placed_in(self, prefix: str) -> Iterator[DocumentEntry]:
         """Yield the documents whose path begins with `prefix`."""
@@ -163,16 +189,61 @@ class DocumentTable:
 
     def add(
         self, document: Document, id: str, digest: bytes, num_passages: int, number: int | None = None
-    ) -> None:
+    ) -> tuple[int, list[int]]:
         """Add a document and mark it as seen.
 
         Args:
             number: The number of a removed entry to reuse; None assigns a new number.
+
+        Returns:
+            The number of the document and the ids of the values of its fields.
         """
-        values = (number, id, document.id, document.path, digest, num_passages)
-        columns = "number, id, given_id, place, digest, passages"
-        insert = f"INSERT INTO documents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
-        self.mark_seen(self._database.execute(insert, values).lastrowid)
+        ids = [self._value_id(name, value) for name, value in document.searchable_fields.items()]
+        blob = np.array(ids, dtype=_VALUE_IDS).tobytes()
+        values = (number, id, document.id, document.path, digest, num_passages, blob)
+        columns = "number, id, given_id, place, digest, passages, value_ids"
+        insert = f"INSERT INTO documents ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        added = self._database.execute(insert, values).lastrowid
+        assert added is not None  # SQLite sets it after every INSERT
+        self.mark_seen(added)
+        return added, ids
+
+    def _value_id(self, name: str, value: FieldValue) -> int:
+        key = name, json.dumps(value)
+        if key not in self._ids_kept:
+            self._database.execute("INSERT OR IGNORE INTO field_values (name, value) VALUES (?, ?)", key)
+            ((id,),) = self._database.execute(
+                "SELECT id FROM field_values WHERE name = ? AND value = ?", key
+            ).fetchall()
+            if len(self._ids_kept) >= _MAX_IDS_KEPT:
+                self._ids_kept.clear()
+            self._ids_kept[key] = id
+        return self._ids_kept[key]
+
+    def values_of(self, name: str) -> list[tuple[int, FieldValue]]:
+        """Return the ids and the distinct values of a field, some of which no document may have any more."""
+        query = "SELECT id, value FROM field_values WHERE name = ?"
+        return [(id, json.loads(value)) for id, value in self._database.execute(query, (name,))]
+
+    def document_sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the number, the count of passages and the count of fields of every document, by number."""
+        query = "SELECT number, passages, length(value_ids) FROM documents ORDER BY number"
+        rows = np.array(self._database.execute(query).fetchall(), dtype=np.int64).reshape(-1, 3)
+        return rows[:, 0], rows[:, 1], rows[:, 2] // _VALUE_IDS.itemsize
+
+    def all_value_ids(self) -> NDArray[np.int32]:
+        """Return the value ids of all documents one after the other, by document number."""
+        query = "SELECT value_ids FROM documents ORDER BY number"
+        return np.frombuffer(b"".join(blob for (blob,) in self._database.execute(query)), dtype=_VALUE_IDS)
+
+    def used_values(self) -> Iterator[tuple[str, FieldValue]]:
+        """Remove the values that no document has, and yield the others, each with the name of its field."""
+        used = set(np.unique(self.all_value_ids()).tolist())
+        rows = self._database.execute("SELECT id, name, value FROM field_values ORDER BY id").fetchall()
+        unused = [(id,) for id, _, _ in rows if id not in used]
+        self._database.executemany("DELETE FROM field_values WHERE id = ?", unused)
+        self._ids_kept.clear()
+        return ((name, json.loads(value)) for id, name, value in rows if id in used)
 
     def mark_seen(self, number: int | None) -> None:
         """Mark a document as seen in this run."""
@@ -264,4 +335,6 @@ class DocumentTable:
 def content_digest(document: Document) -> bytes:
     """Return a 16-byte hash of the indexed content of a document, without its source and id."""
     content = f"{document.is_row}\0{document.title}\0{document.text}"
+    if document.fields:
+        content += f"\0{json.dumps(document.fields, sort_keys=True)}"
     return hashlib.blake2b(content.encode(), digest_size=16).digest()

@@ -11,11 +11,13 @@ row is an error instead, because the file is not what its owner believes it to b
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from askance.core.errors import DocumentError
+from askance.core.filters import FieldValue
 from askance.retrieval.index.formats import READERS, UnreadableFile
 from askance.sample import CORPUS, SAMPLE
 
@@ -32,6 +34,10 @@ class Document:
         source: The path of the file as it was given, or the name of the sample corpus.
         path: The absolute path of the file. It does not depend on how the file was given.
         is_row: True for a row of a file, False for a whole file.
+        fields: The further columns of a row, or the properties that the file itself states, such as its
+            author.
+        date: The date on which the file was last modified, in UTC (ISO 8601); empty if there is no file.
+            Documents that differ only in their dates are equal.
     """
 
     id: str
@@ -40,6 +46,25 @@ class Document:
     source: str = ""
     path: str = ""
     is_row: bool = False
+    fields: Mapping[str, FieldValue] = field(default_factory=dict)
+    date: str = field(default="", compare=False)
+
+    @property
+    def searchable_fields(self) -> dict[str, FieldValue]:
+        """The fields for filters: title, source, path, type and date, where known, and then `fields`.
+
+        An entry of `fields` replaces another field of the same name. The type is the extension of the file
+        without the dot, in lower case.
+        """
+        path = self.path if self.source else ""  # a document without a file has none
+        known = {
+            "title": self.title,
+            "source": self.source,
+            "path": path,
+            "type": Path(path).suffix.removeprefix(".").lower(),
+            "date": self.date,
+        }
+        return {**{name: value for name, value in known.items() if value}, **self.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +157,16 @@ def _read_file(path: Path, id: str, real_path: str) -> Iterator[Document | Skipp
     try:
         if problem := _problem(path):
             raise UnreadableFile(problem)
+        date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
         for row in READERS[path.suffix.lower()](path):
             if row.line and row.text.strip():
                 row_id = row.id or f"{id}:{row.line}"
-                yield Document(row_id, row.title, row.text, source, real_path, is_row=True)
+                yield Document(row_id, row.title, row.text, source, real_path, True, row.fields, date)
             elif row.line:
                 yield SkippedSource(f"{source}, line {row.line}", "the row has no text")
             elif row.text.strip():
-                yield Document(id, row.title or path.stem, row.text, source, real_path)
+                title = row.title or path.stem
+                yield Document(id, title, row.text, source, real_path, fields=row.fields, date=date)
             else:
                 raise UnreadableFile("holds no text")
     except UnreadableFile as error:

@@ -7,24 +7,32 @@ files are one row each. Line endings in the text are kept.
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from askance.core.errors import DocumentError, MissingExtra
+from askance.core.filters import FieldValue
 from askance.core.records import Convert, Field, Rows, converted, lines, table_rows
 
 MAX_ID_CHARACTERS = 512
+MAX_FIELDS = 100
+MAX_FIELD_CHARACTERS = 1_000
 _HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,99})(\.\d{1,99})?", re.ASCII)
 _HYPHENATION = "\x02"
 _PDFIUM = threading.Lock()
 """PDFium must not be called by two threads at a time."""
 _INVISIBLE_TAGS = ("script", "style", "template", "noscript", "head", "title")
 _JSON_SHAPE = (
     'A row is a JSON object on one line, such as {"id": "7", "title": "Bonn", "text": "Bonn is a city."}; '
-    '"id" and "title" may be left out, and "contents" may stand for "text".'
+    '"id" and "title" may be left out, "contents" may stand for "text", and further keys become fields.'
 )
-_TSV_SHAPE = "The first line names the columns: id, text, title, of which only text is needed."
+_JSON_KEYS = ("id", "_id", "title", "text", "contents")
+_TABLE_COLUMNS = ("id", "title", "text")
+_TSV_SHAPE = "The first line names the columns: id, text, title, and further ones. Only text is needed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +42,14 @@ class DocumentRow:
     Attributes:
         line: The line number in the file, from 1; the last line if a row spans several. It is 0 for a whole
             file.
+        fields: The further columns of the row, or the properties that the file states.
     """
 
     title: str
     text: str
     id: str | None = None
     line: int = 0
+    fields: Mapping[str, FieldValue] = field(default_factory=dict)
 
 
 class UnreadableFile(ValueError):
@@ -70,7 +80,9 @@ def read_html(path: Path) -> Iterator[DocumentRow]:
     main = bare_extraction(page, with_metadata=True, include_comments=False)
     title, text = _visible_text(page)
     yield DocumentRow(
-        str(getattr(main, "title", None) or title).strip(), str(getattr(main, "text", None) or text)
+        str(getattr(main, "title", None) or title).strip(),
+        str(getattr(main, "text", None) or text),
+        fields=_author(str(getattr(main, "author", None) or "")),
     )
 
 
@@ -86,7 +98,7 @@ def read_pdf(path: Path) -> Iterator[DocumentRow]:
     try:
         with _PDFIUM, pypdfium2.PdfDocument(content) as document:
             text = "\n".join(page.get_textpage().get_text_bounded() for page in document)
-            title = document.get_metadata_value("Title")
+            title, author = map(document.get_metadata_value, ("Title", "Author"))
     except pypdfium2.PdfiumError as error:
         if "password" in str(error):
             raise UnreadableFile("an encrypted PDF; remove its password first") from error
@@ -95,7 +107,8 @@ def read_pdf(path: Path) -> Iterator[DocumentRow]:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace(_HYPHENATION, "")
     if not text.strip():
         raise UnreadableFile("a PDF without text (scanned pages need text recognition first)")
-    yield DocumentRow(title.strip(), text.encode("utf-8", "replace").decode())
+    text, author = (each.encode("utf-8", "replace").decode() for each in (text, author))
+    yield DocumentRow(title.strip(), text, fields=_author(author))
 
 
 def read_jsonl(path: Path) -> Iterator[DocumentRow]:
@@ -172,14 +185,63 @@ def _json_row(written: Field, line: int) -> Iterator[DocumentRow]:
     text, title = row.first("text", "contents").maybe_blank(), row.get("title", "").maybe_blank()
     if not row["text"].is_given and not row["title"].is_given:
         title, text = _split_contents(text)
-    yield DocumentRow(title, text, _id(row.first("id", "_id")), line)
+    others = {name: value for name, value in row.object().items() if name not in _JSON_KEYS}
+    yield DocumentRow(title, text, _id(row.first("id", "_id")), line, row_fields(Field(others)))
 
 
 def _table_row(row: Field, line: int) -> Iterator[DocumentRow]:
     cells = Field({name.lower(): cell for name, cell in row.object().items()})
-    yield DocumentRow(
-        cells.get("title", "").maybe_blank(), cells["text"].maybe_blank(), _id(cells["id"]), line
-    )
+    others = {
+        name: cell_value(cell) for name, cell in row.object().items() if name.lower() not in _TABLE_COLUMNS
+    }
+    title, text = cells.get("title", "").maybe_blank(), cells["text"].maybe_blank()
+    yield DocumentRow(title, text, _id(cells["id"]), line, row_fields(Field(others)))
+
+
+def cell_value(cell: str) -> FieldValue:
+    """Return the value of a cell of a table: a number, true or false if it is written as one, else text."""
+    cell = cell.strip()
+    if cell.lower() in ("true", "false"):
+        return cell.lower() == "true"
+    if not _NUMBER.fullmatch(cell):
+        return cell
+    return float(cell) if "." in cell else int(cell)
+
+
+def row_fields(columns: Field) -> dict[str, FieldValue]:
+    """Return the columns of a row that can be fields.
+
+    These are the first 100 with a name and a value that is text, a finite number, true or false. Blank text,
+    and names and text of more than 1,000 characters, are left out.
+
+    Raises:
+        Flaw: A name or a text has half of a character.
+    """
+    fields: dict[str, FieldValue] = {}
+    for name, value in columns.object().items():
+        Field(name, "a name").maybe_blank()
+        is_named = 0 < len(name.strip()) <= MAX_FIELD_CHARACTERS and "`" not in name
+        if is_named and _can_filter(value, columns[name]) and len(fields) < MAX_FIELDS:
+            fields[name.strip()] = value
+    return fields
+
+
+def _can_filter(value: Any, column: Field) -> bool:
+    if isinstance(value, str):
+        return bool(value.strip()) and len(column.maybe_blank()) <= MAX_FIELD_CHARACTERS
+    return isinstance(value, bool) or (isinstance(value, int | float) and is_finite(value))
+
+
+def is_finite(value: float) -> bool:
+    """Return whether a number is finite and not too large for a float."""
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False  # a whole number
+
+
+def _author(author: str) -> dict[str, FieldValue]:
+    return row_fields(Field({"author": author.strip()}))
 
 
 def _id(given: Field) -> str | None:

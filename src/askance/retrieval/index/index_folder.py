@@ -11,6 +11,7 @@ A build writes its own generation (see `build_transaction`). A reader sees eithe
 the whole new one, even after a crash.
 """
 
+import asyncio
 import dataclasses
 import json
 import sqlite3
@@ -19,8 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from askance.core.errors import BadIndex
+from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import Encoder
 from askance.retrieval.bm25_analysis import Analysis
+from askance.retrieval.index.document_table import DocumentTable
+from askance.retrieval.index.field_columns import FieldColumns, Selection
 from askance.retrieval.index.lexical import LexicalIndex, open_lexical
 from askance.retrieval.index.vectors import FlatIndex
 from askance.storage.durable_files import write_atomically
@@ -67,6 +71,7 @@ class Manifest:
         created_at, updated_at: The times of the first build and of the latest change, in UTC (ISO 8601).
         encoder: The encoder that made the vectors; None if the index has no vectors.
         scripts: The number of passages with letters of each script, by the script's name.
+        fields: The fields of the documents with the types of their values.
     """
 
     generation: int
@@ -79,6 +84,7 @@ class Manifest:
     updated_at: str
     encoder: EncoderRecord | None = None
     scripts: Mapping[str, int] = field(default_factory=dict)
+    fields: FieldKinds = field(default_factory=dict)
 
     def missing_scripts(self, query: str) -> str:
         """Return a sentence if the query has letters of a script that (almost) no passage has, or nothing."""
@@ -101,13 +107,25 @@ class IndexReader:
     """An index opened for reading. It stays valid and unchanged while a build writes a new generation.
 
     Attributes:
+        columns: The fields of the documents.
         vectors: The vectors; None unless an encoder was given.
     """
 
     folder: Path
     manifest: Manifest
     lexical: LexicalIndex
+    columns: FieldColumns
     vectors: FlatIndex | None = None
+
+    async def selection(self, where: Filter | None) -> Selection | None:
+        """Return the documents that pass a filter, or None if there is no filter.
+
+        Raises:
+            RetrieverFailure: The document table can't be read.
+        """
+        if where is None:
+            return None
+        return self.columns.kept(where) or await asyncio.to_thread(self.columns.select, where)
 
 
 def open_index_reader(
@@ -136,9 +154,10 @@ def open_index_reader(
         path = generation_folder(folder, manifest.generation)
         try:
             lexical, vectors = open_lexical(path / LEXICAL), None
+            columns = FieldColumns(DocumentTable(path / DOCUMENTS, is_finished=True))
             if made_by is not None:
                 vectors = FlatIndex(path / VECTORS, path / DOCUMENTS, made_by.dimensions)
-            return IndexReader(folder, manifest, lexical, vectors)
+            return IndexReader(folder, manifest, lexical, columns, vectors)
         except (ValueError, OSError, sqlite3.Error) as error:
             problem: Exception = error
         if read_manifest(folder).generation == manifest.generation:
@@ -182,7 +201,13 @@ def read_manifest(folder: Path) -> Manifest:
             )
         # Indexes from versions without vectors don't name an encoder.
         analysis, encoder = Analysis(**content.pop("analysis")), content.pop("encoder", None)
-        return Manifest(**content, analysis=analysis, encoder=encoder and EncoderRecord(**encoder))
+        fields = {name: tuple(kinds) for name, kinds in content.pop("fields").items()}
+        return Manifest(
+            **content,
+            analysis=analysis,
+            encoder=encoder and EncoderRecord(**encoder),
+            fields=fields,
+        )
     except FileNotFoundError as error:
         raise BadIndex(
             f"{folder} holds no index (no {MANIFEST}): name the folder that `askance index` wrote, or make "

@@ -2,29 +2,39 @@
 
 Importing this module imports tantivy, so only modules that need an index import it.
 
-`retrieval.bm25_analysis` turns text into terms. tantivy only splits the joined terms at spaces.
+`retrieval.bm25_analysis` turns text into terms. tantivy only splits the joined terms at spaces. A passage
+also has the number of its document in the document table, and the value ids of its fields as terms.
 """
 
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import tantivy
 
+from askance.core.filters import FieldComparison, fold
 from askance.core.panics import panics_as
 from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
+from askance.retrieval.index.field_columns import Selection
 from askance.text.words import SCRIPTS, scripts_of
 
 ENGINE = f"tantivy {version('tantivy')}"
 _TERMS, _DOCUMENT, _PASSAGE, _SCRIPT = "terms", "document", "passage", "script"
+_NUMBER, _VALUES = "number", "values"
 _HEAP_BYTES = 64_000_000
 _LOCK = ".lock"
+_MANY_SELECTED = 0.25
+"""The share of selected passages from which the hits of a search are filtered afterwards, which is faster."""
+_MAX_VALUES = 256
+"""The number of values in a filter up to which tantivy applies it, which is faster."""
+_FIRST_HITS, _MORE_HITS = 1.5, 8
 
 
 _FIELDS = tantivy.SchemaBuilder()
@@ -32,6 +42,8 @@ _FIELDS.add_text_field(_TERMS, tokenizer_name="whitespace", index_option="freq")
 _FIELDS.add_text_field(_DOCUMENT, tokenizer_name="raw", index_option="basic")
 _FIELDS.add_text_field(_SCRIPT, tokenizer_name="raw", index_option="basic")
 _FIELDS.add_bytes_field(_PASSAGE, stored=True)
+_FIELDS.add_unsigned_field(_NUMBER, fast=True)
+_FIELDS.add_text_field(_VALUES, tokenizer_name="whitespace", index_option="basic")
 SCHEMA = _FIELDS.build()
 
 
@@ -69,8 +81,14 @@ class LexicalWriter:
         self._has_changes = False
 
     @_write_errors()
-    def add(self, document_id: str, passages: Iterable[Passage]) -> None:
-        """Add the passages of a document."""
+    def add(
+        self, document_id: str, passages: Iterable[Passage], number: int = 0, value_ids: Sequence[int] = ()
+    ) -> None:
+        """Add the passages of a document.
+
+        Args:
+            number, value_ids: The number and the values of the document, as `DocumentTable.add` returns them.
+        """
         self._has_changes = True
         for passage in passages:
             record = tantivy.Document()
@@ -80,6 +98,8 @@ class LexicalWriter:
                 record.add_text(_SCRIPT, script)
             record.add_text(_DOCUMENT, document_id)
             record.add_bytes(_PASSAGE, _pack(passage))
+            record.add_unsigned(_NUMBER, number)
+            record.add_text(_VALUES, " ".join(map(str, value_ids)))
             self._writer.add_document(record)
 
     @_write_errors()
@@ -125,6 +145,32 @@ class LexicalIndex:
         """Return the BM25 scores (k1 1.2, b 0.75) and addresses of the `limit` best passages, best first."""
         hits: list[tuple[float, tantivy.DocAddress]] = self._searcher.search(query, limit, count=False).hits
         return hits
+
+    @panics_as(ValueError)
+    def search_selected(
+        self, query: tantivy.Query, selection: Selection, limit: int
+    ) -> list[tuple[float, tantivy.DocAddress]]:
+        """Return what `search` would return if the index held only the selected documents.
+
+        The scores are those of `search`. If many passages are selected, or their filter has many values, the
+        best hits are searched and then filtered, with more and more hits. Otherwise tantivy filters.
+        """
+        has_few_values = sum(map(len, selection.value_ids.values())) <= _MAX_VALUES
+        num_hits = int(_FIRST_HITS * limit / max(selection.share, 1e-9)) + 1
+        if selection.num_passages == 0:
+            return []
+        if selection.share < _MANY_SELECTED and has_few_values:
+            return self.search(_both(query, selection), limit)
+        while True:
+            hits = self.search(query, min(num_hits, self.num_passages))
+            numbers = self._searcher.fast_field_values(_NUMBER, [address for _, address in hits])
+            is_kept = selection.is_selected[np.array(numbers, dtype=np.int64)]
+            kept = [hit for hit, is_selected in zip(hits, is_kept, strict=True) if is_selected]
+            if len(kept) >= limit or len(hits) < num_hits:
+                return kept[:limit]
+            if has_few_values:
+                return self.search(_both(query, selection), limit)
+            num_hits *= _MORE_HITS
 
     @panics_as(ValueError)
     def passage(self, address: tantivy.DocAddress) -> Passage:
@@ -187,6 +233,25 @@ def any_term_query(terms: Iterable[str]) -> tantivy.Query:
     return query.boolean_query([(tantivy.Occur.Should, each) for each in weighed])
 
 
+def _both(query: tantivy.Query, selection: Selection) -> tantivy.Query:
+    """Return a query for the selected passages among those that `query` finds, with the same scores."""
+    make, occur = tantivy.Query, tantivy.Occur
+
+    def any_value(comparison: FieldComparison) -> tantivy.Query:
+        ids = selection.value_ids[str(comparison)].tolist()
+        terms = [make.term_query(SCHEMA, _VALUES, str(id), "basic") for id in ids]
+        return make.boolean_query([(occur.Should, term) for term in terms]) if terms else make.empty_query()
+
+    where = fold(
+        selection.where,
+        any_value,
+        lambda parts: make.boolean_query([(occur.Must, part) for part in parts]),
+        lambda parts: make.boolean_query([(occur.Should, part) for part in parts]),
+        lambda part: make.boolean_query([(occur.Must, make.all_query()), (occur.MustNot, part)]),
+    )
+    return make.boolean_query([(occur.Must, query), (occur.Must, make.const_score_query(where, 0.0))])
+
+
 def read_opstamp(folder: Path) -> int:
     """Return tantivy's operation number (opstamp) of the last commit to the index in `folder`."""
     return int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["opstamp"])
@@ -194,7 +259,7 @@ def read_opstamp(folder: Path) -> int:
 
 def _pack(passage: Passage) -> bytes:
     fields = (passage.id, passage.title, passage.text, passage.source, passage.start, passage.end)
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps((*fields, passage.fields), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _unpack(packed: bytes) -> Passage:

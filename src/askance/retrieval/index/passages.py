@@ -32,7 +32,7 @@ def cut_passages(document: Document) -> Iterator[Passage]:
     spans = _spans(document)
     for number, (start, end) in enumerate(spans, start=1):
         id, text = passage_id(document.id, number, len(spans)), document.text[start:end]
-        yield Passage(id, document.title, text, document.source, start, end)
+        yield Passage(id, document.title, text, document.source, start, end, document.fields)
 
 
 def passage_id(document_id: str, number: int, num_passages: int) -> str:

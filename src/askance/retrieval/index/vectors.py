@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from askance.core.errors import ModelFailure
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, DocumentTable, VectorSegment
+from askance.retrieval.index.field_columns import Selection
 from askance.retrieval.index.passages import passage_id
 from askance.storage.durable_files import sync
 
@@ -127,19 +128,24 @@ class FlatIndex:
         self._parts = [(segment.number, *self._open(folder, segment)) for segment in segments]
         self.num_vectors = sum(segment.live for segment in segments)
 
-    def search(self, query: NDArray[np.float32], limit: int) -> list[tuple[float, RowAddress]]:
+    def search(
+        self, query: NDArray[np.float32], limit: int, selection: Selection | None = None
+    ) -> list[tuple[float, RowAddress]]:
         """Return the scores (inner products) and addresses of the `limit` best vectors, best first.
 
         Args:
             query: A vector of shape [dimensions].
+            selection: The documents whose vectors to search; None searches all.
         """
         best: list[tuple[float, RowAddress]] = []
-        for segment, rows, is_dead in self._parts:
+        for segment, rows, owners in self._parts:
             with np.errstate(all="ignore"):  # dead rows may hold anything
                 scores = rows @ query
-            scores[is_dead] = -np.inf
-            num_top = min(limit, len(rows) - int(is_dead.sum()))
-            top_rows = np.argpartition(scores, -num_top)[-num_top:]
+            # The owner of a dead row is -1, and the last element of `is_selected` is false.
+            is_searched = owners >= 0 if selection is None else selection.is_selected[owners]
+            scores[~is_searched] = -np.inf
+            num_top = min(limit, int(is_searched.sum()))
+            top_rows = np.argpartition(scores, -num_top)[-num_top:] if num_top else np.empty(0, dtype=int)
             best += ((float(scores[row]), (segment, row)) for row in top_rows.tolist())
         return nlargest(limit, best, key=lambda scored: scored[0])
 
@@ -154,15 +160,15 @@ class FlatIndex:
         number = address[1] - document.first_row + 1
         return document.id, passage_id(document.id, number, document.passages)
 
-    def _open(self, folder: Path, segment: VectorSegment) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the rows of a segment, and a mask of the rows that are dead."""
+    def _open(self, folder: Path, segment: VectorSegment) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Return the rows of a segment, and the number of each row's document; -1 for a dead row."""
         path = segment_path(folder, segment.number)
         rows = np.asarray(map_rows(path, segment.end, self.dimensions))
-        is_dead = np.ones(segment.end, dtype=bool)
+        owners = np.full(segment.end, -1, dtype=np.int32)
         for document in self._documents.encoded_in(segment.number):
-            is_dead[document.first_row : document.first_row + document.passages] = False
-        check_rows(rows, str(path), is_dead)
-        return rows, is_dead
+            owners[document.first_row : document.first_row + document.passages] = document.number
+        check_rows(rows, str(path), owners < 0)
+        return rows, owners
 
 
 def segment_path(folder: Path, segment: int) -> Path:

@@ -1,0 +1,175 @@
+"""Filters of requests and of keys: no request finds, opens, lists or deletes what its key must not see."""
+
+import json
+
+import pytest
+
+from askance.core.errors import InputError, UnknownName
+from askance.core.filters import parse_filter
+from askance.retrieval.index.build import build_index
+from askance.serve.security import read_keys
+from tests.serve.served import KEY, OTHER_KEY, serving
+
+FREE_KEY = "key-without-any-filter"
+AROUND = [
+    "team = 'blue'",
+    "team != 'red' or team = 'red' or n >= 0",
+    "not (team = 'red' and team != 'red')",
+    "n >= 0) or (n >= 0",
+    "'' or true",
+    "team = \"red' or team = 'blue\"",
+]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("teams")
+    rows = [
+        {"id": f"{team}{n}", "text": "Ingmar Bergman was born in Uppsala.", "team": team, "n": n}
+        for team in ("red", "blue")
+        for n in range(3)
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    build_index([folder / "rows.jsonl"], folder / "index")
+    return folder / "index"
+
+
+@pytest.fixture
+def server(index):
+    filters = {KEY: parse_filter("team = 'red'"), OTHER_KEY: parse_filter("team = 'blue'")}
+    with serving(index, keys=[KEY, OTHER_KEY, FREE_KEY], filters=filters) as server:
+        yield server
+
+
+def found(server, key, **body):
+    response = server.post("/v1/search", {"query": "Bergman", "k": 10, **body}, key)
+    assert response.status_code == 200, response.text
+    return {hit["passage"]["id"] for hit in response.json()["data"]}
+
+
+def listed(server, key):
+    ids, after = [], ""
+    while True:
+        page = server.get(f"/v1/documents?limit=2&after={after}", key).json()
+        ids += [each["id"] for each in page["data"]]
+        if not page["has_more"]:
+            return ids
+        after = ids[-1]
+
+
+def test_a_search_is_filtered_by_the_request_and_by_the_key(server):
+    assert found(server, KEY) == {"red0", "red1", "red2"}
+    assert found(server, KEY, where="n >= 1") == {"red1", "red2"}
+    assert found(server, FREE_KEY, where="n = 1") == {"red1", "blue1"}
+    assert len(found(server, FREE_KEY)) == 6
+
+
+@pytest.mark.parametrize("where", AROUND)
+def test_no_filter_of_a_request_widens_that_of_the_key(server, where):
+    response = server.post("/v1/search", {"query": "Bergman", "k": 10, "where": where}, KEY)
+    if response.status_code == 200:
+        assert {hit["passage"]["id"] for hit in response.json()["data"]} <= {"red0", "red1", "red2"}
+    else:
+        assert response.status_code == 400
+    answer = server.ask(key=KEY, askance={"where": where})
+    assert answer.status_code in (200, 400)
+    assert "blue" not in json.dumps(answer.json().get("choices", ""))
+
+
+def test_a_chat_is_filtered_and_its_trace_names_the_filter(server):
+    answer = server.answered(key=KEY, askance={"where": "n = 1"})
+    trace = server.get(f"/v1/traces/{answer['askance']['trace_id']}", KEY).text
+    events = [json.loads(line) for line in trace.splitlines()]
+    assert {hit["passage"]["id"] for event in events for hit in event.get("hits", [])} == {"red1"}
+    (asked,) = [event for event in events if event.get("type") == "question"]
+    assert asked["retriever"].endswith('where team = "red" and n = 1')
+
+
+def test_passages_and_documents_of_others_are_neither_opened_nor_listed(server):
+    assert server.get("/v1/passages/red1", KEY).status_code == 200
+    assert server.get("/v1/passages/blue1", KEY).status_code == 404
+    assert server.get("/v1/passages/blue1", OTHER_KEY).status_code == 200
+    assert listed(server, KEY) == ["red0", "red1", "red2"]
+    assert len(listed(server, FREE_KEY)) == 6
+
+
+def test_wrong_filters_are_answered_with_400_and_the_place(server):
+    for where, message in (("n >> 1", "character 4"), ("m = 1", "unknown field 'm'"), ("n = '1'", "numbers")):
+        response = server.post("/v1/search", {"query": "Bergman", "where": where}, KEY)
+        assert (response.status_code, message in response.text) == (400, True)
+        assert server.ask(key=KEY, askance={"where": where}).status_code == 400
+    assert server.ask(key=KEY, askance={"where": 3}).status_code == 400
+
+
+def test_documents_over_http_have_fields_and_are_deleted_by_filter(own_index):
+    with serving(own_index, keys=[KEY, OTHER_KEY]) as server:
+        documents = [
+            {"id": f"d{n}", "text": "zorkmid", "fields": {"n": n, "even": n % 2 == 0}} for n in range(4)
+        ]
+        assert server.post("/v1/documents", {"documents": documents}, KEY).status_code == 200
+        assert server.post("/v1/documents", {**documents[0], "id": "other"}, OTHER_KEY).status_code == 200
+        body = {"query": "zorkmid", "where": "even = true"}
+        hits = server.post("/v1/search", body, KEY).json()["data"]
+        assert {hit["passage"]["id"] for hit in hits} == {"d0", "d2"}
+        assert hits[0]["passage"]["fields"]["even"] is True
+        deleted = server.delete("/v1/documents?where=n < 2", KEY).json()["data"]
+        assert {each["id"] for each in deleted} == {"d0", "d1"}
+        assert found(server, KEY, query="zorkmid") == {"d2", "d3"}
+        assert found(server, OTHER_KEY, query="zorkmid") == {"other"}
+        assert server.delete("/v1/documents?where=type = 'txt'", KEY).json()["data"] == []
+        assert server.delete("/v1/documents?where=m = 1", KEY).status_code == 400
+        assert server.delete("/v1/documents", KEY).status_code == 400
+        for wrong in ({"n": None}, {"n": [1]}, {"n": "x" * 1001}, {" ": 1}, {"a`b": 1}, {"n": 10**400}):
+            body = {"id": "x", "text": "zorkmid", "fields": wrong}
+            assert server.post("/v1/documents", body, KEY).status_code == 400
+
+
+def test_a_key_deletes_only_documents_that_its_filter_lets_it_see(own_index):
+    def document(id, n):
+        return {"id": id, "text": "zorkmid", "fields": {"n": n}}
+
+    with serving(own_index, keys=[KEY]) as server:
+        server.post("/v1/documents", {"documents": [document("a", 1), document("b", 2)]}, KEY)
+    with serving(own_index, keys=[KEY], filters={KEY: parse_filter("n = 1")}) as server:
+        assert server.delete("/v1/documents/b", KEY).status_code == 404
+        deleted = server.delete("/v1/documents?where=n >= 0", KEY).json()["data"]
+        assert [each["id"] for each in deleted] == ["a"]
+        assert server.get("/v1/passages/b", KEY).status_code == 404
+        assert server.post("/v1/search", {"query": "zorkmid"}, KEY).json()["data"] == []
+    with serving(own_index, keys=[KEY]) as server:
+        assert found(server, KEY, query="zorkmid") == {"b"}
+
+
+def test_the_filter_of_the_configuration_applies_to_every_key(index):
+    filters = {KEY: parse_filter("team = 'red'")}
+    with serving(index, keys=[KEY, FREE_KEY], filters=filters, where="n < 2") as server:
+        assert found(server, KEY) == {"red0", "red1"}
+        assert found(server, FREE_KEY) == {"red0", "red1", "blue0", "blue1"}
+        assert server.get("/v1/passages/red2", FREE_KEY).status_code == 404
+
+
+def test_a_filter_of_a_key_that_does_not_fit_the_index_stops_the_start(index):
+    with (
+        pytest.raises(UnknownName, match="did you mean 'team'"),
+        serving(index, keys=[KEY], filters={KEY: parse_filter("taem = 'red'")}),
+    ):
+        pass
+    with (
+        pytest.raises(InputError, match="the server has no index"),
+        serving(keys=[KEY], filters={KEY: parse_filter("team = 'red'")}),
+    ):
+        pass
+
+
+def test_keys_with_filters_are_read_from_the_environment():
+    environment = {"ALL": FREE_KEY, "RED": f"{KEY}, {OTHER_KEY}"}
+    keys = read_keys(["ALL", "RED where team = 'red' and n > 1"], environment)
+    filters = {key: keys.filters.get(keys.owner_of(f"Bearer {key}")) for key in (FREE_KEY, KEY, OTHER_KEY)}
+    where = parse_filter("team = 'red' and n > 1")
+    assert filters == {FREE_KEY: None, KEY: where, OTHER_KEY: where}
+    with pytest.raises(InputError, match="given twice"):
+        read_keys(["RED", "RED where n = 1"], environment)
+    with pytest.raises(InputError, match="expected a value"):
+        read_keys(["RED where n = "], environment)
+    with pytest.raises(InputError, match="the filter is empty"):
+        read_keys(["RED where "], environment)
