@@ -1,4 +1,4 @@
-"""The commands for single questions: index and search documents, ask a question, show a trace."""
+"""The commands for single questions: search documents, ask a question, show a trace."""
 
 import asyncio
 import dataclasses
@@ -16,8 +16,6 @@ from askance.ask import Result, check_question
 from askance.cli.options import (
     JsonFlag,
     OtelFlag,
-    OutOption,
-    SpecOption,
     span_export,
     with_settings,
     write_out,
@@ -29,12 +27,10 @@ from askance.core.notes import before_doing, shown_by
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
-from askance.loaders import check_has_index, check_is_used, encoder_to_build_with
-from askance.sample import CORPUS, SAMPLE
+from askance.loaders import check_has_index, check_is_used
 from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
-from askance.terminal.console import err, out, plain_table, print_plain
+from askance.terminal.console import out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
-from askance.terminal.progress import IndexProgress
 from askance.terminal.trace_view import print_trace
 from askance.text.printable import printable, printable_record
 
@@ -174,36 +170,6 @@ def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:
     raise InputError(f"the run {folder} has no finished question {id!r}: {remedy}")
 
 
-def index(
-    docs: Annotated[list[str], typer.Argument()],
-    folder: OutOption,
-    encoder: SpecOption = None,
-    follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
-) -> None:
-    """Split documents into passages and index them. If the index exists, only changes are added.
-
-    Args:
-        docs: Files or folders with documents: .txt .md .html .pdf .jsonl .tsv; @sample is the sample corpus.
-        folder: The folder of the index, which is created or updated.
-        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. If
-            the index has vectors already, new passages get vectors without this option.
-        follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
-
-    Examples:
-        askance index @sample --out sample-index
-        askance index notes/ papers.pdf --out my-index --encoder bundled
-    """
-    from askance.retrieval.index.build import build_index  # only this command needs it
-
-    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
-    loaded = encoder_to_build_with(folder, encoder)
-    with IndexProgress(err) as progress:
-        report = build_index(sources, folder, encoder=loaded, follow_links=follow_links, progress=progress)
-    for skipped in report.skipped:
-        print_plain(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
-    print_plain(out, report)
-
-
 @with_settings("index", "retriever", "encoder")
 def search(
     query: Annotated[str, typer.Argument()],
@@ -234,7 +200,7 @@ def search(
     for hit in printable_record(hits):
         head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
         score = f"{hit.score:.2f}" if config.retriever == "bm25" else f"{hit.score:.4f}"
-        out.print(head.append(f" {score}  {hit.passage.source}", style="dim"), soft_wrap=True)
+        out.print(head.append(f" {score}  {hit.passage.location}", style="dim"), soft_wrap=True)
         out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
     if not hits:
         out.print("nothing found")

@@ -8,6 +8,7 @@
     │   ├── PresetError          an unreadable preset, or one without the method or profile
     │   ├── QuestionError        an empty or invalid question
     │   ├── DocumentError        an unreadable document or record
+    │   │   └── NothingIndexed   exit code 1: no document among the files could be read
     │   ├── DatasetError         an unreadable file of questions with answers
     │   ├── GridError            an unreadable grid of experiments
     │   ├── RunFolderError       a run folder that can't be read or written
@@ -119,6 +120,12 @@ class QuestionError(InputError):
 
 class DocumentError(InputError):
     """A document or record that can't be read. The message names the file and line."""
+
+
+class NothingIndexed(DocumentError):
+    """None of the files that were given holds a document that can be read."""
+
+    exit_code = 1
 
 
 class DatasetError(InputError):

@@ -264,4 +264,6 @@ class DocumentTable:
 def content_digest(document: Document) -> bytes:
     """Return a 16-byte hash of the indexed content of a document, without its source and id."""
     content = f"{document.is_row}\0{document.title}\0{document.text}"
+    for mark in document.marks:
+        content += f"\0{mark.start} {mark.page} {mark.section}"
     return hashlib.blake2b(content.encode(), digest_size=16).digest()

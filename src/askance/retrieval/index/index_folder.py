@@ -21,11 +21,12 @@ from askance.core.errors import BadIndex
 from askance.core.ports import Encoder
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import LexicalIndex, open_lexical
+from askance.retrieval.index.passages import Chunking
 from askance.retrieval.index.vectors import FlatIndex
 from askance.storage.durable_files import write_atomically
 
 FORMAT = "askance-index"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST, INCOMING_MANIFEST = "manifest.json", ".manifest.json.new"
 LOCK = "writer.lock"
 LEXICAL, VECTORS, DOCUMENTS = "lexical", "vectors", "documents.sqlite"
@@ -62,6 +63,7 @@ class Manifest:
         engine: The library that wrote the index, with its version.
         created_at, updated_at: The times of the first build and of the latest change, in UTC (ISO 8601).
         encoder: The encoder that made the vectors; None if the index has no vectors.
+        chunking: How documents are split into passages.
     """
 
     generation: int
@@ -73,6 +75,7 @@ class Manifest:
     created_at: str
     updated_at: str
     encoder: EncoderRecord | None = None
+    chunking: Chunking = Chunking()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +156,9 @@ def read_manifest(folder: Path) -> Manifest:
                 f"the index {folder} has schema version {version}, this askance reads up to "
                 f"{SCHEMA_VERSION}: upgrade askance, or build the index again in another folder."
             )
-        # Indexes from versions without vectors don't name an encoder.
+        # Indexes from versions without vectors don't name an encoder, and those of version 1 no chunking.
         analysis, encoder = Analysis(**content.pop("analysis")), content.pop("encoder", None)
+        content["chunking"] = Chunking(**content.pop("chunking", {}))
         return Manifest(**content, analysis=analysis, encoder=encoder and EncoderRecord(**encoder))
     except FileNotFoundError as error:
         raise BadIndex(
@@ -181,7 +185,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
-    """Return the error for an index that was built with another analysis or encoder than the one wanted."""
+    """Return the error for an index that was not built as wanted: its analysis, chunking or encoder."""
     return BadIndex(
         f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
         "index, in another folder, with the latter."

@@ -179,7 +179,8 @@ def read_opstamp(folder: Path) -> int:
 
 
 def _pack(passage: Passage) -> bytes:
-    fields = (passage.id, passage.title, passage.text, passage.source, passage.start, passage.end)
+    fields = [passage.id, passage.title, passage.text, passage.source, passage.start, passage.end]
+    fields += [passage.page, passage.section]
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 

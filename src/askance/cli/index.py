@@ -1,0 +1,100 @@
+"""The command that indexes documents, once or whenever they change."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from askance.cli.options import NumberOption, OutOption, SpecOption
+from askance.core.errors import DocumentError
+from askance.loaders import encoder_to_build_with
+from askance.sample import CORPUS, SAMPLE
+from askance.terminal.console import err, out, print_plain
+from askance.terminal.progress import IndexProgress
+
+
+def index(
+    docs: Annotated[list[str], typer.Argument()],
+    folder: OutOption,
+    encoder: SpecOption = None,
+    chunk_words: NumberOption = None,
+    overlap: NumberOption = None,
+    follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
+    watch: Annotated[bool, typer.Option("--watch")] = False,
+) -> None:
+    """Split documents into passages and index them. If the index exists, only changes are added.
+
+    Files that can't be read are listed with the reason. The exit code is 1 if nothing was indexed.
+
+    Args:
+        docs: Files or folders with documents: text, Markdown, source code, HTML, PDF, Office and OpenDocument
+            files, RTF, EPUB, mail, tables and JSON, also gzipped; @sample is the sample corpus.
+        folder: The folder of the index, which is created or updated.
+        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. If
+            the index has vectors already, new passages get vectors without this option.
+        chunk_words: The number of words of a passage, at most (100). Passages end with sentences where
+            possible. An index keeps the number that it was built with.
+        overlap: The number of words at the end of a passage that the next one repeats (0).
+        follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
+        watch: Keep running, and update the index when files change, until Ctrl-C.
+
+    Examples:
+        askance index @sample --out sample-index
+        askance index notes/ papers.pdf --out my-index --encoder bundled
+    """
+    from askance.retrieval.index.build import build_index  # only this command needs it
+    from askance.retrieval.index.passages import Chunking
+
+    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
+    default, chunking = Chunking(), None
+    if chunk_words is not None or overlap is not None:
+        words = default.words if chunk_words is None else chunk_words
+        chunking = Chunking(words, default.overlap if overlap is None else overlap)
+    loaded = encoder_to_build_with(folder, encoder)
+    shown = set[str]()
+
+    def build() -> None:
+        with IndexProgress(err) as progress:
+            report = build_index(
+                sources,
+                folder,
+                encoder=loaded,
+                chunking=chunking,
+                follow_links=follow_links,
+                progress=progress,
+            )
+        lines = [f"skipped {skipped.source}: {skipped.reason}" for skipped in report.skipped]
+        for line in lines:
+            if line not in shown:
+                print_plain(err, line, "yellow")
+        shown.update(lines)
+        print_plain(out, report)
+
+    if watch:
+        _watch(build, sources, folder)
+    else:
+        build()
+
+
+def _watch(build: Callable[[], None], sources: Sequence[Path], folder: Path) -> None:
+    """Build now and after every change, until Ctrl-C. Documents that can't be read don't end this."""
+    from askance.retrieval.index.documents import file_states
+    from askance.retrieval.index.watch import wait_for_change
+
+    def missing(path: str) -> None:
+        print_plain(err, f"{path} is gone: the index stays as it is until it is back", "yellow")
+
+    try:
+        states = file_states(sources, folder)
+        while True:
+            try:
+                build()
+                print_plain(err, "waiting for changes; Ctrl-C ends", "dim")
+            except DocumentError as error:
+                print_plain(err, f"error: {error}", "red")
+            states = wait_for_change(sources, states, leave_out=folder, missing=missing)
+    except FileNotFoundError as error:
+        raise DocumentError(f"there is no file or folder {error}: check the spelling of the path.") from error
+    except KeyboardInterrupt:
+        print_plain(err, "stopped watching; the index is complete up to the last build", "dim")
