@@ -277,9 +277,8 @@ class _Build:
 
     def remove_missing(self, sources: Sequence[Path]) -> None:
         kept = {skipped.path for skipped in self.skipped if skipped.path}
-        for entry in self._transaction.documents.not_seen(
-            (absolute_path(spelled(source)) for source in sources), kept
-        ):
+        places = (absolute_path(spelled(source)) for source in sources)
+        for entry in self._transaction.documents.not_seen(places, kept):
             self._remove(entry)
             self.outcomes["removed"] += 1
 

@@ -40,7 +40,7 @@ class Chunking:
             )
         if not 0 <= self.overlap < self.words // 2:
             raise ParameterError(
-                f"overlap {self.overlap}: passages of {self.words} words overlap by 0 to {self.words // 2 - 1}."
+                f"overlap {self.overlap}: {self.words}-word passages overlap by 0 to {self.words // 2 - 1}."
             )
 
     def __str__(self) -> str:
@@ -54,10 +54,11 @@ def cut_passages(document: Document, chunking: Chunking = Chunking()) -> Iterato
     `document.text[start:end]`, from the first character of its first word to the last character of its last
     word.
 
-    A whole file is cut where a page or a section begins. A page or section of more than `chunking.words` words
-    is cut into passages of at most so many words, each of which ends with a sentence or a blank line if one
-    ends in its second half, or else with a line, or else after the last word that fits. A rest of fewer than
-    10 words is joined to the passage before it, and a page or section of fewer than 10 words to what follows.
+    A whole file is cut where a page or a section begins. A page or section of more than `chunking.words`
+    words is cut into passages of at most so many words, each of which ends with a sentence or a blank line if
+    one ends in its second half, or else with a line, or else after the last word that fits. A rest of fewer
+    than 10 words is joined to the passage before it, and a page or section of fewer than 10 words to what
+    follows.
 
     A row of a file is cut after every `chunking.words` words, wherever sentences end. A row with at most half
     as many words again, such as a row of the DPR Wikipedia dump, is already a passage. It stays whole,

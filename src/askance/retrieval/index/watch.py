@@ -1,13 +1,13 @@
 """Wait for changes of the files of an index."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from askance.retrieval.index.documents import file_states
 
 SECONDS_BETWEEN_LOOKS = 2.0
-States = Mapping[str, tuple[int, int, int]]
+States = dict[str, tuple[int, int, int]]
 
 
 def wait_for_change(
