@@ -38,7 +38,8 @@ def word(text, style=""):
 def docx(path, body, title="", **more):
     members = {
         "word/document.xml": f"<w:document {W}><w:body>{body}</w:body></w:document>",
-        "word/styles.xml": f'<w:styles {W}><w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
+        "word/styles.xml": f"<w:styles {W}>"
+        '<w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
         '<w:style w:styleId="Own"><w:name w:val="Own"/><w:basedOn w:val="berschrift1"/></w:style></w:styles>',
         "docProps/core.xml": f'<c:p xmlns:c="c" xmlns:dc="d"><dc:title>{title}</dc:title></c:p>',
     }
@@ -104,7 +105,8 @@ HEADER = '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="inlineStr"><is><t>
 
 def test_a_spreadsheet_gives_a_row_for_each_row_with_the_saved_values_of_formulas(tmp_path):
     sheet = HEADER + (
-        '<row r="3"><c r="A3" t="str"><f>A1</f><v>rotor</v></c><c r="B3"><f>1+1</f><v>0.30000000000000004</v></c>'
+        '<row r="3"><c r="A3" t="str"><f>A1</f><v>rotor</v></c>'
+        '<c r="B3"><f>1+1</f><v>0.30000000000000004</v></c>'
         '<c r="D3" s="1"><v>44256</v></c><c r="E3" t="e"><v>#DIV/0!</v></c></row>'
     )
     styles = '<cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs>'
@@ -122,8 +124,11 @@ def test_formulas_without_saved_values_are_reported(tmp_path):
     formula = '<row r="2"><c r="A2"><f>1+1</f></c></row>'
     with pytest.raises(UnreadableFile, match="holds only 1 formulas without saved values"):
         rows(workbook(tmp_path / "a.xlsx", formula))
-    found = rows(workbook(tmp_path / "b.xlsx", HEADER + formula, "<si><t>Name</t></si>"))
-    assert any(isinstance(each, UnreadPart) and each.name == "sheet Models" for each in found)
+    other = '<row r="3"><c r="A3"><v>5</v></c></row>'
+    row, unread = rows(workbook(tmp_path / "b.xlsx", HEADER + formula + other, "<si><t>Name</t></si>"))
+    assert row.text == "Name: 5"
+    assert isinstance(unread, UnreadPart)
+    assert unread.name == "sheet Models"
 
 
 def test_an_opendocument_text_has_headings_tables_and_notes(tmp_path):

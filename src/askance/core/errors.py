@@ -123,7 +123,7 @@ class DocumentError(InputError):
 
 
 class NothingIndexed(DocumentError):
-    """None of the files that were given holds a document that can be read."""
+    """No file that was given holds a document that can be read."""
 
     exit_code = 1
 

@@ -13,14 +13,16 @@ from askance.retrieval.index.formats import Mark
 MIN_WORDS, MAX_WORDS = 20, 10_000
 MIN_LAST_WORDS = 10
 _WORD = re.compile(r"\S+")
-_SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’»)\]]*\Z")
+_SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’»)\]]*(?=\s)|\S(?=[^\S\n]*\n[^\S\n]*\n)")
+"""The end of a sentence, or of a paragraph before a blank line."""
+_LINE_END = re.compile(r"\S(?=[^\S\n]*\n)")
 _NUMBERED = re.compile(r".*#\d+", re.DOTALL)
 _Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How documents are split into passages.
+    """The lengths into which documents are split.
 
     Attributes:
         words: The number of words of a passage, at most.
@@ -150,12 +152,11 @@ def _sentences(
 
 def _last_end(text: str, words: Sequence[_Span], first: int, last: int) -> int:
     """Return the best place to end a passage: after at least `first` and at most `last` words."""
-    line_end = 0
-    for end in range(last, first - 1, -1):
-        start, stop = words[end - 1]
-        gap = text[stop : words[end][0]]
-        if gap.count("\n") > 1 or _SENTENCE_END.search(text, start, stop):
-            return end
-        if "\n" in gap:
-            line_end = line_end or end
-    return line_end or last
+    begin, end = words[first - 1][0], words[last][0]
+    for pattern in (_SENTENCE_END, _LINE_END):
+        found = 0
+        for match in pattern.finditer(text, begin, end):
+            found = match.end()
+        if found:
+            return bisect_left(words, (found, 0))
+    return last

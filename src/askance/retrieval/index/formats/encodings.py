@@ -29,6 +29,10 @@ _ENCODINGS = (
     "cp1252 iso8859_15 mac_roman cp1250 iso8859_2 cp1251 koi8_r iso8859_5 cp1253 cp1254 cp1255 cp1256 "
     "cp932 euc_jp iso2022_jp gb18030 big5 cp949"
 ).split()
+_LATIN = ("", "cp1250", "cp1252", "iso8859_2", "iso8859_15")
+_TWO_BYTES = ("cp932", "euc_jp", "gb18030", "big5", "cp949")
+_RUN = re.compile(rb"[\x80-\xff]{2,}")
+"""Bytes beyond ASCII in a row. Letters of two bytes stand in runs; accented Latin letters stand alone."""
 _LATIN_LETTERS = (
     ("cp1252", "äöüß", "àâæçèéêëîïôœùûüÿ", "áéíñóúü", "àèéìíîòóùú", "àáâãçéêíóôõúü", "åäöæøé", "áéëíïóöúü",
      "áðéíóúýþæö"),
@@ -144,7 +148,9 @@ def _recognised(sample: bytes, path: Path | None = None) -> str:
 
     best = from_bytes(sample, cp_isolation=_ENCODINGS, steps=1, chunk_size=len(sample) or 1).best()
     encoding = "" if best is None else best.encoding
-    if encoding in ("", "cp1250", "cp1252", "iso8859_2", "iso8859_15"):
+    high_bytes = sum(byte > 0x7F for byte in sample)
+    is_scattered = sum(map(len, _RUN.findall(sample))) < 0.4 * high_bytes
+    if encoding in _LATIN or (encoding in _TWO_BYTES and is_scattered):
         encoding = _latin(sample)
     if not encoding:
         raise UnreadableFile("neither UTF-8 nor another encoding that can be recognised; convert it to UTF-8")

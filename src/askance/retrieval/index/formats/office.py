@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from askance.retrieval.index.formats.content import Rows, TextBuilder, given_title
-from askance.retrieval.index.formats.packages import Event, Package, open_package
+from askance.retrieval.index.formats.packages import XmlEvent, Package, open_package
 
 _PROPERTIES = "docProps/core.xml"
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
@@ -92,7 +92,7 @@ def _heading_styles(package: Package) -> tuple[set[str], set[str]]:
     return headings - titles, titles
 
 
-def _blocks(events: Iterator[Event], text: TextBuilder) -> Iterator[tuple[str, str]]:
+def _blocks(events: Iterator[XmlEvent], text: TextBuilder) -> Iterator[tuple[str, str]]:
     """Yield the paragraphs outside tables, each with its style, and append the rows of tables to `text`.
 
     The style is the id of the paragraph's style or, on a slide, "title" for a title, and otherwise the type

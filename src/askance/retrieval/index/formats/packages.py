@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
 
@@ -28,8 +29,7 @@ _OLE = b"\xd0\xcf\x11\xe0"
 Attributes = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class XmlEvent(NamedTuple):
     """The start or the end of an XML element, or text.
 
     Attributes:
@@ -63,7 +63,7 @@ class Package:
         with _zip_errors():
             return self.archive.read(info)
 
-    def events(self, name: str) -> Iterator[Event]:
+    def events(self, name: str) -> Iterator[XmlEvent]:
         """Yield the content of an XML member in order. Missing members have none.
 
         Raises:
@@ -71,7 +71,7 @@ class Package:
         """
         if name not in self:
             return
-        events: list[Event] = []
+        events: list[XmlEvent] = []
         parser = _parser(events)
         with _zip_errors(), self.archive.open(self._checked(name)) as file:
             try:
@@ -154,22 +154,22 @@ def joined(folder: str, target: str) -> str:
     return "/".join(parts)
 
 
-def _parser(events: list[Event]) -> expat.XMLParserType:
+def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
 
     def start(name: str, attributes: Attributes) -> None:
         local = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-        events.append(Event("start", name.rpartition(" ")[2], local))
+        events.append(XmlEvent("start", name.rpartition(" ")[2], local))
 
     def end(name: str) -> None:
-        events.append(Event("end", name.rpartition(" ")[2], {}))
+        events.append(XmlEvent("end", name.rpartition(" ")[2], {}))
 
     def refuse(*_: object) -> None:
         raise UnreadableFile("declares XML entities, which may expand without bound")
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler = lambda text: events.append(Event("text", text, {}))
+    parser.CharacterDataHandler = lambda text: events.append(XmlEvent("text", text, {}))
     parser.EntityDeclHandler = refuse
     return parser
 

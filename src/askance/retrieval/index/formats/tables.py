@@ -19,7 +19,7 @@ from askance.retrieval.index.formats.content import (
     UnreadPart,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
-from askance.retrieval.index.formats.packages import Event, Package, open_package
+from askance.retrieval.index.formats.packages import XmlEvent, Package, open_package
 
 MAX_COLUMNS = 16_384
 """As many as a sheet of a spreadsheet program has."""
@@ -155,7 +155,7 @@ class _Values:
         self._strings, self._date_styles = strings, date_styles
         self._epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)
 
-    def rows(self, events: Iterator[Event]) -> Iterator[tuple[int, list[str]]]:
+    def rows(self, events: Iterator[XmlEvent]) -> Iterator[tuple[int, list[str]]]:
         """Yield the number and the cells of each row of a sheet."""
         cells, number, column, kind, style = list[str](), 0, 0, "", 0
         value, is_value, has_formula = "", False, False
