@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from askance.retrieval.index.formats.content import Rows, TextBuilder, given_title
-from askance.retrieval.index.formats.packages import XmlEvent, Package, open_package
+from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
 
 _PROPERTIES = "docProps/core.xml"
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}

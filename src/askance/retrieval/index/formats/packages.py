@@ -4,7 +4,10 @@ Nothing is unpacked to disk, XML entities are refused, and the sizes that an arc
 before anything is read. `zipfile` reads no more of a member than the archive declares.
 """
 
+import errno
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -132,7 +135,9 @@ def open_package(path: Path) -> Iterator[Package]:
             raise UnreadableFile(
                 "encrypted, or in an older format; save it without a password, in its format"
             )
-    with _zip_errors(), zipfile.ZipFile(path) as archive:
+    with _zip_errors():
+        opened = zipfile.ZipFile(path)
+    with opened as archive:
         if len(archive.NameToInfo) > MAX_MEMBERS:
             raise UnreadableFile(f"an archive of more than {MAX_MEMBERS:,} files")
         yield Package(archive)
@@ -180,7 +185,13 @@ def _zip_errors() -> Iterator[None]:
         yield
     except UnreadableFile:
         raise
-    except RuntimeError as error:  # zipfile's error for a password
-        raise UnreadableFile("encrypted; remove its password first") from error
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+    except RuntimeError as error:
+        is_encrypted = "password" in str(error)
+        reason = "encrypted; remove its password first" if is_encrypted else f"damaged ({error})"
+        raise UnreadableFile(reason) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # an offset before the beginning of the file
+            raise
+        raise UnreadableFile("damaged") from error
+    except (zipfile.BadZipFile, EOFError, ValueError, OverflowError, struct.error, zlib.error) as error:
         raise UnreadableFile(f"damaged, or not of the kind that its name says ({error})") from error

@@ -19,7 +19,7 @@ from askance.retrieval.index.formats.content import (
     UnreadPart,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
-from askance.retrieval.index.formats.packages import XmlEvent, Package, open_package
+from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
 
 MAX_COLUMNS = 16_384
 """As many as a sheet of a spreadsheet program has."""
