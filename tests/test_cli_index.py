@@ -8,6 +8,7 @@ import pytest
 
 from askance.core.installing import pip_line
 from askance.models import bundled
+from askance.retrieval.index import watch
 from askance.retrieval.index.index_folder import read_manifest
 
 
@@ -200,3 +201,54 @@ def test_documents_are_deleted_by_id_and_by_filter(run, towns):
     ):
         code, _, err = run("index", *words, "--out", towns)
         assert (code, message in " ".join(err.split())) == (2, True), message
+
+
+def test_chunk_words_are_recorded_and_other_ones_refused(run, tmp_path):
+    docs, index = tmp_path / "a.txt", tmp_path / "index"
+    docs.write_text("word " * 200)
+    assert "5 passages of 1 documents" in run("index", docs, "--out", index, "--chunk-words", "40")[1]
+    assert read_manifest(index).chunking.words == 40
+    assert "5 passages of 1 documents (1 unchanged)" in run("index", docs, "--out", index)[1]
+    code, _, err = run("index", docs, "--out", index, "--chunk-words", "50", "--overlap", "5")
+    assert code == 2
+    told = " ".join(err.split())
+    assert "was built with passages of 40 words with an overlap of 0, not with passages of 50 words" in told
+    assert "build another index, in another folder" in told
+
+
+def test_nothing_indexed_lists_every_file_with_its_reason(run, tmp_path):
+    for name in ("a.png", "b.png", ".hidden.txt"):
+        (tmp_path / name).write_bytes(b"\x89PNG")
+    code, _, err = run("index", tmp_path, "--out", tmp_path.with_name("index"))
+    assert code == 1
+    assert "(2 skipped, 1 hidden)" in " ".join(err.split())
+    assert "b.png: unknown kind of file (.png)" in " ".join(err.split())
+
+
+def test_a_passage_is_cited_with_its_page_and_section(run, tmp_path):
+    (tmp_path / "goshawk.md").write_text(
+        "# Goshawk\n\nIntroduction words.\n\n## Payload\n\nIt carries four kilos.\n"
+    )
+    assert run("index", tmp_path / "goshawk.md", "--out", tmp_path / "index")[0] == 0
+    out = run("search", "kilos", "--index", tmp_path / "index")[1]
+    assert "goshawk.md, Payload" in out
+    hit = json.loads(run("search", "kilos", "--index", tmp_path / "index", "--json")[1])["hits"][0]
+    assert (hit["passage"]["page"], hit["passage"]["section"]) == (0, "Payload")
+
+
+def test_watching_builds_again_after_a_change_until_interrupted(run, tmp_path, monkeypatch):
+    docs, index = tmp_path / "docs", tmp_path / "index"
+    docs.mkdir()
+    steps = [lambda: (docs / "b.txt").write_text("The Elbe."), lambda: None]
+
+    def sleep(seconds):
+        if not steps:
+            raise KeyboardInterrupt
+        steps.pop(0)()
+
+    monkeypatch.setattr(watch.wait_for_change, "__kwdefaults__", {"leave_out": None, "wait": sleep})
+    code, out, err = run("index", docs, "--out", index, "--watch")
+    assert code == 0
+    assert "nothing to index" in err
+    assert "1 passages of 1 documents (1 added)" in out
+    assert "stopped watching" in err

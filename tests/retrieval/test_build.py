@@ -99,7 +99,7 @@ def test_documents_of_a_file_that_is_now_unreadable_stay(tmp_path, index, found)
     for name in ("a.txt", "b.txt"):
         (tmp_path / "docs" / name).write_text(f"word {name}")
     build_index([tmp_path / "docs"], index)
-    (tmp_path / "docs" / "a.txt").write_bytes(b"word \xff")
+    (tmp_path / "docs" / "a.txt").write_bytes(b"word \0")
     report = build_index([tmp_path / "docs"], index)
     assert (counts(report), len(report.skipped)) == ({"unchanged": 1}, 1)
     assert set(found(index, "word")) == {"a.txt", "b.txt"}
@@ -148,7 +148,7 @@ def test_nothing_to_index_is_an_error_that_leaves_nothing_behind(tmp_path, index
     for name in ("a.png", "b.txt", "c.txt", "d.txt"):
         (tmp_path / "docs" / name).touch()
     with pytest.raises(
-        DocumentError, match=r"nothing to index in .*docs \(4 skipped: .*a\.png: unknown kind"
+        DocumentError, match=r"(?s)nothing to index in .*docs \(4 skipped\): .*a\.png: unknown kind"
     ):
         build_index([tmp_path / "docs"], index / "deep" / "er")
     assert not index.exists()

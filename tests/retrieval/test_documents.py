@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.index.documents import Document, SkippedSource, read_documents
+from askance.retrieval.index import documents as documents_module
+from askance.retrieval.index.documents import (
+    HIDDEN,
+    Document,
+    SkippedSource,
+    file_states,
+    read_documents,
+)
+from askance.retrieval.index.formats import DocumentRow
 
 
 def read(*paths, **options):
@@ -29,7 +37,7 @@ def test_a_folder_is_read_in_order_without_hidden_files(tmp_path):
         ("sub/c.txt", "c"),
     ]
     assert documents[3].source == str(tmp_path / "sub/c.txt")
-    assert skipped == {}
+    assert skipped == {".git": HIDDEN, ".hidden.txt": HIDDEN}
 
 
 def test_rows_become_documents(tmp_path):
@@ -51,10 +59,7 @@ def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
         "zero.pdf": b"",
         "blank.txt": b" \n\t",
         "binary.txt": b"\x7fELF\0\0",
-        "latin.md": "Z\u00fcrich".encode("latin-1"),
-        "late.jsonl": b'{"text": "fine"}\n' * 80_000 + b'{"text": "\xff"}\n',
-        "cut.tsv": "id\ttext\n1\tZ\u00fc".encode()[:-1],
-        "utf16.html": "<p>hi</p>".encode("utf-16"),
+        "late.jsonl": b'{"text": "fine"}\n' * 80_000 + b'{"text": "\0"}\n',
         "broken.pdf": b"%PDF-1.4 nothing",
         "photo.png": b"\x89PNG",
         "README": b"no extension",
@@ -76,10 +81,7 @@ def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
         "zero.pdf": "empty",
         "blank.txt": "no text",
         "binary.txt": "byte 4 is NUL",
-        "latin.md": "byte 1 is 0xfc",
-        "late.jsonl": f"byte {80_000 * 17 + 10} is 0xff",
-        "cut.tsv": "byte 11 is 0xc3",
-        "utf16.html": "NUL",
+        "late.jsonl": f"byte {80_000 * 17 + 10} is NUL",
         "broken.pdf": "PDF",
         "photo.png": "unknown kind",
         "README": "unknown kind",
@@ -169,3 +171,42 @@ def test_reading_many_rows_takes_bounded_memory(tmp_path):
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 6_000_000
+
+
+def test_one_name_in_two_unicode_forms(tmp_path):
+    """Both files are read, under the id in the composed form, and either form of the name finds a file."""
+    composed, decomposed = "Z\u00fcrich.txt", "Zu\u0308rich.txt"
+    (tmp_path / decomposed).write_text("one")
+    assert [each.text for each in read(tmp_path / composed)[0]] == ["one"]
+    (tmp_path / composed).write_text("two")
+    documents, _ = read(tmp_path)
+    assert [(each.id, each.text) for each in documents] == [(composed, "one"), (composed, "two")]
+    assert documents[0].path != documents[1].path
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    texts = ["old", "new", "newest of all"]
+
+    def reader(path):
+        yield DocumentRow("", path.read_text())
+        path.write_text(texts.pop(0) + "!" * len(texts)) if texts else None
+
+    monkeypatch.setattr(documents_module, "read_file", reader)
+    documents, skipped = read(path)
+    assert documents == []
+    assert skipped["a.txt"] == "it changes while it is read; index it again when it is complete"
+    texts[:] = ["changed once"]
+    assert [each.text for each in read(path)[0]] == ["changed once"]
+
+
+def test_the_states_of_files_change_with_the_files(tmp_path):
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / ".hidden").write_text("no")
+    before = file_states([tmp_path])
+    assert list(before) == [str(tmp_path / "a.txt")]
+    (tmp_path / "a.txt").write_text("another")
+    assert file_states([tmp_path]) != before
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        file_states([tmp_path / "nowhere"])

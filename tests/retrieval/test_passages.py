@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askance.core.errors import ParameterError
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.passages import cut_passages
+from askance.retrieval.index.formats import Mark
+from askance.retrieval.index.passages import Chunking, cut_passages
 
 
 def cut(text, id="doc", is_row=False):
@@ -74,3 +76,55 @@ def test_offsets_are_exact_and_no_word_is_lost(text, repeats):
     assert [word for passage in passages for word in passage.text.split()] == text.split()
     assert all(before.end < after.start for before, after in pairwise(passages))
     assert all(passage.text.strip() == passage.text for passage in passages)
+
+
+def test_passages_of_a_whole_file_end_with_sentences():
+    sentence = numbered(30) + ". "
+    assert [len(each.text.split()) for each in cut(sentence * 5)] == [90, 60]
+    assert [len(each.text.split()) for each in cut(sentence * 5, is_row=True)] == [150]
+    assert [len(each.text.split()) for each in cut(sentence * 6, is_row=True)] == [100, 80]
+
+
+def test_passages_without_sentences_end_with_lines():
+    line = numbered(40) + "\n"
+    assert [len(each.text.split()) for each in cut(line * 4)] == [80, 80]
+    assert [
+        len(each.text.split()) for each in cut(numbered(70) + "\n\n" + numbered(20) + "\n" + numbered(50))
+    ] == [70, 70]
+
+
+def test_passages_end_where_pages_and_sections_begin():
+    texts = ["Cover", numbered(20), "Heading " + numbered(30), numbered(150), "The end"]
+    marks, start = [], 0
+    for number, text in enumerate(texts):
+        marks.append(Mark(start, number + 1, f"section {number}"))
+        start += len(text) + 1
+    passages = list(cut_passages(Document("d", "T", "\n".join(texts), marks=tuple(marks))))
+    assert [(each.page, each.section, len(each.text.split())) for each in passages] == [
+        (2, "section 1", 21),
+        (3, "section 2", 31),
+        (4, "section 3", 100),
+        (4, "section 3", 52),
+    ]
+    assert passages[0].location == "p. 2, section 1"
+
+
+def test_passages_overlap_by_as_many_words_as_asked_for():
+    document = Document("d", "T", numbered(100))
+    passages = [each.text.split() for each in cut_passages(document, Chunking(40, 10))]
+    assert [(words[0], words[-1]) for words in passages] == [("w0", "w39"), ("w30", "w69"), ("w60", "w99")]
+    row = list(cut_passages(Document("d", "T", numbered(100), is_row=True), Chunking(40, 10)))
+    assert [each.text.split() for each in row] == passages
+
+
+@pytest.mark.parametrize(
+    ("words", "overlap", "problem"),
+    [
+        (19, 0, "chunk words 19: a passage has 20 to 10,000 words"),
+        (100, 50, "overlap 50: 100-word passages overlap by 0 to 49"),
+        (100, -1, "overlap -1"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(words, overlap, problem):
+    with pytest.raises(ParameterError, match=problem):
+        Chunking(words, overlap)

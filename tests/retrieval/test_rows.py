@@ -4,7 +4,7 @@ import re
 import pytest
 
 from askance.core.errors import DocumentError
-from askance.retrieval.index.formats import read_jsonl, read_tsv
+from askance.retrieval.index.formats.rows import read_jsonl, read_table
 
 
 def jsonl(folder, content):
@@ -14,7 +14,7 @@ def jsonl(folder, content):
 
 def tsv(folder, content):
     (folder / "rows.tsv").write_bytes(content.encode())
-    return list(read_tsv(folder / "rows.tsv"))
+    return list(read_table(folder / "rows.tsv"))
 
 
 def test_json_rows(tmp_path):
@@ -98,13 +98,6 @@ QUOTES, COLUMNS = "stands in double quotes", "The first line names the columns"
 @pytest.mark.parametrize(
     ("content", "place", "problem", "remedy"),
     [
-        (
-            "1\tsome passage\n",
-            "line 1",
-            ": no column is named 'text'; the columns are ['1', 'some passage']",
-            COLUMNS,
-        ),
-        ("\ufeff", "line 0", ": no column is named 'text'", COLUMNS),
         ("id\ttext\ttitle\n1\tonly two\n", "line 2", ": 2 cells under 3 columns", QUOTES),
         ('id\ttext\n1\t"quoted" and more\n', "line 2", "expected after", QUOTES),
         ('id\ttext\n1\t"never closed\n2\tmore\n', "line 3", "unexpected end", QUOTES),

@@ -1,4 +1,4 @@
-"""The commands for single questions: index and search documents, ask a question, show a trace."""
+"""The commands for single questions: search documents, ask a question, show a trace."""
 
 import asyncio
 import dataclasses
@@ -16,8 +16,6 @@ from askance.ask import Result, check_question
 from askance.cli.options import (
     JsonFlag,
     OtelFlag,
-    OutOption,
-    SpecOption,
     span_export,
     with_settings,
     write_out,
@@ -25,17 +23,14 @@ from askance.cli.options import (
 from askance.config import SETTINGS
 from askance.config_sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
-from askance.core.filters import check_filter, parse_filter
 from askance.core.notes import before_doing, noted, shown_by
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
-from askance.loaders import check_has_index, check_is_used, encoder_to_build_with
-from askance.sample import CORPUS, SAMPLE
+from askance.loaders import check_has_index, check_is_used
 from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
-from askance.terminal.progress import IndexProgress
 from askance.terminal.trace_view import print_trace
 from askance.text.printable import printable, printable_record
 
@@ -175,76 +170,6 @@ def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:
     raise InputError(f"the run {folder} has no finished question {id!r}: {remedy}")
 
 
-def index(
-    folder: OutOption,
-    docs: Annotated[list[str] | None, typer.Argument()] = None,
-    encoder: SpecOption = None,
-    follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
-    language: Annotated[str | None, typer.Option(metavar="NAME")] = None,
-    delete: Annotated[list[str] | None, typer.Option(metavar="ID")] = None,
-    delete_where: Annotated[str | None, typer.Option(metavar="FILTER")] = None,
-) -> None:
-    """Split documents into passages and index them. If the index exists, only changes are added.
-
-    With --delete or --delete-where, documents are deleted from the index instead, and no DOCS are given.
-
-    Args:
-        docs: Files or folders with documents: .txt .md .html .pdf .jsonl .tsv; @sample is the sample corpus.
-        folder: The folder of the index, which is created or updated.
-        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. If
-            the index has vectors already, new passages get vectors without this option.
-        follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
-        language: The language of words in Latin script, such as german. By default it is detected when the
-            index is new. Chinese, Japanese, Korean and Arabic text needs no option.
-        delete: Delete the document with this id; may be repeated.
-        delete_where: Delete the documents whose fields pass this filter, such as 'source = "old.pdf"'.
-
-    Examples:
-        askance index notes/ papers.pdf --out my-index --encoder bundled
-        askance index --out my-index --delete-where 'date < "2020"'
-    """
-    from askance.retrieval.bm25_analysis import Analysis  # only this command needs these
-    from askance.retrieval.index.build import build_index
-
-    if delete or delete_where is not None:
-        _delete(folder, docs or [], delete or [], delete_where)
-        return
-    if not docs:
-        raise InputError("no documents are named: name files or folders, for example notes/ or @sample.")
-    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
-    loaded = encoder_to_build_with(folder, encoder)
-    with IndexProgress(err) as progress:
-        report = build_index(
-            sources,
-            folder,
-            analysis=None if language is None else Analysis(language=language),
-            encoder=loaded,
-            follow_links=follow_links,
-            progress=progress,
-        )
-    for skipped in report.skipped:
-        print_plain(err, f"skipped {skipped.source}: {skipped.reason}", "yellow")
-    print_plain(out, report)
-
-
-def _delete(folder: Path, docs: list[str], ids: list[str], where: str | None) -> None:
-    from askance.retrieval.index.build import FilteredRemoval, Removal, change_documents
-    from askance.retrieval.index.index_folder import read_manifest
-
-    if docs:
-        raise InputError(f"{docs[0]} is given together with --delete: index and delete in two commands.")
-    removals: list[Removal | FilteredRemoval] = [Removal(id) for id in ids]
-    if where is not None:
-        parsed = parse_filter(where)
-        check_filter(parsed, read_manifest(folder).fields)
-        removals.append(FilteredRemoval(parsed))
-    outcomes = change_documents(folder, removals, encoder=encoder_to_build_with(folder, None))
-    unknown = [id for id, outcome in outcomes if outcome == "unknown"]
-    for id in unknown:
-        print_plain(err, f"there is no document {id!r} in {folder}", "yellow")
-    print_plain(out, f"{folder}: {len(outcomes) - len(unknown):,} documents deleted")
-
-
 @with_settings("index", "retriever", "where", "encoder")
 def search(
     query: Annotated[str, typer.Argument()],
@@ -276,7 +201,7 @@ def search(
     for hit in printable_record(hits):
         head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
         score = f"{hit.score:.2f}" if config.retriever == "bm25" else f"{hit.score:.4f}"
-        out.print(head.append(f" {score}  {hit.passage.source}", style="dim"), soft_wrap=True)
+        out.print(head.append(f" {score}  {hit.passage.location}", style="dim"), soft_wrap=True)
         out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
     if not hits:
         out.print("nothing found")

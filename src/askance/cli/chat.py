@@ -152,7 +152,7 @@ class _ChatSession:
         passages = {each.number: each.passage for answer in answers for each in answer.citations}
         for number, passage in sorted(passages.items()):
             head = Text.assemble((f"[{number}] ", QUERY), (printable(passage.title), "bold"))
-            out.print(head.append(f"  {printable(passage.source)}", style=PROVISIONAL), soft_wrap=True)
+            out.print(head.append(f"  {printable(passage.location)}", style=PROVISIONAL), soft_wrap=True)
             print_plain(out, passage.text)
         if not passages:
             print_plain(out, "the last answer cites no passage", PROVISIONAL)

@@ -29,7 +29,7 @@ COMMANDS = {
     "mcp": "askance.cli.mcp:mcp",
     "methods": "askance.cli.lists:methods",
     "prompts": "askance.cli.lists:prompts",
-    "index": "askance.cli.ask:index",
+    "index": "askance.cli.index:index",
     "search": "askance.cli.ask:search",
     "serve": "askance.cli.serve:serve",
     "trace": "askance.cli.ask:show_trace",

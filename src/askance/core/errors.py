@@ -8,6 +8,7 @@
     │   ├── PresetError          an unreadable preset, or one without the method or profile
     │   ├── QuestionError        an empty or invalid question
     │   ├── DocumentError        an unreadable document or record
+    │   │   └── NothingIndexed   exit code 1: no document among the files could be read
     │   ├── FilterError          an unreadable filter, or one of wrong types
     │   ├── DatasetError         an unreadable file of questions with answers
     │   ├── GridError            an unreadable grid of experiments
@@ -120,6 +121,12 @@ class QuestionError(InputError):
 
 class DocumentError(InputError):
     """A document or record that can't be read. The message names the file and line."""
+
+
+class NothingIndexed(DocumentError):
+    """No file that was given holds a document that can be read."""
+
+    exit_code = 1
 
 
 class FilterError(InputError):

@@ -4,16 +4,19 @@ If a field does not have the expected type, an error names the field and the pro
 """
 
 import csv
+import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar, cast
 
 from askance.core.errors import DatasetError, InputError
 
 T = TypeVar("T")
+UTF8 = "utf-8-sig"
+"""UTF-8, with a byte order mark or without."""
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Convert = Callable[["Field", int], Iterable[T]]
 """A function that converts a record to values, given the record and its number in the file, counted from
@@ -212,9 +215,11 @@ def rows(path: Path, inside: str | None = None) -> Rows:
     yield from ((f"record {number}", row) for number, row in enumerate(records, start=1))
 
 
-def lines(path: Path, error: type[InputError] = DatasetError) -> Iterator[tuple[str, str]]:
+def lines(
+    path: Path, error: type[InputError] = DatasetError, encoding: str = UTF8
+) -> Iterator[tuple[str, str]]:
     """Yield the location and content of each non-blank line of a file (see `opened` for errors)."""
-    with opened(path, error) as file:
+    with opened(path, error, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 yield f"line {number}", line
@@ -225,7 +230,13 @@ def rows_or_table(path: Path) -> Rows:
     return table_rows(path) if path.suffix.lower() in DELIMITERS else rows(path)
 
 
-def table_rows(path: Path, error: type[InputError] = DatasetError, needs: str = "") -> Rows:
+def table_rows(
+    path: Path,
+    error: type[InputError] = DatasetError,
+    needs: str = "",
+    delimiter: str | None = None,
+    encoding: str = UTF8,
+) -> Rows:
     """Yield the location and the cells by column name of each row of a table.
 
     The location is the line on which the row ends.
@@ -234,14 +245,16 @@ def table_rows(path: Path, error: type[InputError] = DatasetError, needs: str = 
         path: The file, named .csv or .tsv.
         error: The type of error to raise.
         needs: The name of a required column, in lower case. The header may use any case.
+        delimiter: The delimiter of the cells; None takes that of the file's extension.
+        encoding: The encoding of the file.
 
     Raises:
         InputError: The file can't be read, or is not a valid table; raised as `error`.
     """
-    delimiter = DELIMITERS.get(path.suffix.lower())
+    delimiter = delimiter or DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
         raise error(f"{path} is neither .csv nor .tsv: rename it after the delimiter of its cells.")
-    with opened(path, error, newline="") as file:
+    with opened(path, error, newline="", encoding=encoding) as file:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         filled = filter(None, reader)
         try:
@@ -269,21 +282,24 @@ def document(path: Path) -> Any:
 
 @contextmanager
 def opened(
-    path: Path, kind: type[InputError] = DatasetError, *, newline: str | None = None
+    path: Path, kind: type[InputError] = DatasetError, *, newline: str | None = None, encoding: str = UTF8
 ) -> Iterator[TextIO]:
-    """Open a text file in UTF-8.
+    """Open a text file, and unpack it on the way if its name ends in .gz.
 
     Args:
         path: The file.
         kind: The type of error to raise.
         newline: The handling of line breaks, as for `open`.
+        encoding: The encoding. In any other than UTF-8, bytes that have no meaning are replaced.
 
     Raises:
         InputError: The file can't be read, or is not UTF-8; raised as `kind`.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline=newline) as file:
-            yield file
+        errors = "strict" if encoding == UTF8 else "replace"
+        opener = gzip.open if path.suffix.lower() == ".gz" else open
+        with opener(path, "rt", encoding=encoding, errors=errors, newline=newline) as file:
+            yield cast("TextIO", file)
     except OSError as error:
         raise kind(f"can't read {path}: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:

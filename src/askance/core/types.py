@@ -297,6 +297,8 @@ class Passage:
         text: The text of the passage.
         source: The file that the document comes from.
         start, end: The offsets of the passage in the document's text.
+        page: The page or slide on which the passage begins, from 1; 0 if the document has no pages.
+        section: The heading that the passage stands under, or the sheet and row; empty if there is none.
         fields: The further fields of the document, such as the other columns of its row.
     """
 
@@ -306,12 +308,25 @@ class Passage:
     source: str = ""
     start: int = 0
     end: int = 0
+    page: int = 0
+    section: str = ""
     fields: Mapping[str, FieldValue] = field(default_factory=dict, hash=False)
 
     @property
     def titled_text(self) -> str:
         """The title and the text in one string, which represents the passage to encoders and rerankers."""
         return f"{self.title} {self.text}".strip()
+
+    @property
+    def location(self) -> str:
+        """The file with the place in it, as in "goshawk.pdf, p. 3, Payload"."""
+        return ", ".join(filter(None, (self.source, self.place)))
+
+    @property
+    def place(self) -> str:
+        """The page and the section, as in "p. 3, Payload". A section that repeats the title is left out."""
+        page = f"p. {self.page}" if self.page else ""
+        return ", ".join(filter(None, (page, self.section if self.section != self.title else "")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,9 @@ class AskanceRetriever(BaseRetriever):
 
 def _document(passage: Passage, score: float | None = None) -> Document:
     metadata = {"title": passage.title, "source": passage.source, "start_index": passage.start}
+    place = {name: each for name in ("page", "section") if (each := getattr(passage, name))}
     scored = {} if score is None else {"score": score}
-    return Document(id=passage.id, page_content=passage.text, metadata={**metadata, **scored})
+    return Document(id=passage.id, page_content=passage.text, metadata={**metadata, **place, **scored})
 
 
 class AskanceRunnable(Runnable[LanguageModelInput, AIMessage]):

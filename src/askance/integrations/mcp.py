@@ -58,6 +58,7 @@ class Source:
 
     Attributes:
         number: The number of the passage in the answer or the ranking, from 1.
+        source: The file with the page and section, as in "goshawk.pdf, p. 3, Payload".
         score: The score of the search; 0 for a cited passage.
     """
 
@@ -182,7 +183,7 @@ def _tool_answer(result: Result, trace_id: str, method: str) -> ToolAnswer:
 
 
 def _source(number: int, passage: Passage, score: float = 0.0) -> Source:
-    return Source(number, passage.id, passage.title, passage.source, passage.text, score)
+    return Source(number, passage.id, passage.title, passage.location, passage.text, score)
 
 
 def _steps(event: Any) -> list[Step]:

@@ -162,7 +162,7 @@ def _documents(event: events.Searched) -> Attributes:
         attributes[head + DocumentAttributes.DOCUMENT_ID] = passage.id
         attributes[head + DocumentAttributes.DOCUMENT_CONTENT] = passage.text
         attributes[head + DocumentAttributes.DOCUMENT_SCORE] = hit.score
-        metadata = {"title": passage.title, "source": passage.source}
+        metadata = {"title": passage.title, "source": passage.location}
         attributes[head + DocumentAttributes.DOCUMENT_METADATA] = json_line(metadata)
     return attributes
 

@@ -83,8 +83,9 @@ def annotation(citation: Citation, url: str, start: int, end: int) -> dict[str, 
 
 
 def title_of(passage: Passage) -> str:
-    """Return the title of a passage, or its id, on one line and without Markdown."""
-    line = " ".join(_MARKUP.sub(" ", passage.title or passage.id).split())
+    """Return the title of a passage, or its id, and its page and section, on one line without Markdown."""
+    title = ", ".join(filter(None, (passage.title or passage.id, passage.place)))
+    line = " ".join(_MARKUP.sub(" ", title).split())
     return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
 
 

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from askance.core.filters import FieldValue, parse_filter
 from askance.core.strict_json import whole_characters
 from askance.retrieval.index.documents import Document
-from askance.retrieval.index.formats import MAX_FIELD_CHARACTERS, MAX_FIELDS, MAX_ID_CHARACTERS, is_finite
+from askance.retrieval.index.formats import MAX_ID_CHARACTERS
+from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, MAX_FIELDS, is_finite
 from askance.serve.errors import bad_request, not_found
 from askance.serve.responses import Json
 from askance.serve.security import OWNER

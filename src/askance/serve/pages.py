@@ -21,7 +21,7 @@ _PAGE = """<!doctype html>
 def passage_page(passage: Passage) -> str:
     """Return a passage as an HTML page, in which the text of the passage is only text."""
     paragraphs = "</p>\n<p>".join(escape(line) for line in passage.text.splitlines() if line.strip())
-    source = f", from {escape(passage.source)}" if passage.source else ""
+    source = f", from {escape(passage.location)}" if passage.location else ""
     return _PAGE.format(
         title=escape(passage.title or passage.id), paragraphs=paragraphs, id=escape(passage.id), source=source
     )

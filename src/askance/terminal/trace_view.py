@@ -161,7 +161,7 @@ def _answered(event: trace.Answered, before: Before) -> RenderableType:
     if answer.short and answer.short != answer.text:
         lines.append(Text.assemble(("Answer: ", "bold"), (answer.short, f"bold {SURE}")))
     for number, passage in sorted(sources.items()):
-        source = (f"  {passage.source}", PROVISIONAL)
+        source = (f"  {passage.location}", PROVISIONAL)
         lines.append(Text.assemble((f"[{number}] ", QUERY), (passage.title, "bold"), source))
     return Group(*lines, Text(""), Text(usage_line(event.usage), style=PROVISIONAL))
 

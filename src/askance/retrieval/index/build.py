@@ -11,19 +11,26 @@ from pathlib import Path
 
 import numpy as np
 
-from askance.core.errors import DocumentError, InputError
+from askance.core.errors import DocumentError, InputError, NothingIndexed
 from askance.core.filters import Filter
 from askance.core.ports import Encoder
 from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.build_transaction import BuildTransaction, open_transaction
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, content_digest
-from askance.retrieval.index.documents import Document, SkippedSource, absolute_path, read_documents
+from askance.retrieval.index.documents import (
+    HIDDEN,
+    Document,
+    SkippedSource,
+    absolute_path,
+    read_documents,
+    spelled,
+)
 from askance.retrieval.index.field_columns import FieldColumns
 from askance.retrieval.index.formats import READERS
 from askance.retrieval.index.index_folder import MANIFEST, EncoderRecord, Manifest, read_manifest
 from askance.retrieval.index.lexical import LexicalIndex
-from askance.retrieval.index.passages import cut_passages, passage_id
+from askance.retrieval.index.passages import Chunking, cut_passages, passage_id
 from askance.retrieval.index.vectors import validate_vectors
 from askance.text.words import detect_language
 
@@ -63,6 +70,7 @@ class BuildReport:
         unchanged: The number of documents that were already in the index or in the checkpoint of an
             interrupted build.
         duplicates: The number of documents found again in this run, with the same id and content.
+        hidden: The number of files and folders that were left out because their names begin with a dot.
         encoded: The number of passages embedded in this run.
     """
 
@@ -77,6 +85,7 @@ class BuildReport:
     skipped: tuple[SkippedSource, ...]
     seconds: float
     encoded: int = 0
+    hidden: int = 0
 
     def __str__(self) -> str:
         changes = {
@@ -86,6 +95,7 @@ class BuildReport:
             "unchanged": self.unchanged,
             "duplicate": self.duplicates,
             "skipped": len(self.skipped),
+            "hidden": self.hidden,
             "passages encoded": self.encoded,
         }
         changed = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
@@ -99,6 +109,7 @@ def build_index(
     *,
     analysis: Analysis | None = None,
     encoder: Encoder | None = None,
+    chunking: Chunking | None = None,
     follow_links: bool = False,
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
@@ -124,15 +135,16 @@ def build_index(
             analysis of the language that the first documents are in (see `text.words.detect_language`).
         encoder: Embeds each passage that has no vector yet. An index with vectors can only be updated with
             the encoder that made them.
+        chunking: How documents are split into passages; None takes the chunking of the index, or the default.
         follow_links: Follow links in the folders of `sources` to files outside them. Otherwise these files
             are skipped. If an earlier build read them, their documents are removed from the index.
         progress: Called after every document, and while passages are embedded.
 
     Raises:
-        DocumentError: A source does not exist, a row is malformed, or `sources` hold nothing to index. The
-            index is unchanged.
+        DocumentError: A source does not exist, or a row is malformed. The index is unchanged.
+        NothingIndexed: `sources` hold nothing to index. The index is unchanged.
         BadIndex: `out` is not an index, can't be written, is being written by another process, is damaged or
-            newer than this version, or was built with another analysis or encoder.
+            newer than this version, or was built with another analysis, chunking or encoder.
         ModelFailure: The encoder failed. The index is unchanged, but the next build uses the vectors made so
             far.
         MissingExtra: The package that reads HTML files is not installed.
@@ -141,14 +153,13 @@ def build_index(
     documents = read_documents(sources, leave_out=out, follow_links=follow_links)
     if analysis is None:
         analysis, documents = _default_analysis(out, documents)
-    with open_transaction(
-        out, analysis, None if encoder is None else describe_encoder(encoder)
-    ) as transaction:
+    described = None if encoder is None else describe_encoder(encoder)
+    with open_transaction(out, analysis, described, chunking) as transaction:
         build = _Build(transaction, progress)
         for item in documents:
             build.process(item)
         if not build.num_documents:
-            raise _nothing_to_index(sources, build.skipped)
+            raise _nothing_to_index(sources, build)
         build.remove_missing(sources)
         if encoder is not None:
             asyncio.run(build.encode(encoder))
@@ -161,6 +172,7 @@ def build_index(
         skipped=tuple(build.skipped),
         seconds=time.perf_counter() - started,
         encoded=build.num_encoded,
+        hidden=build.num_hidden,
     )
 
 
@@ -258,7 +270,7 @@ class _Build:
     def __init__(
         self, transaction: BuildTransaction, progress: Callable[[BuildProgress], None] | None
     ) -> None:
-        self.num_documents = self.num_encoded = 0
+        self.num_documents = self.num_encoded = self.num_hidden = 0
         self.outcomes: Counter[str] = Counter()
         self.skipped: list[SkippedSource] = []
         self._transaction = transaction
@@ -267,7 +279,9 @@ class _Build:
         self._num_unsaved = 0
 
     def process(self, item: Document | SkippedSource) -> None:
-        if isinstance(item, SkippedSource):
+        if isinstance(item, SkippedSource) and item.reason == HIDDEN:
+            self.num_hidden += 1
+        elif isinstance(item, SkippedSource):
             self.skipped.append(item)
         else:
             # Checkpoints are written only between documents, so that index and document table agree.
@@ -311,7 +325,8 @@ class _Build:
 
     def remove_missing(self, sources: Sequence[Path]) -> None:
         kept = {skipped.path for skipped in self.skipped if skipped.path}
-        for entry in self._transaction.documents.not_seen(map(absolute_path, sources), kept):
+        places = (absolute_path(spelled(source)) for source in sources)
+        for entry in self._transaction.documents.not_seen(places, kept):
             self._remove(entry)
             self.outcomes["removed"] += 1
 
@@ -379,7 +394,8 @@ class _Build:
         return "updated"
 
     def _add(self, document: Document, id: str, digest: bytes, number: int | None = None) -> None:
-        passages = tuple(cut_passages(dataclasses.replace(document, id=id)))
+        named = dataclasses.replace(document, id=id)
+        passages = tuple(cut_passages(named, self._transaction.chunking))
         added = self._transaction.documents.add(document, id, digest, len(passages), number)
         self._transaction.lexical.add(id, passages, *added)
         self._num_passages += len(passages)
@@ -415,10 +431,12 @@ def _batches(
         yield batch
 
 
-def _nothing_to_index(sources: Sequence[Path], skipped: Sequence[SkippedSource]) -> DocumentError:
+def _nothing_to_index(sources: Sequence[Path], build: _Build) -> NothingIndexed:
     named = ", ".join(map(str, sources)) or "no files at all"
-    reasons = "; ".join(f"{each.source}: {each.reason}" for each in skipped[:3])
-    skips = f" ({len(skipped)} skipped: {reasons}{'; …' if len(skipped) > 3 else ''})" if skipped else ""
-    return DocumentError(
-        f"there is nothing to index in {named}{skips}: give files of the kinds {' '.join(READERS)} with text."
+    counts = [f"{len(build.skipped)} skipped"] * bool(build.skipped)
+    counts += [f"{build.num_hidden} hidden"] * bool(build.num_hidden)
+    found = f" ({', '.join(counts)})" if counts else ""
+    lines = "".join(f"\n  {each.source}: {each.reason}" for each in build.skipped)
+    return NothingIndexed(
+        f"nothing to index in {named}{found}: give files with text, of the kinds {' '.join(READERS)}.{lines}"
     )

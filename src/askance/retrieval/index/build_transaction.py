@@ -21,6 +21,7 @@ from askance.retrieval.index import index_folder
 from askance.retrieval.index.document_table import DamagedIndex, DocumentTable
 from askance.retrieval.index.index_folder import EncoderRecord, Manifest, generation_folder
 from askance.retrieval.index.lexical import ENGINE, LexicalWriter, read_opstamp
+from askance.retrieval.index.passages import Chunking
 from askance.retrieval.index.vectors import VectorWriter
 from askance.storage.durable_files import locked_folder, sync
 
@@ -35,13 +36,20 @@ class BuildTransaction:
         documents: The document table.
         vectors: The writer of the vectors; None without an encoder.
         base: The manifest of the previous generation, if there is one.
+        chunking: How documents are split into passages: as in the previous generation, if there is one.
         is_resumed: True if the transaction continues from a checkpoint of an interrupted build.
     """
 
     def __init__(
-        self, folder: Path, base: Manifest | None, analysis: Analysis, encoder: EncoderRecord | None
+        self,
+        folder: Path,
+        base: Manifest | None,
+        analysis: Analysis,
+        encoder: EncoderRecord | None,
+        chunking: Chunking | None,
     ) -> None:
         self.base = base
+        self.chunking = base.chunking if base else chunking or Chunking()
         self._generation = base.generation + 1 if base else 1
         self._folder, self._analysis, self._encoder = folder, analysis, encoder
         self._path = generation_folder(folder, self._generation)
@@ -114,6 +122,7 @@ class BuildTransaction:
             created_at,
             now,
             self._encoder,
+            self.chunking,
             self.lexical.committed().scripts(),
             fields,
         )
@@ -122,7 +131,8 @@ class BuildTransaction:
         opstamp = read_opstamp(self._path / index_folder.LEXICAL)
         encoder = "" if self._encoder is None else f" {self._encoder.fingerprint}"
         return (
-            f"{index_folder.SCHEMA_VERSION} {self._generation} {opstamp} {ENGINE} {self._analysis}{encoder}"
+            f"{index_folder.SCHEMA_VERSION} {self._generation} {opstamp} {ENGINE} {self._analysis} "
+            f"{self.chunking}{encoder}"
         )
 
     def _is_resumable(self) -> bool:
@@ -138,24 +148,29 @@ class BuildTransaction:
 
 @contextmanager
 def open_transaction(
-    folder: Path, analysis: Analysis, encoder: EncoderRecord | None = None
+    folder: Path,
+    analysis: Analysis,
+    encoder: EncoderRecord | None = None,
+    chunking: Chunking | None = None,
 ) -> Iterator[BuildTransaction]:
     """Open a transaction on the index in `folder`, which need not exist.
 
     Args:
         encoder: The encoder that makes the vectors. An index without vectors accepts any encoder.
+        chunking: How documents are split; None takes the chunking of the index, or the default.
 
     Raises:
         BadIndex: The folder is not an index, can't be written, is being written by another process, or holds
-            an index that is damaged, newer than this version, or built with another analysis or encoder.
+            an index that is damaged, newer than this version, or built with another analysis, chunking or
+            encoder.
     """
     try:
         # Check before locking, so that a foreign folder is never touched, and again under the lock.
-        _base_manifest(folder, analysis, encoder)
+        _base_manifest(folder, analysis, encoder, chunking)
         with locked_folder(folder, index_folder.LOCK):
-            base = _base_manifest(folder, analysis, encoder)
+            base = _base_manifest(folder, analysis, encoder, chunking)
             _remove_other_generations(folder, *(base.generation, base.generation + 1) if base else (1,))
-            with closing(BuildTransaction(folder, base, analysis, encoder)) as transaction:
+            with closing(BuildTransaction(folder, base, analysis, encoder, chunking)) as transaction:
                 transaction.open()
                 yield transaction
     except BlockingIOError as error:
@@ -173,7 +188,9 @@ def open_transaction(
         ) from error
 
 
-def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderRecord | None) -> Manifest | None:
+def _base_manifest(
+    folder: Path, analysis: Analysis, encoder: EncoderRecord | None, chunking: Chunking | None
+) -> Manifest | None:
     if not folder.exists():
         return None
     if not folder.is_dir():
@@ -182,6 +199,8 @@ def _base_manifest(folder: Path, analysis: Analysis, encoder: EncoderRecord | No
         manifest = index_folder.read_manifest(folder)
         if manifest.analysis != analysis:
             raise index_folder.mismatch_error(folder, manifest.analysis, analysis)
+        if chunking not in (None, manifest.chunking):
+            raise index_folder.mismatch_error(folder, manifest.chunking, chunking)
         made_by = manifest.encoder
         if made_by is not None and (encoder is None or encoder.fingerprint != made_by.fingerprint):
             raise index_folder.mismatch_error(folder, made_by, encoder or "no encoder")

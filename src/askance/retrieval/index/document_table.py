@@ -335,6 +335,8 @@ class DocumentTable:
 def content_digest(document: Document) -> bytes:
     """Return a 16-byte hash of the indexed content of a document, without its source and id."""
     content = f"{document.is_row}\0{document.title}\0{document.text}"
+    for mark in document.marks:
+        content += f"\0{mark.start} {mark.page} {mark.section}"
     if document.fields:
         content += f"\0{json.dumps(document.fields, sort_keys=True)}"
     return hashlib.blake2b(content.encode(), digest_size=16).digest()

@@ -2,24 +2,42 @@
 
 | file | becomes |
 |---|---|
-| `.txt` `.md` `.html` `.htm` `.pdf` | one document |
+| text, Markdown, source code, HTML, PDF, DOCX, PPTX, ODT, RTF, EPUB, mail | one document |
 | `.jsonl` | one document per row: ``{"id": "7", "title": "Bonn", "text": "Bonn is a city."}`` |
-| `.tsv` | one document per row, in the layout of the DPR Wikipedia dump: ``id<TAB>text<TAB>title`` |
+| `.csv` `.tsv` `.xlsx` | one document per row under a header |
+| `.tsv` in the layout of the DPR Wikipedia dump | one document per row: ``id<TAB>text<TAB>title`` |
 
 A file whose content does not match its name is skipped with the reason, and reading continues. A malformed
-row is an error instead, because the file is not what its owner believes it to be.
+row is an error instead, because the file is not what its owner believes it to be. A file that changes while
+it is read is read again.
 """
 
 import os
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from askance.core.errors import DocumentError
 from askance.core.filters import FieldValue
-from askance.retrieval.index.formats import READERS, UnreadableFile
+from askance.retrieval.index.formats import (
+    READERS,
+    DocumentRow,
+    Mark,
+    UnreadableFile,
+    UnreadPart,
+    extension,
+    read_file,
+)
 from askance.sample import CORPUS, SAMPLE
+
+HIDDEN = "hidden"
+_NUM_TRIES = 3
+"""How often a file is read that changes while it is read."""
+_MAX_KEPT_CHARACTERS = 1_000_000
+"""The text of a file of rows that is kept until it is known that the file did not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +45,14 @@ class Document:
     """A document to index.
 
     Attributes:
-        id: The id that the row gives, or "FILE:LINE" if the row gives none. For a whole file, the path of the
-            file relative to the given folder.
+        id: The id that the row gives, or "FILE:LINE" or "FILE:SHEET:LINE" if the row gives none. For a whole
+            file, the path of the file relative to the given folder, in Unicode's composed form (NFC).
         title: The title of the row or page, or the first heading. For a whole file without either, the file
             name without its extension.
         source: The path of the file as it was given, or the name of the sample corpus.
         path: The absolute path of the file. It does not depend on how the file was given.
         is_row: True for a row of a file, False for a whole file.
+        marks: The pages and sections of the text, by offset.
         fields: The further columns of a row, or the properties that the file itself states, such as its
             author.
         date: The date on which the file was last modified, in UTC (ISO 8601); empty if there is no file.
@@ -46,6 +65,7 @@ class Document:
     source: str = ""
     path: str = ""
     is_row: bool = False
+    marks: tuple[Mark, ...] = ()
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
     date: str = field(default="", compare=False)
 
@@ -54,14 +74,14 @@ class Document:
         """The fields for filters: title, source, path, type and date, where known, and then `fields`.
 
         An entry of `fields` replaces another field of the same name. The type is the extension of the file
-        without the dot, in lower case.
+        without the dot, in lower case, and without the .gz of a gzipped file.
         """
         path = self.path if self.source else ""  # a document without a file has none
         known = {
             "title": self.title,
             "source": self.source,
             "path": path,
-            "type": Path(path).suffix.removeprefix(".").lower(),
+            "type": extension(Path(path)).removeprefix("."),
             "date": self.date,
         }
         return {**{name: value for name, value in known.items() if value}, **self.fields}
@@ -69,11 +89,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class SkippedSource:
-    """A skipped file, or a row without text, with the reason.
+    """A skipped file, or a part of a file, such as a row without text, with the reason.
 
     Attributes:
-        path: The absolute path of the file; empty for a row, and for a link to a file outside the given
-            folder.
+        reason: The reason; `HIDDEN` for a file or folder whose name begins with a dot.
+        path: The absolute path of the file; empty for a part of a file, for a hidden file, and for a link to
+            a file outside the given folder.
     """
 
     source: str
@@ -87,7 +108,8 @@ def read_documents(
     """Yield the documents and skipped sources in `paths`, in the given order, and by name within folders.
 
     Folders are read recursively. Hidden files, links to folders and the folder `leave_out` are skipped. A
-    file that is reached twice is read once.
+    file that is reached twice is read once. A path is also found if its name is written with other Unicode
+    characters that look the same, composed or decomposed.
 
     Args:
         follow_links: Follow links from a folder to files outside it. Otherwise such links are skipped. A link
@@ -98,12 +120,36 @@ def read_documents(
             iteration reaches the row).
         MissingExtra: There is an HTML file, and the package that reads HTML is not installed.
     """
-    for path in paths:
+    found = [spelled(path) for path in paths]
+    for path in found:
         if not path.exists():
             raise DocumentError(
                 f"there is no file or folder {_printable(path)}: check the spelling of the path."
             )
-    return _read_all(paths, leave_out, follow_links)
+    return _read_all(found, leave_out, follow_links)
+
+
+def spelled(path: Path) -> Path:
+    """Return the path in the Unicode form in which it exists, or the path itself if it does not exist."""
+    forms = (Path(unicodedata.normalize(form, str(path))) for form in ("NFC", "NFD"))
+    return path if path.exists() else next((form for form in forms if form.exists()), path)
+
+
+def file_states(paths: Sequence[Path], leave_out: Path | None = None) -> dict[str, tuple[int, int, int]]:
+    """Return the time of the last change, the size and the inode of each file that would be read.
+
+    Raises:
+        FileNotFoundError: One of `paths` does not exist. The message is its name.
+    """
+    states = {}
+    for given in map(spelled, paths):
+        if not given.exists():
+            raise FileNotFoundError(_printable(given))
+        for path, _ in _walk(given, "", leave_out):
+            if path == given or not path.name.startswith("."):
+                with suppress(OSError):  # it was removed in the meantime
+                    states[str(path)] = _state(path)
+    return states
 
 
 def absolute_path(path: Path) -> str:
@@ -117,7 +163,9 @@ def _read_all(
     paths_seen = set[str]()
     for given in paths:
         for path, id in _walk(given, "" if given.is_dir() else given.name, leave_out):
-            if not follow_links and path != given and _leads_out(path, given):
+            if path != given and path.name.startswith("."):
+                yield SkippedSource(_printable(path), HIDDEN)
+            elif not follow_links and path != given and _leads_out(path, given):
                 # The path is empty, so that this build removes what an earlier build read through the link.
                 yield SkippedSource(_printable(path), "a link to a file outside; --follow-links reads it")
             elif (real_path := absolute_path(path)) not in paths_seen:
@@ -128,9 +176,10 @@ def _read_all(
 def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) -> Iterator[tuple[Path, str]]:
     """Yield the files in and below a path, each with the id of its document.
 
-    A folder that can't be listed is yielded like a file.
+    A folder that can't be listed and a hidden folder are yielded like files.
     """
-    if not path.is_dir() or (path.is_symlink() and not is_given):
+    is_hidden = path.name.startswith(".") and not is_given
+    if is_hidden or not path.is_dir() or (path.is_symlink() and not is_given):
         yield path, id
     elif leave_out is None or path.resolve() != leave_out.resolve():
         try:
@@ -139,9 +188,8 @@ def _walk(path: Path, id: str, leave_out: Path | None, is_given: bool = True) ->
             yield path, id
             return
         for entry in entries:
-            if not entry.name.startswith("."):
-                inner = f"{id}/{entry.name}" if id else entry.name
-                yield from _walk(entry, inner, leave_out, is_given=False)
+            inner = f"{id}/{entry.name}" if id else entry.name
+            yield from _walk(entry, inner, leave_out, is_given=False)
 
 
 def _leads_out(path: Path, folder: Path) -> bool:
@@ -157,28 +205,79 @@ def _read_file(path: Path, id: str, real_path: str) -> Iterator[Document | Skipp
     try:
         if problem := _problem(path):
             raise UnreadableFile(problem)
-        date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-        for row in READERS[path.suffix.lower()](path):
-            if row.line and row.text.strip():
-                row_id = row.id or f"{id}:{row.line}"
-                yield Document(row_id, row.title, row.text, source, real_path, True, row.fields, date)
-            elif row.line:
-                yield SkippedSource(f"{source}, line {row.line}", "the row has no text")
+        has_text = False
+        for row in _unchanged_rows(path):
+            if isinstance(row, UnreadPart):
+                yield SkippedSource(f"{source}, {row.name}", row.reason)
             elif row.text.strip():
-                title = row.title or path.stem
-                yield Document(id, title, row.text, source, real_path, fields=row.fields, date=date)
-            else:
-                raise UnreadableFile("holds no text")
+                has_text = True
+                yield _document(row, unicodedata.normalize("NFC", id), path, source, real_path)
+            elif row.line:
+                has_text = True
+                yield SkippedSource(f"{source}, line {row.line}", "the row has no text")
+        if not has_text:
+            raise UnreadableFile("holds no text")
     except UnreadableFile as error:
         yield SkippedSource(source, str(error), real_path)
     except OSError as error:
         yield SkippedSource(source, f"can't be read: {error.strerror}", real_path)
 
 
-def _problem(path: Path) -> str:
-    """Return why a file can't be indexed, or an empty string if it can.
+def _document(row: DocumentRow, id: str, path: Path, source: str, real_path: str) -> Document:
+    is_zipped = extension(path) != path.suffix.lower()
+    name = path.name.removesuffix("".join(path.suffixes[-2:])) if is_zipped else path.stem
+    return Document(
+        row.id or ":".join(filter(None, (id, row.sheet, str(row.line)))) if row.line else id,
+        row.title if row.line else row.title or name or path.stem,
+        row.text,
+        source,
+        real_path,
+        is_row=row.line > 0,
+        marks=row.marks,
+        fields=row.fields,
+        date=datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat(),
+    )
 
-    The file is never loaded into memory as a whole.
+
+def _unchanged_rows(path: Path) -> Iterator[DocumentRow | UnreadPart]:
+    """Yield the rows of a file, all from one state of the file.
+
+    Raises:
+        UnreadableFile: The file changes whenever it is read, or it has so many rows that the first ones were
+            passed on before it changed.
+    """
+    for _ in range(_NUM_TRIES):
+        before, problem = _state(path), None
+        kept, num_characters, is_passed_on = list[DocumentRow | UnreadPart](), 0, False
+        try:
+            for row in read_file(path):
+                kept.append(row)
+                num_characters += len(row.text) if isinstance(row, DocumentRow) and row.line else 0
+                if num_characters > _MAX_KEPT_CHARACTERS:
+                    is_passed_on = True
+                    yield from kept
+                    kept, num_characters = [], 0
+        except (UnreadableFile, DocumentError) as error:
+            problem = error
+        has_changed = _state(path) != before
+        if has_changed and not is_passed_on:
+            continue
+        yield from kept
+        if problem is not None:
+            raise problem
+        if has_changed:
+            raise UnreadableFile("it changed while it was read; index it again")
+        return
+    raise UnreadableFile("it changes while it is read; index it again when it is complete")
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _problem(path: Path) -> str:
+    """Return why a file can't be indexed, or an empty string if its content decides.
 
     Raises:
         OSError: The file can't be read.
@@ -189,29 +288,11 @@ def _problem(path: Path) -> str:
         if not path.is_symlink():
             next(path.iterdir(), None)  # raises an error if the folder can't be listed
         return "a link to a folder, which is not followed"
-    if path.suffix.lower() not in READERS:
-        return f"unknown kind of file (known: {' '.join(READERS)})"
+    if extension(path) not in READERS:
+        return f"unknown kind of file ({extension(path) or 'no extension'})"
     if path.exists() and not path.is_file():
         return "not a regular file"
-    if path.stat().st_size == 0:
-        return "empty (0 bytes)"
-    return "" if path.suffix.lower() == ".pdf" else _text_problem(path)
-
-
-def _text_problem(path: Path) -> str:
-    at_byte = 0
-    with path.open("rb") as file:
-        # In UTF-8, the byte of a line break is part of no other character.
-        for line in file:
-            if b"\0" in line:
-                return f"binary, or not UTF-8 (byte {at_byte + line.index(0)} is NUL)"
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                found = f"byte {at_byte + error.start} is 0x{line[error.start]:02x}"
-                return f"not UTF-8 ({found}); convert it to UTF-8"
-            at_byte += len(line)
-    return ""
+    return "empty (0 bytes)" if path.stat().st_size == 0 else ""
 
 
 def _printable(path: Path) -> str:

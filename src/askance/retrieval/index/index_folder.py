@@ -26,6 +26,7 @@ from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.document_table import DocumentTable
 from askance.retrieval.index.field_columns import FieldColumns, Selection
 from askance.retrieval.index.lexical import LexicalIndex, open_lexical
+from askance.retrieval.index.passages import Chunking
 from askance.retrieval.index.vectors import FlatIndex
 from askance.storage.durable_files import write_atomically
 from askance.text.words import scripts_of
@@ -70,6 +71,7 @@ class Manifest:
         engine: The library that wrote the index, with its version.
         created_at, updated_at: The times of the first build and of the latest change, in UTC (ISO 8601).
         encoder: The encoder that made the vectors; None if the index has no vectors.
+        chunking: How documents are split into passages.
         scripts: The number of passages with letters of each script, by the script's name.
         fields: The fields of the documents with the types of their values.
     """
@@ -83,6 +85,7 @@ class Manifest:
     created_at: str
     updated_at: str
     encoder: EncoderRecord | None = None
+    chunking: Chunking = Chunking()
     scripts: Mapping[str, int] = field(default_factory=dict)
     fields: FieldKinds = field(default_factory=dict)
 
@@ -199,14 +202,13 @@ def read_manifest(folder: Path) -> Manifest:
                 f"this version reads {SCHEMA_VERSION}): delete the folder and build the index again with "
                 f"`askance index DOCS --out {folder}`."
             )
-        # Indexes from versions without vectors don't name an encoder.
-        analysis, encoder = Analysis(**content.pop("analysis")), content.pop("encoder", None)
-        fields = {name: tuple(kinds) for name, kinds in content.pop("fields").items()}
+        analysis, chunking = Analysis(**content.pop("analysis")), Chunking(**content.pop("chunking"))
+        encoder = content.pop("encoder")
         return Manifest(
-            **content,
+            **{**content, "fields": {name: tuple(kinds) for name, kinds in content["fields"].items()}},
             analysis=analysis,
+            chunking=chunking,
             encoder=encoder and EncoderRecord(**encoder),
-            fields=fields,
         )
     except FileNotFoundError as error:
         raise BadIndex(
@@ -233,7 +235,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def mismatch_error(folder: Path, built: object, wanted: object) -> BadIndex:
-    """Return the error for an index that was built with another analysis or encoder than the one wanted."""
+    """Return the error for an index that was not built as wanted: its analysis, chunking or encoder."""
     return BadIndex(
         f"the index {folder} was built with {built}, not with {wanted}: name the former, or build another "
         "index, in another folder, with the latter."

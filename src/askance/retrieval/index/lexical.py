@@ -258,8 +258,9 @@ def read_opstamp(folder: Path) -> int:
 
 
 def _pack(passage: Passage) -> bytes:
-    fields = (passage.id, passage.title, passage.text, passage.source, passage.start, passage.end)
-    return json.dumps((*fields, passage.fields), ensure_ascii=False, separators=(",", ":")).encode()
+    fields = [passage.id, passage.title, passage.text, passage.source, passage.start, passage.end]
+    fields += [passage.page, passage.section, dict(passage.fields)]
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _unpack(packed: bytes) -> Passage:

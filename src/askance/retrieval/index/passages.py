@@ -1,38 +1,81 @@
-"""Split documents into passages of 100 words."""
+"""Split documents into passages of about 100 words, or as many as asked for."""
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from askance.core.errors import ParameterError
 from askance.core.types import Passage
 from askance.retrieval.index.documents import Document
+from askance.retrieval.index.formats import Mark
 from askance.text.words import PIECE
 
-WORDS_PER_PASSAGE = 100
+MIN_WORDS, MAX_WORDS = 20, 10_000
 MIN_LAST_WORDS = 10
-MAX_ROW_WORDS = 150
+_SENTENCE_END = re.compile(r"[.!?…。！？؟][\"'”’»)\]]*(?=\s)|[。！？]|\S(?=[^\S\n]*\n[^\S\n]*\n)")
+"""The end of a sentence, or of a paragraph before a blank line."""
+_LINE_END = re.compile(r"\S(?=[^\S\n]*\n)")
 _NUMBERED = re.compile(r".*#\d+", re.DOTALL)
+_Span = tuple[int, int]
 
 
-def cut_passages(document: Document) -> Iterator[Passage]:
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """The lengths into which documents are split.
+
+    Attributes:
+        words: The number of words of a passage, at most.
+        overlap: The number of words at the end of a passage that the next one repeats.
+
+    Raises:
+        ParameterError: A number is out of range.
+    """
+
+    words: int = 100
+    overlap: int = 0
+
+    def __post_init__(self) -> None:
+        if not MIN_WORDS <= self.words <= MAX_WORDS:
+            raise ParameterError(
+                f"chunk words {self.words}: a passage has {MIN_WORDS} to {MAX_WORDS:,} words."
+            )
+        if not 0 <= self.overlap < self.words // 2:
+            raise ParameterError(
+                f"overlap {self.overlap}: {self.words}-word passages overlap by 0 to {self.words // 2 - 1}."
+            )
+
+    def __str__(self) -> str:
+        return f"passages of {self.words} words with an overlap of {self.overlap}"
+
+
+def cut_passages(document: Document, chunking: Chunking = Chunking()) -> Iterator[Passage]:
     """Yield the passages of `document`, in order. A document without words has none.
 
     A word is a run of characters other than white space; in scripts without spaces, two characters count as a
-    word (`text.words.PIECE`). Passages have 100 words and do not overlap. A last
-    passage of fewer than 10 words is joined to the passage before it. The `text` of a passage is exactly
+    word (`text.words.PIECE`). The `text` of a passage is exactly
     `document.text[start:end]`, from the first character of its first word to the last character of its last
     word.
 
-    A row with at most 150 words, such as a row of the DPR Wikipedia dump, is already a passage. It stays
-    whole, including its white space.
+    A whole file is cut where a page or a section begins. A page or section of more than `chunking.words`
+    words is cut into passages of at most so many words, each of which ends with a sentence or a blank line if
+    one ends in its second half, or else with a line, or else after the last word that fits. A rest of fewer
+    than 10 words is joined to the passage before it, and a page or section of fewer than 10 words to what
+    follows.
+
+    A row of a file is cut after every `chunking.words` words, wherever sentences end. A row with at most half
+    as many words again, such as a row of the DPR Wikipedia dump, is already a passage. It stays whole,
+    including its white space.
 
     The only passage of a document has the id of the document. Several passages have the ids "ID#1", "ID#2"
     and so on. If the id of a document itself ends in "#" and a number, even its only passage gets "ID#1", so
     that no two passages share an id.
     """
-    spans = _spans(document)
-    for number, (start, end) in enumerate(spans, start=1):
+    spans = list(_spans(document, chunking))
+    for number, (start, end, mark) in enumerate(spans, start=1):
         id, text = passage_id(document.id, number, len(spans)), document.text[start:end]
-        yield Passage(id, document.title, text, document.source, start, end, document.fields)
+        place = mark.page, mark.section
+        yield Passage(id, document.title, text, document.source, start, end, *place, document.fields)
 
 
 def passage_id(document_id: str, number: int, num_passages: int) -> str:
@@ -45,14 +88,77 @@ def passage_id(document_id: str, number: int, num_passages: int) -> str:
     return document_id if is_bare else f"{document_id}#{number}"
 
 
-def _spans(document: Document) -> list[tuple[int, int]]:
-    words = [match.span() for match in PIECE.finditer(document.text)]
+def _spans(document: Document, chunking: Chunking) -> Iterator[tuple[int, int, Mark]]:
+    """Yield the start, the end, and the page and section of each passage."""
+    text = document.text
+    words = [match.span() for match in PIECE.finditer(text)]
     if not words:
-        return []
-    if document.is_row and len(words) <= MAX_ROW_WORDS:
-        return [(0, len(document.text))]
-    firsts = list(range(0, len(words), WORDS_PER_PASSAGE))
-    if len(firsts) > 1 and len(words) - firsts[-1] < MIN_LAST_WORDS:
-        firsts.pop()
-    afters = [*firsts[1:], len(words)]
-    return [(words[first][0], words[after - 1][1]) for first, after in zip(firsts, afters, strict=True)]
+        return
+    if document.is_row:
+        mark = document.marks[0] if document.marks else Mark(0)
+        if 2 * len(words) <= 3 * chunking.words:
+            yield 0, len(text), mark
+            return
+        for first, after in _fixed(0, len(words), chunking):
+            yield words[first][0], words[after - 1][1], mark
+        return
+    for first, after, mark in _sections(words, document.marks):
+        for begin, end in _sentences(text, words, first, after, chunking):
+            yield words[begin][0], words[end - 1][1], mark
+
+
+def _sections(words: Sequence[_Span], marks: Sequence[Mark]) -> Iterator[tuple[int, int, Mark]]:
+    """Yield the first word, the word after the last, and the mark of each page and section.
+
+    One of fewer than 10 words is joined to the next, with the mark of the next, and the last to the one
+    before it.
+    """
+    starts = [start for start, _ in words]
+    sections: list[tuple[int, Mark]] = []
+    for mark in (Mark(0), *marks):
+        first = bisect_left(starts, mark.start)
+        if first == len(words):
+            continue
+        if sections and first - sections[-1][0] < MIN_LAST_WORDS:
+            sections[-1] = sections[-1][0], mark
+        else:
+            sections.append((first, mark))
+    if len(sections) > 1 and len(words) - sections[-1][0] < MIN_LAST_WORDS:
+        sections.pop()
+    afters = [*(first for first, _ in sections[1:]), len(words)]
+    for (first, mark), after in zip(sections, afters, strict=True):
+        yield first, after, mark
+
+
+def _fixed(first: int, after: int, chunking: Chunking) -> Iterator[_Span]:
+    """Yield the first word and the word after the last of passages with a fixed number of words."""
+    while True:
+        end = first + chunking.words
+        if after - end < MIN_LAST_WORDS:
+            yield first, after
+            return
+        yield first, end
+        first = end - chunking.overlap
+
+
+def _sentences(
+    text: str, words: Sequence[_Span], first: int, after: int, chunking: Chunking
+) -> Iterator[_Span]:
+    """Yield the first word and the word after the last of passages that end with sentences if possible."""
+    while after - first >= chunking.words + MIN_LAST_WORDS:
+        end = _last_end(text, words, first + chunking.words // 2, first + chunking.words)
+        yield first, end
+        first = end - chunking.overlap
+    yield first, after
+
+
+def _last_end(text: str, words: Sequence[_Span], first: int, last: int) -> int:
+    """Return the best place to end a passage: after at least `first` and at most `last` words."""
+    begin, end = words[first - 1][0], words[last][0]
+    for pattern in (_SENTENCE_END, _LINE_END):
+        found = 0
+        for match in pattern.finditer(text, begin, end):
+            found = match.end()
+        if found:
+            return bisect_left(words, (found, 0))
+    return last

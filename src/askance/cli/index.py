@@ -1,0 +1,134 @@
+"""The command that indexes documents, once or whenever they change."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from askance.cli.options import NumberOption, OutOption, SpecOption
+from askance.core.errors import DocumentError, InputError
+from askance.core.filters import check_filter, parse_filter
+from askance.loaders import encoder_to_build_with
+from askance.sample import CORPUS, SAMPLE
+from askance.terminal.console import err, out, print_plain
+from askance.terminal.progress import IndexProgress
+
+
+def index(
+    folder: OutOption,
+    docs: Annotated[list[str] | None, typer.Argument()] = None,
+    encoder: SpecOption = None,
+    language: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    chunk_words: NumberOption = None,
+    overlap: NumberOption = None,
+    follow_links: Annotated[bool, typer.Option("--follow-links")] = False,
+    watch: Annotated[bool, typer.Option("--watch")] = False,
+    delete: Annotated[list[str] | None, typer.Option(metavar="ID")] = None,
+    delete_where: Annotated[str | None, typer.Option(metavar="FILTER")] = None,
+) -> None:
+    """Split documents into passages and index them. If the index exists, only changes are added.
+
+    Files that can't be read are listed with the reason. The exit code is 1 if nothing was indexed. With
+    --delete or --delete-where, documents are deleted from the index instead, and no DOCS are given.
+
+    Args:
+        docs: Files or folders with documents: text, Markdown, source code, HTML, PDF, Office and OpenDocument
+            files, RTF, EPUB, mail, tables and JSON, also gzipped; @sample is the sample corpus.
+        folder: The folder of the index, which is created or updated.
+        encoder: Also store vectors, for --retriever dense and hybrid: bundled, hf:NAME or hf:DIRECTORY. If
+            the index has vectors already, new passages get vectors without this option.
+        language: The language of words in Latin script, such as german. By default it is detected when the
+            index is new. Chinese, Japanese, Korean and Arabic text needs no option.
+        chunk_words: The number of words of a passage, at most (100). Passages end with sentences where
+            possible. An index keeps the number that it was built with.
+        overlap: The number of words at the end of a passage that the next one repeats (0).
+        follow_links: Also read files outside the folders of DOCS that symbolic links lead to.
+        watch: Keep running, and update the index when files change, until Ctrl-C.
+        delete: Delete the document with this id; may be repeated.
+        delete_where: Delete the documents whose fields pass this filter, such as 'source = "old.pdf"'.
+
+    Examples:
+        askance index notes/ papers.pdf --out my-index --encoder bundled
+        askance index --out my-index --delete-where 'date < "2020"'
+    """
+    from askance.retrieval.bm25_analysis import Analysis  # only this command needs these
+    from askance.retrieval.index.build import build_index
+    from askance.retrieval.index.passages import Chunking
+
+    if delete or delete_where is not None:
+        _delete(folder, docs or [], delete or [], delete_where)
+        return
+    if not docs:
+        raise InputError("no documents are named: name files or folders, for example notes/ or @sample.")
+    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
+    default, chunking = Chunking(), None
+    if chunk_words is not None or overlap is not None:
+        words = default.words if chunk_words is None else chunk_words
+        chunking = Chunking(words, default.overlap if overlap is None else overlap)
+    loaded = encoder_to_build_with(folder, encoder)
+    shown = set[str]()
+
+    def build() -> None:
+        with IndexProgress(err) as progress:
+            report = build_index(
+                sources,
+                folder,
+                analysis=None if language is None else Analysis(language=language),
+                encoder=loaded,
+                chunking=chunking,
+                follow_links=follow_links,
+                progress=progress,
+            )
+        lines = [f"skipped {skipped.source}: {skipped.reason}" for skipped in report.skipped]
+        for line in lines:
+            if line not in shown:
+                print_plain(err, line, "yellow")
+        shown.update(lines)
+        print_plain(out, report)
+
+    if watch:
+        _watch(build, sources, folder)
+    else:
+        build()
+
+
+def _delete(folder: Path, docs: list[str], ids: list[str], where: str | None) -> None:
+    from askance.retrieval.index.build import FilteredRemoval, Removal, change_documents
+    from askance.retrieval.index.index_folder import read_manifest
+
+    if docs:
+        raise InputError(f"{docs[0]} is given together with --delete: index and delete in two commands.")
+    removals: list[Removal | FilteredRemoval] = [Removal(id) for id in ids]
+    if where is not None:
+        parsed = parse_filter(where)
+        check_filter(parsed, read_manifest(folder).fields)
+        removals.append(FilteredRemoval(parsed))
+    outcomes = change_documents(folder, removals, encoder=encoder_to_build_with(folder, None))
+    unknown = [id for id, outcome in outcomes if outcome == "unknown"]
+    for id in unknown:
+        print_plain(err, f"there is no document {id!r} in {folder}", "yellow")
+    print_plain(out, f"{folder}: {len(outcomes) - len(unknown):,} documents deleted")
+
+
+def _watch(build: Callable[[], None], sources: Sequence[Path], folder: Path) -> None:
+    """Build now and after every change, until Ctrl-C. Documents that can't be read don't end this."""
+    from askance.retrieval.index.documents import file_states
+    from askance.retrieval.index.watch import wait_for_change
+
+    def missing(path: str) -> None:
+        print_plain(err, f"{path} is gone: the index stays as it is until it is back", "yellow")
+
+    try:
+        states = file_states(sources, folder)
+        while True:
+            try:
+                build()
+                print_plain(err, "waiting for changes; Ctrl-C ends", "dim")
+            except DocumentError as error:
+                print_plain(err, f"error: {error}", "red")
+            states = wait_for_change(sources, states, leave_out=folder, missing=missing)
+    except FileNotFoundError as error:
+        raise DocumentError(f"there is no file or folder {error}: check the spelling of the path.") from error
+    except KeyboardInterrupt:
+        print_plain(err, "stopped watching; the index is complete up to the last build", "dim")

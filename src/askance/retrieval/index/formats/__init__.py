@@ -1,0 +1,115 @@
+"""The file formats of documents: a reader for each, by file extension.
+
+A reader yields rows one by one. Files of rows may have any number of them; all other files are one row each,
+with marks for its pages and sections, and are read as a whole up to a size. Any of them may be gzipped.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from askance.retrieval.index.formats.content import (
+    DocumentRow,
+    Mark,
+    Rows,
+    UnreadableFile,
+    UnreadPart,
+    check_size,
+)
+from askance.retrieval.index.formats.encodings import GZIPPED, open_bytes
+from askance.retrieval.index.formats.html import read_epub, read_html
+from askance.retrieval.index.formats.mail import read_mail
+from askance.retrieval.index.formats.office import read_docx, read_pptx
+from askance.retrieval.index.formats.opendocument import read_odt
+from askance.retrieval.index.formats.pdf import read_pdf
+from askance.retrieval.index.formats.plain import (
+    PLAIN_TEXT,
+    SOURCE_CODE,
+    read_code,
+    read_markdown,
+    read_plain,
+)
+from askance.retrieval.index.formats.rows import MAX_ID_CHARACTERS, read_json, read_jsonl, read_table
+from askance.retrieval.index.formats.rtf import read_rtf
+from askance.retrieval.index.formats.tables import read_xlsx
+
+__all__ = [
+    "MAX_ID_CHARACTERS",
+    "READERS",
+    "DocumentRow",
+    "Mark",
+    "UnreadPart",
+    "UnreadableFile",
+    "extension",
+    "read_file",
+]
+
+
+def _read_mail(path: Path) -> Rows:
+    return read_mail(path, read_file)
+
+
+READERS: Mapping[str, Callable[[Path], Rows]] = {
+    ".pdf": read_pdf,
+    **dict.fromkeys((".docx", ".docm", ".dotx"), read_docx),
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx"), read_pptx),
+    **dict.fromkeys((".xlsx", ".xlsm"), read_xlsx),
+    **dict.fromkeys((".odt", ".odp", ".ods"), read_odt),
+    ".rtf": read_rtf,
+    ".epub": read_epub,
+    **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
+    **dict.fromkeys((".md", ".markdown"), read_markdown),
+    ".eml": _read_mail,
+    **dict.fromkeys((".jsonl", ".ndjson"), read_jsonl),
+    ".json": read_json,
+    **dict.fromkeys((".csv", ".tsv"), read_table),
+    **dict.fromkeys(PLAIN_TEXT, read_plain),
+    **dict.fromkeys(SOURCE_CODE, read_code),
+}
+_STREAMED = (".jsonl", ".ndjson", ".csv", ".tsv")
+"""Formats that are unpacked row by row."""
+_BLOCK_BYTES = 1 << 20
+
+
+def extension(path: Path) -> str:
+    """Return the extension of a file in lower case, without the .gz of a gzipped file."""
+    name = Path(path.stem) if path.suffix.lower() == GZIPPED else path
+    return name.suffix.lower()
+
+
+def read_file(path: Path) -> Rows:
+    """Yield the rows of a file in one of the formats of `READERS`, which may be gzipped.
+
+    Raises:
+        UnreadableFile: The format is unknown, or the content does not match the name.
+        DocumentError: A row is malformed.
+        MissingExtra: A package that reads the format is not installed.
+        OSError: The file can't be read.
+    """
+    reader = READERS.get(extension(path))
+    if reader is None:
+        raise UnreadableFile(f"unknown kind of file ({path.suffix or 'no extension'})")
+    if path.suffix.lower() != GZIPPED or extension(path) in _STREAMED:
+        yield from reader(path)
+        return
+    with TemporaryDirectory(prefix="askance-unpacked-") as folder:
+        unpacked = Path(folder, path.stem)
+        _unpack(path, unpacked)
+        yield from reader(unpacked)
+
+
+def _unpack(path: Path, to: Path) -> None:
+    check_size(path.stat().st_size)
+    try:
+        with open_bytes(path) as packed, to.open("wb") as file:
+            num_bytes = 0
+            while block := packed.read(_BLOCK_BYTES):
+                num_bytes += len(block)
+                check_size(num_bytes)
+                file.write(block)
+    except UnreadableFile:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise UnreadableFile(f"a damaged .gz file ({error})") from error

@@ -1,0 +1,158 @@
+"""The content of a document as a reader returns it: text, with the pages and sections in it, and rows."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from askance.core.filters import FieldValue
+from askance.retrieval.index.formats.fields import author_field
+
+MAX_FILE_BYTES = 256_000_000
+"""The largest file that is read as a whole. Files of rows are read row by row and may be larger."""
+MAX_TEXT_CHARACTERS = 50_000_000
+"""The longest text of one document."""
+_UNTITLED = re.compile(
+    r"(untitled|unbenannt|sans titre|title|document|presentation|powerpoint[ -]presentation|slide|book|"
+    r"workbook|microsoft (word|powerpoint|excel) - .*|.*\.(docx?|pptx?|xlsx?|odt|rtf|indd|qxd|tmp|dvi))"
+    r"[ \d]*",
+    re.IGNORECASE,
+)
+"""Titles that programs write into a file when its author gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The page and section that a text belongs to, from an offset up to the next mark.
+
+    Attributes:
+        start: The offset in the text.
+        page: The number of the page or slide, from 1; 0 if the format has no pages.
+        section: The heading, the name of the sheet or of the attachment; empty if there is none.
+    """
+
+    start: int
+    page: int = 0
+    section: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """A row of a file, or the content of a whole file. The title may be empty.
+
+    Attributes:
+        line: The line number in the file, from 1; the last line if a row spans several. It is 0 for a whole
+            file.
+        sheet: The name of the row's sheet, if its file has several.
+        marks: The pages and sections in the text, by offset.
+        fields: The further columns of the row, or the properties that the file states.
+    """
+
+    title: str
+    text: str
+    id: str | None = None
+    line: int = 0
+    sheet: str = ""
+    marks: tuple[Mark, ...] = ()
+    fields: Mapping[str, FieldValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadPart:
+    """A part of a file, such as an attachment, that can't be read, with the reason."""
+
+    name: str
+    reason: str
+
+
+Rows = Iterator[DocumentRow | UnreadPart]
+
+
+class UnreadableFile(ValueError):
+    """The content of a file does not match its name. The message gives only the reason."""
+
+
+def check_size(num_bytes: int, limit: int = MAX_FILE_BYTES) -> None:
+    """Refuse content that is too large to be read as a whole.
+
+    Raises:
+        UnreadableFile: There are more bytes than `limit`.
+    """
+    if num_bytes > limit:
+        raise UnreadableFile(f"too large ({num_bytes / 1e6:,.0f} MB; up to {limit / 1e6:,.0f} MB are read)")
+
+
+def given_title(title: str | None) -> str:
+    """Return a title from metadata on one line, or an empty string if a program made it up."""
+    line = " ".join((title or "").split())
+    return "" if _UNTITLED.fullmatch(line) else line
+
+
+@dataclass(slots=True)
+class TextBuilder:
+    """The text of a document, collected block by block.
+
+    Attributes:
+        first_heading: The first heading of the document; empty while there is none.
+    """
+
+    first_heading: str = ""
+    _blocks: list[str] = field(default_factory=list)
+    _marks: list[Mark] = field(default_factory=list)
+    _length: int = 0
+    _gap: str = "\n\n"
+
+    def section(self, name: str, page: int | None = None) -> None:
+        """Begin a section whose name is not part of the text, on this page; None stays on the page."""
+        before = self._marks[-1].page if self._marks else 0
+        self._mark(before if page is None else page, " ".join(name.split()))
+
+    def heading(self, text: str) -> None:
+        """Begin a section with its heading. The heading is part of the text. A blank heading is ignored."""
+        if line := " ".join(text.split()):
+            self.first_heading = self.first_heading or line
+            self.section(line)
+            self.paragraph(line)
+
+    def paragraph(self, text: str) -> None:
+        """Append a paragraph, after a blank line. A blank paragraph is ignored."""
+        self._append(text.strip(), "\n\n")
+
+    def row(self, cells: Iterable[str]) -> None:
+        """Append a row of a table as one line, with its cells separated by " | "."""
+        line = " | ".join(" ".join(cell.split()) for cell in cells)
+        self._append(line.strip(" |"), "\n")
+
+    def append(self, row: DocumentRow, name: str) -> None:
+        """Append the text of another document, such as an attachment, with `name` before its sections."""
+        start = self._length + (len("\n\n") if self._blocks else 0)
+        if not self._append(row.text.strip(), "\n\n"):
+            return
+        cut = len(row.text) - len(row.text.lstrip())
+        self._marks.append(Mark(start, 0, name))
+        for mark in row.marks:
+            section = ", ".join(filter(None, (name, mark.section)))
+            self._marks.append(Mark(start + max(0, mark.start - cut), mark.page, section))
+
+    def document(self, title: str | None = "", author: str = "") -> DocumentRow:
+        """Return the collected text, with a title from metadata or else the first heading."""
+        marks = {mark.start: mark for mark in self._marks if mark.start < self._length}
+        title = given_title(title) or self.first_heading
+        text, fields = "".join(self._blocks), author_field(author)
+        return DocumentRow(title, text, marks=tuple(marks.values()), fields=fields)
+
+    def _mark(self, page: int, section: str) -> None:
+        # The next block starts after the blank line that separates it.
+        self._marks.append(Mark(self._length + (2 if self._blocks else 0), page, section))
+        self._gap = "\n\n"
+
+    def _append(self, text: str, gap: str) -> bool:
+        if not text:
+            return False
+        gap = "\n\n" if "\n\n" in (gap, self._gap) else gap
+        pieces = [gap, text] if self._blocks else [text]
+        self._length += sum(map(len, pieces))
+        if self._length > MAX_TEXT_CHARACTERS:
+            raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+        self._blocks += pieces
+        self._gap = ""
+        return True

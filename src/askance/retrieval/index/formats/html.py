@@ -1,0 +1,220 @@
+"""The readers of web pages, EPUB books, and of HTML inside other documents."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from posixpath import dirname
+from typing import Any
+
+from askance.core.errors import MissingExtra
+from askance.retrieval.index.formats.content import (
+    DocumentRow,
+    Rows,
+    TextBuilder,
+    UnreadableFile,
+    check_size,
+    given_title,
+)
+from askance.retrieval.index.formats.encodings import decoded
+from askance.retrieval.index.formats.fields import author_field
+from askance.retrieval.index.formats.packages import joined, open_package
+
+_INVISIBLE = {"script", "style", "template", "noscript", "head", "title"}
+_HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
+_INLINE = set(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small "
+    "span strike strong sub sup time tt u var wbr".split()
+)
+_MAIN_ELEMENTS = ("p", "head", "item", "quote", "code", "row")
+_NO_LETTER = re.compile(r"\W+")
+_SPACE = re.compile(r"\s+")
+_AROUND_BREAK = re.compile(r"[ \t]*\n[ \t]*")
+_DECLARED = re.compile(rb"""(?:charset\s*=\s*|<\?xml[^>]*encoding\s*=\s*)["']?\s*([-\w:]+)""", re.IGNORECASE)
+_HEAD_BYTES = 4096
+_EPUB = "META-INF/container.xml"
+_FONT_ENCRYPTION = "idpf.org/2008/embedding"
+
+
+def read_html(path: Path) -> Rows:
+    """Yield the page as one row, with its title and main text, and its headings as sections.
+
+    trafilatura finds where the main text begins and ends. If it finds none, the row has all visible text.
+
+    Raises:
+        MissingExtra: trafilatura is not installed.
+        UnreadableFile: The page is too large, or in an encoding that can't be recognised.
+    """
+    try:
+        from trafilatura import bare_extraction
+    except ImportError as error:
+        raise MissingExtra("trafilatura", "html", f"reading {path}") from error
+    check_size(path.stat().st_size)
+    page = decoded_page(path.read_bytes())
+    main = bare_extraction(page, with_metadata=True, include_comments=False, favor_recall=True)
+    row = visible_text(page)
+    title = given_title(str(getattr(main, "title", None) or "")) or row.title
+    body = getattr(main, "body", None)
+    fields = author_field(str(getattr(main, "author", None) or ""))
+    yield replace(row if body is None else _main_part(row, body), title=title, fields=fields)
+
+
+def decoded_page(content: bytes) -> str:
+    """Return a page as text, in UTF-8 or in the encoding that it declares or that is recognised."""
+    declared = _DECLARED.search(content[:_HEAD_BYTES])
+    return decoded(content, declared[1].decode("ascii") if declared else "")
+
+
+def visible_text(page: str) -> DocumentRow:
+    """Return the title and the visible text of a page, with its headings as sections."""
+    parser = _Visible()
+    add_page(parser.text, page, parser)
+    return parser.text.document(parser.title)
+
+
+def add_page(text: TextBuilder, page: str, parser: "_Visible | None" = None) -> None:
+    """Append the visible text of a page to a document."""
+    parser = parser or _Visible()
+    parser.text = text
+    parser.feed(page)
+    parser.close()
+    parser.end_block()
+
+
+def read_epub(path: Path) -> Rows:
+    """Yield a book as one row, with its chapters in reading order and their headings as sections.
+
+    Raises:
+        UnreadableFile: The file is damaged, encrypted or too large.
+    """
+    with open_package(path) as package:
+        encryption = package.events("META-INF/encryption.xml")
+        algorithms = [
+            event.attributes["Algorithm"] for event in encryption if "Algorithm" in event.attributes
+        ]
+        if any(_FONT_ENCRYPTION not in algorithm and "adobe" not in algorithm for algorithm in algorithms):
+            raise UnreadableFile("a book with copy protection")
+        paths = [event.attributes["full-path"] for event in package.events(_EPUB) if event.name == "rootfile"
+                 and "full-path" in event.attributes]  # fmt: skip
+        if not paths:
+            raise UnreadableFile("damaged: it does not name its content")
+        members, spine = dict[str, str](), list[str]()
+        for event in package.events(paths[0]):
+            if event.kind == "start" and event.name == "item":
+                members[event.attributes.get("id", "")] = event.attributes.get("href", "")
+            elif event.kind == "start" and event.name == "itemref":
+                spine.append(event.attributes.get("idref", ""))
+        text = TextBuilder()
+        for member in filter(None, map(members.get, spine)):
+            if (name := joined(dirname(paths[0]), member)) in package:
+                add_page(text, decoded_page(package.read(name)))
+        yield text.document(package.text_of(paths[0], "title"), package.text_of(paths[0], "creator"))
+
+
+class _Visible(HTMLParser):
+    """A parser that collects the visible text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.text = TextBuilder()
+        self.title = ""
+        self._pieces: list[str] = []
+        self._cells: list[str] = []
+        self._num_tables = 0
+        self._hidden: list[str] = []
+        self._is_heading = self._is_title = self._is_pre = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _INVISIBLE:
+            self._hidden.append(tag)
+            self._is_title = tag == "title" and not self.title
+        elif tag == "body":
+            self._hidden.clear()  # an unclosed head ends here
+        elif tag == "br":
+            self._pieces.append("\n")
+        elif tag in ("td", "th"):
+            self._end_cell()
+        elif tag == "tr":
+            self._end_row()
+        elif tag == "table":
+            self.end_block()
+            self._num_tables += 1
+        elif tag not in _INLINE:
+            self._block_starts()
+            self._is_heading, self._is_pre = tag in _HEADINGS, tag == "pre"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _INVISIBLE:
+            if tag in self._hidden:
+                del self._hidden[self._hidden.index(tag) :]
+            self._is_title = False
+        elif tag in ("td", "th"):
+            self._end_cell(is_closed=True)
+        elif tag == "tr":
+            self._end_row()
+        elif tag == "table" and self._num_tables:
+            self._end_row()
+            self._num_tables -= 1
+        elif tag not in _INLINE:
+            self._block_starts()
+            self._is_heading = self._is_pre = False
+
+    def handle_data(self, data: str) -> None:
+        if self._is_title:
+            self.title += data
+        elif not self._hidden:
+            self._pieces.append(data if self._is_pre else _SPACE.sub(" ", data))
+
+    def end_block(self) -> None:
+        """Append the block so far to the text."""
+        block = "".join(self._pieces)
+        self._pieces = []
+        if self._is_heading:
+            self.text.heading(block)
+        else:
+            self.text.paragraph(_AROUND_BREAK.sub("\n", block))
+
+    def _block_starts(self) -> None:
+        if self._num_tables:
+            self._pieces.append(" ")
+        else:
+            self.end_block()
+
+    def _end_cell(self, *, is_closed: bool = False) -> None:
+        """Append a cell. One that was not closed, as HTML permits, is a cell if it has text."""
+        cell, self._pieces = "".join(self._pieces), []
+        if is_closed or cell.strip():
+            self._cells.append(cell)
+
+    def _end_row(self) -> None:
+        self._end_cell()
+        self.text.row(self._cells)
+        self._cells = []
+
+
+def _main_part(row: DocumentRow, body: Any) -> DocumentRow:
+    """Return the part of a page from the first to the last line that trafilatura counts as main text.
+
+    trafilatura leaves out many headings and lists within the main text, so only its bounds are taken. The
+    headings directly before it belong to it.
+    """
+    elements = (element for element in body.iter() if element.tag in _MAIN_ELEMENTS)
+    main = {_key("".join(element.itertext())) for element in elements} - {""}
+    start, end, offset = len(row.text), 0, 0
+    for line in row.text.splitlines(keepends=True):
+        if _key(line) in main:
+            start, end = min(start, offset), offset + len(line)
+        offset += len(line)
+    if start >= end:
+        return row
+    for mark in reversed(row.marks):
+        if mark.start < start and not row.text[mark.start : start].replace(mark.section, "", 1).strip():
+            start = mark.start
+    marks = [replace(mark, start=max(0, mark.start - start)) for mark in row.marks if mark.start < end]
+    by_start = {mark.start: mark for mark in marks}
+    return replace(row, text=row.text[start:end], marks=tuple(by_start.values()))
+
+
+def _key(text: str) -> str:
+    """Return the letters and digits of a text, by which it is compared."""
+    return _NO_LETTER.sub("", text)

@@ -1,0 +1,144 @@
+"""Readers of Office files: Word documents and presentations."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from askance.retrieval.index.formats.content import Rows, TextBuilder, given_title
+from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
+
+_PROPERTIES = "docProps/core.xml"
+_SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_MAX_LEVEL = 9
+
+
+def read_docx(path: Path) -> Rows:
+    """Yield a Word document as one row, with its headings as sections, then its notes.
+
+    Raises:
+        UnreadableFile: The file is damaged, encrypted or too large.
+    """
+    with open_package(path) as package:
+        text = TextBuilder()
+        headings, titles = _heading_styles(package)
+        title = ""
+        for style, paragraph in _blocks(package.events("word/document.xml"), text):
+            if style in headings:
+                text.heading(paragraph)
+            else:
+                title = title or (paragraph if style in titles else "")
+                text.paragraph(paragraph)
+        for notes in ("word/footnotes.xml", "word/endnotes.xml"):
+            for _, paragraph in _blocks(package.events(notes), text):
+                text.paragraph(paragraph)
+        author = package.text_of(_PROPERTIES, "creator")
+        yield text.document(given_title(package.text_of(_PROPERTIES, "title")) or title, author)
+
+
+def read_pptx(path: Path) -> Rows:
+    """Yield a presentation as one row, with slides as pages, their titles as sections, and the notes.
+
+    Raises:
+        UnreadableFile: The file is damaged, encrypted or too large.
+    """
+    main = "ppt/presentation.xml"
+    with open_package(path) as package:
+        text, relations = TextBuilder(), package.relations(main)
+        slides = [
+            relations.get(event.attributes.get("id", ""), "")
+            for event in package.events(main)
+            if event.kind == "start" and event.name == "sldId"
+        ]
+        for number, slide in enumerate(slides, start=1):
+            text.section("", page=number)
+            for style, paragraph in _blocks(package.events(slide), text):
+                if style == "title":
+                    text.heading(paragraph)
+                else:
+                    text.paragraph(paragraph)
+            for target in package.relations(slide).values():
+                if "/notesSlides/" in target:
+                    for style, paragraph in _blocks(package.events(target), text):
+                        if style != "sldNum":
+                            text.paragraph(paragraph)
+        yield text.document(package.text_of(_PROPERTIES, "title"), package.text_of(_PROPERTIES, "creator"))
+
+
+def _heading_styles(package: Package) -> tuple[set[str], set[str]]:
+    """Return the ids of the paragraph styles that are headings, and of those that are titles.
+
+    A style is a heading if it, or a style that it is based on, is named "heading N" or has an outline level.
+    """
+    headings, titles, based_on = set[str](), {"Title"}, dict[str, str]()
+    id = ""
+    for event in package.events("word/styles.xml"):
+        value = event.attributes.get("val", "")
+        if event.kind != "start":
+            continue
+        if event.name == "style":
+            id = event.attributes.get("styleId", "")
+        elif event.name == "basedOn":
+            based_on[id] = value
+        elif event.name == "name" and value.lower() == "title":
+            titles.add(id)
+        elif (event.name == "name" and value.lower().startswith("heading ")) or (
+            event.name == "outlineLvl" and value.isdecimal() and int(value) < _MAX_LEVEL
+        ):
+            headings.add(id)
+    for style in based_on:
+        base = style
+        for _ in range(_MAX_LEVEL):
+            base = based_on.get(base, "")
+            if base in headings:
+                headings.add(style)
+    return headings - titles, titles
+
+
+def _blocks(events: Iterator[XmlEvent], text: TextBuilder) -> Iterator[tuple[str, str]]:
+    """Yield the paragraphs outside tables, each with its style, and append the rows of tables to `text`.
+
+    The style is the id of the paragraph's style or, on a slide, "title" for a title, and otherwise the type
+    of the placeholder. The alternatives that are for older programs are left out.
+    """
+    style, pieces, cells, cell = "", list[str](), list[str](), list[str]()
+    shape, num_tables, is_text, fallbacks = "", 0, False, 0
+    for kind, name, attributes in ((event.kind, event.name, event.attributes) for event in events):
+        if name == "Fallback" and kind != "text":
+            fallbacks += 1 if kind == "start" else -1
+        elif fallbacks:
+            continue
+        elif kind == "text":
+            if is_text:
+                pieces.append(name)
+        elif name == "t":
+            is_text = kind == "start"
+        elif kind == "start":
+            if name == "tbl":
+                num_tables += 1
+            elif name == "sp":
+                shape = ""
+            elif name == "ph":
+                shape = (
+                    "title" if attributes.get("type") in ("title", "ctrTitle") else attributes.get("type", "")
+                )
+            elif name == "pStyle":
+                style = attributes.get("val", "")
+            elif name == "outlineLvl" and not style and attributes.get("val", "9") < "9":
+                style = "Heading1"
+            elif name in _SPACES:
+                # A tab stop in the properties of a paragraph comes before its text and is stripped with it.
+                pieces.append(_SPACES[name])
+        elif name == "p":
+            paragraph, pieces = "".join(pieces), []
+            if num_tables:
+                cell.append(paragraph)
+            else:
+                yield style or shape, paragraph
+            style = ""
+        elif name == "tc":
+            cells.append(" ".join(cell))
+            cell = []
+        elif name == "tr" and num_tables == 1:
+            text.row(cells)
+            cells = []
+        elif name == "tbl":
+            num_tables -= 1

@@ -1,0 +1,197 @@
+"""Documents that are packages: ZIP archives of XML files, read in bounded memory.
+
+Nothing is unpacked to disk, XML entities are refused, and the sizes that an archive declares are checked
+before anything is read. `zipfile` reads no more of a member than the archive declares.
+"""
+
+import errno
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+from urllib.parse import unquote
+from xml.parsers import expat
+
+from askance.retrieval.index.formats.content import UnreadableFile, check_size
+
+MAX_MEMBERS = 20_000
+MAX_MEMBER_BYTES = 400_000_000
+"""The largest file in an archive that is read, unpacked."""
+MAX_PACKAGE_BYTES = 800_000_000
+"""What may be read of an archive in all, unpacked."""
+MAX_RATIO = 400
+"""The greatest ratio of unpacked to packed bytes; office files with repetitive tables reach about 100."""
+MAX_UNCHECKED_BYTES = 16_000_000
+"""A member that unpacks to no more than this may have any ratio."""
+_BLOCK_BYTES = 1 << 16
+_OLE = b"\xd0\xcf\x11\xe0"
+Attributes = dict[str, str]
+
+
+class XmlEvent(NamedTuple):
+    """The start or the end of an XML element, or text.
+
+    Attributes:
+        kind: "start", "end" or "text".
+        name: The name of the element without its namespace; for text, the text.
+        attributes: The attributes of a starting element, by name without namespace.
+    """
+
+    kind: str
+    name: str
+    attributes: Attributes
+
+
+@dataclass(slots=True)
+class Package:
+    """An open ZIP archive."""
+
+    archive: zipfile.ZipFile
+    num_bytes_read: int = 0
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.archive.NameToInfo
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a member.
+
+        Raises:
+            UnreadableFile: There is no such member, or it is too large or damaged.
+        """
+        info = self._checked(name)
+        with _zip_errors():
+            return self.archive.read(info)
+
+    def events(self, name: str) -> Iterator[XmlEvent]:
+        """Yield the content of an XML member in order. Missing members have none.
+
+        Raises:
+            UnreadableFile: The member is too large, damaged, no XML, or declares entities.
+        """
+        if name not in self:
+            return
+        events: list[XmlEvent] = []
+        parser = _parser(events)
+        with _zip_errors(), self.archive.open(self._checked(name)) as file:
+            try:
+                while block := file.read(_BLOCK_BYTES):
+                    parser.Parse(block)
+                    yield from events
+                    events.clear()
+                parser.Parse(b"", True)
+            except expat.ExpatError as error:
+                raise UnreadableFile(f"damaged: {name} in it is not valid XML ({error})") from error
+        yield from events
+
+    def relations(self, name: str) -> dict[str, str]:
+        """Return the members that a member of an Office file refers to, by relation id."""
+        path = PurePosixPath(name)
+        found = {}
+        for event in self.events(f"{path.parent}/_rels/{path.name}.rels"):
+            if event.name == "Relationship" and event.attributes.get("TargetMode") != "External":
+                target = event.attributes.get("Target", "")
+                found[event.attributes.get("Id", "")] = joined(str(path.parent), target)
+        return found
+
+    def text_of(self, name: str, element: str) -> str:
+        """Return the text of the first element of this name in an XML member, or an empty string."""
+        text, is_inside = "", False
+        for event in self.events(name):
+            if event.kind == "text" and is_inside:
+                text += event.name
+            elif event.name == element:
+                if event.kind == "end":
+                    return text
+                is_inside = True
+        return text
+
+    def _checked(self, name: str) -> zipfile.ZipInfo:
+        info = self.archive.NameToInfo.get(name)
+        if info is None:
+            raise UnreadableFile(f"damaged: it lacks {name}")
+        self.num_bytes_read += info.file_size
+        check_size(info.file_size, MAX_MEMBER_BYTES)
+        check_size(self.num_bytes_read, MAX_PACKAGE_BYTES)
+        if info.file_size > max(MAX_UNCHECKED_BYTES, MAX_RATIO * info.compress_size):
+            raise UnreadableFile(f"{name} in it unpacks to more than {MAX_RATIO} times its size")
+        return info
+
+
+@contextmanager
+def open_package(path: Path) -> Iterator[Package]:
+    """Open a document that is a ZIP archive.
+
+    Raises:
+        UnreadableFile: The file is no ZIP archive, is too large, or has too many members.
+        OSError: The file can't be read.
+    """
+    check_size(path.stat().st_size)
+    with path.open("rb") as file:
+        if file.read(len(_OLE)) == _OLE:
+            raise UnreadableFile(
+                "encrypted, or in an older format; save it without a password, in its format"
+            )
+    with _zip_errors():
+        opened = zipfile.ZipFile(path)
+    with opened as archive:
+        if len(archive.NameToInfo) > MAX_MEMBERS:
+            raise UnreadableFile(f"an archive of more than {MAX_MEMBERS:,} files")
+        yield Package(archive)
+
+
+def joined(folder: str, target: str) -> str:
+    """Return the member that a path refers to, given the folder of the file that contains the path."""
+    parts: list[str] = []
+    path = (
+        PurePosixPath(target.lstrip("/"))
+        if target.startswith("/")
+        else PurePosixPath(folder, unquote(target))
+    )
+    for part in path.parts:
+        if part == "..":
+            parts = parts[:-1]
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+
+    def start(name: str, attributes: Attributes) -> None:
+        local = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
+        events.append(XmlEvent("start", name.rpartition(" ")[2], local))
+
+    def end(name: str) -> None:
+        events.append(XmlEvent("end", name.rpartition(" ")[2], {}))
+
+    def refuse(*_: object) -> None:
+        raise UnreadableFile("declares XML entities, which may expand without bound")
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = lambda text: events.append(XmlEvent("text", text, {}))
+    parser.EntityDeclHandler = refuse
+    return parser
+
+
+@contextmanager
+def _zip_errors() -> Iterator[None]:
+    try:
+        yield
+    except UnreadableFile:
+        raise
+    except RuntimeError as error:
+        is_encrypted = "password" in str(error)
+        reason = "encrypted; remove its password first" if is_encrypted else f"damaged ({error})"
+        raise UnreadableFile(reason) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # an offset before the beginning of the file
+            raise
+        raise UnreadableFile("damaged") from error
+    except (zipfile.BadZipFile, EOFError, ValueError, OverflowError, struct.error, zlib.error) as error:
+        raise UnreadableFile(f"damaged, or not of the kind that its name says ({error})") from error

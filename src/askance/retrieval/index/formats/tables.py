@@ -1,0 +1,252 @@
+"""Tables: CSV and TSV files, and spreadsheets."""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from itertools import chain
+from pathlib import Path
+
+from askance.core.records import opened
+from askance.retrieval.index.formats.content import (
+    MAX_TEXT_CHARACTERS,
+    DocumentRow,
+    Mark,
+    Rows,
+    TextBuilder,
+    UnreadableFile,
+    UnreadPart,
+)
+from askance.retrieval.index.formats.encodings import GZIPPED
+from askance.retrieval.index.formats.fields import cell_fields
+from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
+
+MAX_COLUMNS = 16_384
+"""As many as a sheet of a spreadsheet program has."""
+_DELIMITERS = ",;\t|"
+_TITLES = ("title", "name", "subject")
+_NUMBER = re.compile(r"[-+]?[\d.,:/ -]*\d[\d.,:/%€$£ -]*")
+_WORKBOOK = "xl/workbook.xml"
+_DATE_FORMATS = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
+_QUOTED = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]')
+_CELL = re.compile(r"([A-Z]{1,3})\d+")
+_SECONDS_PER_DAY = 86_400
+
+
+def delimiter_of(path: Path, encoding: str) -> str:
+    """Return the delimiter of the cells of a CSV or TSV file, found in its first line that is not blank."""
+    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+    if ".tsv" in suffixes:
+        return "\t"
+    with opened(path, encoding=encoding) as file:
+        first = next((line for line in file if line.strip()), "")
+    bare = re.sub(r'"[^"]*"', "", first)
+    return max(_DELIMITERS, key=bare.count)
+
+
+def read_delimited(path: Path, encoding: str, delimiter: str) -> Rows:
+    """Yield the rows of a CSV or TSV file as documents, or the whole file if it has no header."""
+    name = Path(path.stem).stem if path.suffix.lower() == GZIPPED else path.stem
+    rest = TextBuilder()
+    with opened(path, encoding=encoding, newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        try:
+            yield from rows_as_documents(((reader.line_num, cells) for cells in reader), name, rest)
+        except csv.Error as error:
+            raise UnreadableFile(f"line {reader.line_num}: {error}") from error
+    yield from _whole(rest)
+
+
+def rows_as_documents(
+    rows: Iterable[tuple[int, Sequence[str]]], title: str, rest: TextBuilder, sheet: str = ""
+) -> Iterator[DocumentRow]:
+    """Yield each row under a header as a document that repeats the names of the columns, as fields as well.
+
+    The first row that is not empty is the header if it has several cells, all filled, distinct and no
+    numbers. The rows of a table without header are appended to `rest`.
+
+    Args:
+        rows: The line number and the cells of each row.
+        title: The title of rows without a column "title", "name" or "subject".
+        sheet: The name of the sheet, if there are several.
+
+    Raises:
+        UnreadableFile: There are too many columns.
+    """
+    filled = ((line, _cells(cells)) for line, cells in rows if any(map(str.strip, cells)))
+    first = next(filled, None)
+    if first is None:
+        return
+    header = first[1]
+    if not _is_header(header):
+        if sheet:
+            rest.section(sheet)
+        for _, cells in chain([first], filled):
+            rest.row(cells)
+        return
+    titled = next((header.index(each) for name in _TITLES for each in header if each.lower() == name), None)
+    for line, cells in filled:
+        names = chain((f"{name}: " for name in header), iter(lambda: "", None))
+        text = "; ".join(f"{name}{cell}" for name, cell in zip(names, cells, strict=False) if cell)
+        own = cells[titled] if titled is not None and titled < len(cells) else ""
+        section = ", ".join(filter(None, (sheet, f"row {line}")))
+        fields = cell_fields(dict(zip(header, cells, strict=False)))
+        yield DocumentRow(own or title, text, None, line, sheet, (Mark(0, 0, section),), fields)
+
+
+def read_xlsx(path: Path) -> Rows:
+    """Yield the rows of a workbook as documents, as those of a CSV file.
+
+    Formulas have the values that were saved with them. Dates are written in ISO 8601.
+
+    Raises:
+        UnreadableFile: The file is damaged, encrypted, too large, or holds only formulas without values.
+    """
+    with open_package(path) as package:
+        relations, workbook = package.relations(_WORKBOOK), list(package.events(_WORKBOOK))
+        sheets = [each.attributes for each in workbook if each.kind == "start" and each.name == "sheet"]
+        is_1904 = any(each.attributes.get("date1904") in ("1", "true") for each in workbook)
+        values = _Values(_shared_strings(package), _date_styles(package), is_1904)
+        rest, num_rows, unread = TextBuilder(), 0, list[UnreadPart]()
+        for sheet in sheets:
+            name, before = sheet.get("name", ""), values.num_missing
+            rows = values.rows(package.events(relations.get(sheet.get("id", ""), "")))
+            for row in rows_as_documents(rows, path.stem, rest, name if len(sheets) > 1 else ""):
+                num_rows += 1
+                yield row
+            if missing := values.num_missing - before:
+                reason = f"{missing:,} formulas without saved values; save the file in a spreadsheet program"
+                unread.append(UnreadPart(f"sheet {name}", reason))
+        whole = list(_whole(rest))
+        if not num_rows and not whole and unread:
+            raise UnreadableFile(f"holds only {unread[0].reason}")
+        yield from whole
+        yield from unread
+
+
+def _whole(rest: TextBuilder) -> Iterator[DocumentRow]:
+    row = rest.document()
+    if row.text:
+        yield row
+
+
+def _cells(cells: Sequence[str]) -> list[str]:
+    while cells and not cells[-1].strip():
+        cells = cells[:-1] if len(cells) <= MAX_COLUMNS else cells[:MAX_COLUMNS]
+    if len(cells) > MAX_COLUMNS:
+        raise UnreadableFile(f"a table of {len(cells):,} columns; up to {MAX_COLUMNS:,} are read")
+    return [" ".join(cell.split()) for cell in cells]
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    names = {cell.lower() for cell in cells}
+    is_named = all(cell and not _NUMBER.fullmatch(cell) for cell in cells)
+    return len(cells) > 1 and is_named and len(names) == len(cells)
+
+
+class _Values:
+    """The values of the cells of a workbook.
+
+    Attributes:
+        num_missing: The number of formulas without saved values so far.
+    """
+
+    def __init__(self, strings: Sequence[str], date_styles: set[int], is_1904: bool) -> None:
+        self.num_missing = 0
+        self._strings, self._date_styles = strings, date_styles
+        self._epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)
+
+    def rows(self, events: Iterator[XmlEvent]) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number and the cells of each row of a sheet."""
+        cells, number, column, kind, style = list[str](), 0, 0, "", 0
+        value, is_value, has_formula = "", False, False
+        for event in events:
+            name, is_start, given = event.name, event.kind == "start", event.attributes
+            if event.kind == "text":
+                value += name if is_value else ""
+            elif name in ("v", "t"):
+                is_value = is_start
+            elif name == "f":
+                has_formula = True
+            elif name == "row" and is_start:
+                number, cells = _whole_number(given.get("r"), number + 1), []
+            elif name == "row":
+                yield number, cells
+            elif name == "c" and is_start:
+                column, kind = _column(given.get("r", ""), len(cells)), given.get("t", "n")
+                style, value, has_formula = _whole_number(given.get("s"), 0), "", False
+            elif name == "c":
+                self.num_missing += has_formula and not value
+                cells += [""] * (column - len(cells)) + [self._shown(value, kind, style)]
+            elif name == "rPh":  # how to read Chinese characters in Japanese: it repeats the text
+                is_value = False
+
+    def _shown(self, value: str, kind: str, style: int) -> str:
+        if kind == "s":
+            index = _whole_number(value, -1)
+            return self._strings[index] if 0 <= index < len(self._strings) else ""
+        if kind == "b":
+            return "TRUE" if value == "1" else "FALSE"
+        if kind == "n" and value and style in self._date_styles:
+            with suppress(ValueError, OverflowError):
+                when = self._epoch + timedelta(seconds=round(float(value) * _SECONDS_PER_DAY))
+                return str(when.date() if when.time() == datetime.min.time() else when)
+        if kind == "n":
+            with suppress(ValueError, OverflowError):
+                return f"{float(value):.15g}"  # as programs show it: not 0.30000000000000004
+        return "" if kind == "e" else value
+
+
+def _shared_strings(package: Package) -> list[str]:
+    strings, pieces, is_text, num_characters = list[str](), list[str](), False, 0
+    is_reading_aid = False
+    for event in package.events("xl/sharedStrings.xml"):
+        if event.kind == "text":
+            if is_text and not is_reading_aid:
+                pieces.append(event.name)
+        elif event.name == "t":
+            is_text = event.kind == "start"
+        elif event.name == "rPh":
+            is_reading_aid = event.kind == "start"
+        elif event.name == "si" and event.kind == "end":
+            strings.append("".join(pieces))
+            pieces = []
+            num_characters += len(strings[-1])
+            if num_characters > MAX_TEXT_CHARACTERS:
+                raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+    return strings
+
+
+def _date_styles(package: Package) -> set[int]:
+    """Return the numbers of the cell styles that show dates or times."""
+    formats, styles, is_cell_style = set(_DATE_FORMATS), list[int](), False
+    for event in package.events("xl/styles.xml"):
+        given = event.attributes
+        if event.name == "cellXfs":
+            is_cell_style = event.kind == "start"
+        elif event.kind == "start" and event.name == "numFmt":
+            if re.search("[ymdhs]", _QUOTED.sub("", given.get("formatCode", "")), re.IGNORECASE):
+                formats.add(_whole_number(given.get("numFmtId"), 0))
+        elif event.kind == "start" and event.name == "xf" and is_cell_style:
+            styles.append(_whole_number(given.get("numFmtId"), 0))
+    return {number for number, format in enumerate(styles) if format in formats}
+
+
+def _column(reference: str, default: int) -> int:
+    """Return the number of a column, from 0, given the reference of a cell, such as "C5"."""
+    match = _CELL.fullmatch(reference)
+    if match is None:
+        return default
+    number = 0
+    for letter in match[1]:
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return min(number, MAX_COLUMNS) - 1
+
+
+def _whole_number(written: str | None, default: int) -> int:
+    return (
+        int(written)
+        if written and written.isascii() and written.isdecimal() and len(written) < 10
+        else default
+    )

@@ -1,0 +1,271 @@
+"""Office files, books, RTF and mail, written here byte by byte: text, tables, headings, pages and bounds."""
+
+import gzip
+import zipfile
+from email.message import EmailMessage
+
+import pytest
+from tests.retrieval.test_formats import pdf
+
+from askance.retrieval.index import formats
+from askance.retrieval.index.formats import UnreadableFile, UnreadPart, packages
+
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+REL = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+
+
+def package(path, members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def rows(path):
+    return list(formats.read_file(path))
+
+
+def sections(row):
+    """The page, the section and the first characters of each part of a text."""
+    return [(mark.page, mark.section, row.text[mark.start :][:5]) for mark in row.marks]
+
+
+def word(text, style=""):
+    properties = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
+    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def docx(path, body, title="", **more):
+    members = {
+        "word/document.xml": f"<w:document {W}><w:body>{body}</w:body></w:document>",
+        "word/styles.xml": f"<w:styles {W}>"
+        '<w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
+        '<w:style w:styleId="Own"><w:name w:val="Own"/><w:basedOn w:val="berschrift1"/></w:style></w:styles>',
+        "docProps/core.xml": f'<c:p xmlns:c="c" xmlns:dc="d"><dc:title>{title}</dc:title></c:p>',
+    }
+    return package(path, members | more)
+
+
+def test_a_word_document_has_headings_tables_and_footnotes(tmp_path):
+    table = "<w:tbl><w:tr><w:tc>{}</w:tc><w:tc>{}</w:tc></w:tr></w:tbl>".format(word("G1"), word("4 kg"))
+    body = (
+        word("Payload", "berschrift1") + word("It is  heavy.") + table + word("Range", "Own") + word("Far.")
+    )
+    notes = f"<w:footnotes {W}>{word('A note.')}</w:footnotes>"
+    (row,) = rows(docx(tmp_path / "a.docx", body, "Manual", **{"word/footnotes.xml": notes}))
+    assert row.title == "Manual"
+    assert row.text == "Payload\n\nIt is  heavy.\nG1 | 4 kg\n\nRange\n\nFar.\n\nA note."
+    assert sections(row) == [(0, "Payload", "Paylo"), (0, "Range", "Range")]
+
+
+@pytest.mark.parametrize("title", ["", "Untitled", "Microsoft Word - x.doc", "Document1"])
+def test_a_title_that_a_program_made_up_is_none(tmp_path, title):
+    (row,) = rows(docx(tmp_path / "a.docx", word("Payload", "berschrift1") + word("Heavy."), title))
+    assert row.title == "Payload"
+
+
+def test_a_presentation_has_pages_and_notes(tmp_path):
+    a = 'xmlns:a="a" xmlns:p="p"'
+    slide = (
+        f'<p:sld {a}><p:sp><p:ph type="title"/><a:p><a:r><a:t>{{0}}</a:t></a:r></a:p></p:sp>'
+        "<p:sp><a:p><a:r><a:t>Body {0}</a:t></a:r></a:p></p:sp></p:sld>"
+    )
+    relation = '<Relationship Id="{}" Target="{}"/>'
+    members = {
+        "ppt/presentation.xml": f'<p:x {a} {REL}><p:sldId r:id="two"/><p:sldId r:id="one"/></p:x>',
+        "ppt/_rels/presentation.xml.rels": "<Relationships>"
+        + relation.format("one", "slides/slide1.xml") + relation.format("two", "/ppt/slides/slide2.xml")
+        + "</Relationships>",
+        "ppt/slides/slide1.xml": slide.format("Last"),
+        "ppt/slides/slide2.xml": slide.format("First"),
+        "ppt/slides/_rels/slide1.xml.rels": "<Relationships>"
+        + relation.format("n", "../notesSlides/n.xml") + "</Relationships>",
+        "ppt/notesSlides/n.xml": f"<p:n {a}><a:p><a:t>Say it.</a:t></a:p></p:n>",
+    }  # fmt: skip
+    (row,) = rows(package(tmp_path / "a.pptx", members))
+    assert row.text == "First\n\nBody First\n\nLast\n\nBody Last\n\nSay it."
+    assert sections(row) == [(1, "First", "First"), (2, "Last", "Last\n")]
+
+
+def workbook(path, sheet, strings="", styles="", sheets=("Models",)):
+    names = "".join(f'<sheet name="{name}" r:id="r{name}"/>' for name in sheets)
+    targets = "".join(f'<Relationship Id="r{name}" Target="worksheets/s.xml"/>' for name in sheets)
+    members = {
+        "xl/workbook.xml": f"<workbook {REL}>{names}</workbook>",
+        "xl/_rels/workbook.xml.rels": f"<Relationships>{targets}</Relationships>",
+        "xl/worksheets/s.xml": f"<worksheet>{sheet}</worksheet>",
+        "xl/sharedStrings.xml": f"<sst>{strings}</sst>",
+        "xl/styles.xml": f"<styleSheet>{styles}</styleSheet>",
+    }
+    return package(path, members)
+
+
+HEADER = '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="inlineStr"><is><t>Price</t></is></c></row>'
+
+
+def test_a_spreadsheet_gives_a_row_for_each_row_with_the_saved_values_of_formulas(tmp_path):
+    sheet = HEADER + (
+        '<row r="3"><c r="A3" t="str"><f>A1</f><v>rotor</v></c>'
+        '<c r="B3"><f>1+1</f><v>0.30000000000000004</v></c>'
+        '<c r="D3" s="1"><v>44256</v></c><c r="E3" t="e"><v>#DIV/0!</v></c></row>'
+    )
+    styles = '<cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs>'
+    (row,) = rows(workbook(tmp_path / "a.xlsx", sheet, "<si><t>Name</t></si>", styles))
+    assert (row.title, row.text, row.line) == ("rotor", "Name: rotor; Price: 0.3; 2021-03-01", 3)
+    assert row.marks[0].section == "row 3"
+    of_two = rows(workbook(tmp_path / "b.xlsx", sheet, "<si><t>N</t></si>", styles, sheets=("One", "Two")))
+    assert [(row.sheet, row.title, row.marks[0].section) for row in of_two] == [
+        ("One", "b", "One, row 3"),
+        ("Two", "b", "Two, row 3"),
+    ]
+
+
+def test_formulas_without_saved_values_are_reported(tmp_path):
+    formula = '<row r="2"><c r="A2"><f>1+1</f></c></row>'
+    with pytest.raises(UnreadableFile, match="holds only 1 formulas without saved values"):
+        rows(workbook(tmp_path / "a.xlsx", formula))
+    other = '<row r="3"><c r="A3"><v>5</v></c></row>'
+    row, unread = rows(workbook(tmp_path / "b.xlsx", HEADER + formula + other, "<si><t>Name</t></si>"))
+    assert row.text == "Name: 5"
+    assert isinstance(unread, UnreadPart)
+    assert unread.name == "sheet Models"
+
+
+def test_an_opendocument_text_has_headings_tables_and_notes(tmp_path):
+    body = (
+        '<text:h>Payload</text:h><text:p>Heavy<text:s text:c="2"/>load<text:note><text:note-citation>1'
+        "</text:note-citation><text:p>A note.</text:p></text:note></text:p>"
+        "<text:tracked-changes><text:p>deleted</text:p></text:tracked-changes>"
+        "<table:table><table:table-row><table:table-cell><text:p>G1</text:p></table:table-cell>"
+        "<table:table-cell><text:p>4 kg</text:p></table:table-cell></table:table-row></table:table>"
+    )
+    content = f'<office:d xmlns:office="o" xmlns:text="t" xmlns:table="b">{body}</office:d>'
+    (row,) = rows(package(tmp_path / "a.odt", {"content.xml": content}))
+    assert row.text == "Payload\n\nHeavy  load A note.\nG1 | 4 kg"
+    assert (row.title, sections(row)) == ("Payload", [(0, "Payload", "Paylo")])
+
+
+def epub(path, *chapters, **more):
+    items = "".join(f'<item id="c{number}" href="c%20{number}.xhtml"/>' for number in range(len(chapters)))
+    refs = "".join(f'<itemref idref="c{number}"/>' for number in range(len(chapters)))
+    members = {
+        "META-INF/container.xml": '<container><rootfile full-path="in/book.opf"/></container>',
+        "in/book.opf": f'<p xmlns:dc="d"><dc:title>Birds</dc:title>{items}<spine>{refs}</spine></p>',
+    }
+    members |= {f"in/c {number}.xhtml": chapter for number, chapter in enumerate(chapters)}
+    return package(path, members | more)
+
+
+def test_a_book_has_chapters_in_reading_order(tmp_path):
+    page = (
+        "<!DOCTYPE html><html><head><title>x</title></head><body><h1>{0}</h1><p>Text&nbsp;of {0}.</p></body>"
+    )
+    (row,) = rows(epub(tmp_path / "a.epub", page.format("One"), page.format("Two")))
+    assert (row.title, row.text) == ("Birds", "One\n\nText of One.\n\nTwo\n\nText of Two.")
+    assert sections(row) == [(0, "One", "One\n\n"), (0, "Two", "Two\n\n")]
+
+
+def test_a_book_with_copy_protection_is_not_read(tmp_path):
+    protection = '<e><EncryptionMethod Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/></e>'
+    with pytest.raises(UnreadableFile, match="copy protection"):
+        rows(epub(tmp_path / "a.epub", "<p>x", **{"META-INF/encryption.xml": protection}))
+
+
+def test_rich_text_is_decoded_and_has_headings_and_rows(tmp_path):
+    content = (
+        rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Times;}{\f1\fcharset204 Cyr;}}"
+        rb"{\stylesheet{\s3 heading 2;}}{\info{\title Untitled}}"
+        rb"\pard\s3 Payload\par\pard Z\'fcrich, \u8364?5 \f1 \'cc\f0\par"
+        rb"\trowd\pard\intbl G1\cell 4 kg\cell\row\pard{\*\unknown gone}End{\*\footnote\pard Note.}\par}"
+    )
+    path = tmp_path / "a.rtf"
+    path.write_bytes(content)
+    (row,) = rows(path)
+    assert (row.title, row.text) == ("Payload", "Payload\n\nZürich, €5 М\nG1 | 4 kg\n\nEnd Note.")
+    path.write_bytes(b"{\\rtf1" + b"{" * 10_000)
+    with pytest.raises(UnreadableFile, match="5,000 groups"):
+        rows(path)
+
+
+def message(subject, text, *attached):
+    mail = EmailMessage()
+    mail["Subject"], mail["From"] = subject, "Ada <ada@example.org>"
+    mail.set_content(text)
+    for each in attached:
+        mail.add_attachment(each)
+    return mail
+
+
+def test_mail_has_its_attachments_as_sections(tmp_path):
+    mail = message("Grüße", "Read this.")
+    kind = {"maintype": "application", "subtype": "octet-stream"}
+    mail.add_attachment(pdf("Some page", "Other page"), filename="b.pdf", **kind)
+    mail.add_attachment(b"\x89PNG", filename="photo.png", **kind)
+    mail.add_attachment(b'{"no": text', filename="../rows.jsonl", **kind)
+    (tmp_path / "a.eml").write_bytes(bytes(mail))
+    row, *unread = rows(tmp_path / "a.eml")
+    assert row.title == "Grüße"
+    assert row.text == "From: Ada <ada@example.org>\n\nRead this.\n\nSome page\nOther page"
+    assert sections(row) == [(1, "b.pdf", "Some "), (2, "b.pdf", "Other")]
+    assert [each.name for each in unread] == ["photo.png", "../rows.jsonl"]
+    assert unread[0].reason == "unknown kind of file (.png)"
+    assert "../rows.jsonl, line 1: is no JSON" in unread[1].reason
+
+
+def test_messages_in_messages_are_read_up_to_a_depth(tmp_path):
+    mail = message("0", "text 0")
+    for number in range(1, 8):
+        mail = message(str(number), f"text {number}", mail)
+    (tmp_path / "a.eml").write_bytes(bytes(mail))
+    row, unread = rows(tmp_path / "a.eml")
+    assert [line for line in row.text.splitlines() if "text" in line] == [f"text {n}" for n in (7, 6, 5, 4)]
+    assert "more than 4 deep" in unread.reason
+
+
+def test_an_archive_that_unpacks_to_far_more_than_it_has_is_refused_before_it_is_read(tmp_path):
+    bomb = docx(tmp_path / "a.docx", word("x"), **{"word/footnotes.xml": b" " * 20_000_000})
+    with pytest.raises(UnreadableFile, match=r"word/footnotes\.xml in it unpacks to more than 400 times"):
+        rows(bomb)
+
+
+def test_the_bounds_of_an_archive_hold_for_all_that_is_read_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(packages, "MAX_PACKAGE_BYTES", 100)
+    with pytest.raises(UnreadableFile, match="too large"):
+        rows(docx(tmp_path / "a.docx", word("x")))
+
+
+def test_xml_entities_are_refused(tmp_path):
+    entities = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
+    members = {"content.xml": f'{entities}<o xmlns:text="t"><text:p>&b;</text:p></o>'}
+    with pytest.raises(UnreadableFile, match="XML entities"):
+        rows(package(tmp_path / "a.odt", members))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\xd0\xcf\x11\xe0 encrypted", "encrypted, or in an older format"),
+        (b"no archive", "not of the kind that its name says"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".docx", ".pptx", ".xlsx", ".odt", ".epub"])
+def test_files_that_are_no_archives_are_refused(tmp_path, suffix, content, reason):
+    (tmp_path / f"a{suffix}").write_bytes(content)
+    with pytest.raises(UnreadableFile, match=reason):
+        rows(tmp_path / f"a{suffix}")
+
+
+def test_broken_xml_is_refused(tmp_path):
+    with pytest.raises(UnreadableFile, match=r"word/document\.xml in it is not valid XML"):
+        rows(docx(tmp_path / "a.docx", "<w:p>"))
+
+
+def test_gzipped_files_are_read_as_what_they_hold(tmp_path):
+    plain = docx(tmp_path / "a.docx", word("Payload", "berschrift1"))
+    (tmp_path / "b.docx.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    assert rows(tmp_path / "b.docx.gz") == rows(plain)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"id": "7", "text": "a row"}\n'))
+    assert [(row.id, row.text, row.line) for row in rows(tmp_path / "c.jsonl.gz")] == [("7", "a row", 1)]
+    (tmp_path / "d.txt.gz").write_bytes(gzip.compress(b"text " * 1000)[:-30])
+    with pytest.raises(UnreadableFile, match=r"damaged \.gz file"):
+        rows(tmp_path / "d.txt.gz")

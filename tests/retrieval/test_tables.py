@@ -1,0 +1,109 @@
+"""CSV and JSON files, and the encodings of text files."""
+
+import json
+
+import pytest
+
+from askance.retrieval.index import formats
+from askance.retrieval.index.formats import UnreadableFile, content, encodings
+
+TEXTS = {
+    "cp1252": "Le château a été détruit, où l'élève naïf reçoit ses leçons d'été.",
+    "iso8859-15": "Die Straße nach Zürich ist schön und führt über große Brücken.",
+    "cp1250": "Zażółć gęślą jaźń, łódź i źrebię są tu.",
+    "iso8859-2": "Příliš žluťoučký kůň úpěl ďábelské ódy.",
+    "cp1251": "Москва является столицей России и крупнейшим городом страны.",
+    "koi8-r": "Москва является столицей России и крупнейшим городом страны.",
+    "cp1253": "Η Αθήνα είναι η πρωτεύουσα της Ελλάδας.",
+    "cp1254": "İstanbul'da yaşayan şair güzel şiirler yazdı, çok ağladı.",
+    "shift_jis": "東京は日本の首都であり、世界最大の都市の一つです。",
+    "gb18030": "北京是中华人民共和国的首都,也是全国的政治中心。",
+    "big5": "台北是中華民國的首都,也是政治與經濟中心。",
+    "euc_kr": "서울은 대한민국의 수도이자 최대 도시이다.",
+    "cp1256": "القاهرة هي عاصمة جمهورية مصر العربية وأكبر مدنها.",
+    "utf-16": "Zürich",
+    "utf-8-sig": "Zürich",
+}
+
+
+def rows(path):
+    return list(formats.read_file(path))
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+def test_text_in_any_common_encoding_is_read(tmp_path, encoding):
+    (tmp_path / "a.txt").write_bytes(TEXTS[encoding].encode(encoding))
+    assert [row.text for row in rows(tmp_path / "a.txt")] == [TEXTS[encoding]]
+
+
+def test_a_late_character_decides_the_encoding_of_a_file_of_rows(tmp_path):
+    (tmp_path / "a.csv").write_bytes(
+        b"name,town\n" + b"Ada,Bonn\n" * 200_000 + "Bob,Zürich\n".encode("latin-1")
+    )
+    assert rows(tmp_path / "a.csv")[-1].text == "name: Bob; town: Zürich"
+
+
+def test_a_row_repeats_the_names_of_its_columns(tmp_path):
+    (tmp_path / "a.csv").write_bytes('Stadt;Fluss\nK\xf6ln;"Rhein; und\nmehr"\n;\nBonn;\n'.encode("latin-1"))
+    found = rows(tmp_path / "a.csv")
+    assert [(row.title, row.text, row.line) for row in found] == [
+        ("a", "Stadt: Köln; Fluss: Rhein; und mehr", 3),
+        ("a", "Stadt: Bonn", 5),
+    ]
+    assert [row.marks[0].section for row in found] == ["row 3", "row 5"]
+
+
+def test_a_csv_file_with_texts_is_read_like_json_lines(tmp_path):
+    (tmp_path / "a.csv").write_text('id,title,text\n7,Bonn,"Bonn, a city"\n')
+    (row,) = rows(tmp_path / "a.csv")
+    assert (row.id, row.title, row.text, row.line) == ("7", "Bonn", "Bonn, a city", 2)
+
+
+def test_a_table_without_header_is_one_text(tmp_path):
+    (tmp_path / "a.csv").write_text("1,2\n3,4\n")
+    (row,) = rows(tmp_path / "a.csv")
+    assert (row.text, row.line) == ("1 | 2\n3 | 4", 0)
+
+
+def test_a_table_of_a_million_columns_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b";".join([b"\xfc"] * 1_000_000))
+    with pytest.raises(UnreadableFile, match="1,000,000 columns; up to 16,384"):
+        rows(tmp_path / "a.csv")
+
+
+def test_json_is_read_by_what_it_holds(tmp_path):
+    def read(value):
+        (tmp_path / "a.json").write_text(value if isinstance(value, str) else json.dumps(value))
+        return [(row.title, row.text, row.line) for row in rows(tmp_path / "a.json") if row.text]
+
+    assert read([{"id": "7", "text": "one"}, {"text": "two"}]) == [("", "one", 1), ("", "two", 2)]
+    assert read([{"name": "Ada", "age": 36}, {"name": "Bob"}]) == [
+        ("Ada", "name: Ada; age: 36", 1), ("Bob", "name: Bob", 2)
+    ]  # fmt: skip
+    assert read({"title": "T", "a": {"b": [1, {"c": None}, "x"]}}) == [
+        ("T", "title: T\na.b.1: 1\na.b.3: x", 0)
+    ]
+    assert read('{"text": "one"}\n{"text": "two"}\n') == [("", "one", 1), ("", "two", 2)]
+    for bad in ('{"a": ', "[" * 100_000):
+        with pytest.raises(UnreadableFile, match="JSON"):
+            read(bad)
+
+
+def test_files_beyond_the_bounds_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(encodings, "MAX_LINE_BYTES", 100)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "long " * 50}))
+    with pytest.raises(UnreadableFile, match="a line has more than 100 bytes"):
+        rows(tmp_path / "a.jsonl")
+    monkeypatch.setattr(content, "MAX_TEXT_CHARACTERS", 100)
+    (tmp_path / "a.csv").write_text("1,2\n" * 50)
+    with pytest.raises(UnreadableFile, match="more than 100 characters"):
+        rows(tmp_path / "a.csv")
+
+
+def test_a_gzipped_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
+    import gzip
+
+    monkeypatch.setattr(encodings, "MAX_UNCHECKED_BYTES", 1_000_000)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b" \n" * 2_000_000))
+    with pytest.raises(UnreadableFile, match="unpacks to more than 250 times its size"):
+        rows(tmp_path / "a.jsonl.gz")
