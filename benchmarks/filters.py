@@ -3,8 +3,8 @@
 python -m benchmarks.filters [--passages N] [--queries N]
 
 The index is made of random words with Zipf's frequencies and random vectors, and is deleted at the end. The
-filters compare a field with few values (`bucket`), one with many (`number`) and the source. The processor times
-are medians over the queries of one search for 10 passages each, unfiltered and filtered in turn.
+filters compare a field with few values (`bucket`), one with many (`number`) and the source. The times are
+medians of the processor time of a search for 10 passages, unfiltered and filtered in turn.
 """
 
 import argparse
