@@ -270,7 +270,7 @@ class _Build:
             entries = [entry for entry in entries if change.path in (None, entry.path)]
         for entry in entries:
             self._remove(entry)
-        self.outcomes["removed"] += len(entries)
+            self.outcomes["removed"] += 1
         return [(entry.id, "removed") for entry in entries]
 
     def _put(self, change: Document) -> tuple[str, str]:
