@@ -20,8 +20,12 @@ from askance.conversation import Conversation
 from askance.core.errors import InputError, MissingAbility, MissingExtra, ModelFailure
 from askance.core.trace import Committed, Decided, Searched, Trace, Uncited
 from askance.core.types import Answer, Citation, Hit, Passage
+from askance.methods.airrag.state import PathState
+from askance.methods.airrag.verifiers import FinishedPath, agreement_with
 from askance.methods.baselines import ClosedBook, Single
-from askance.models.scripted import ScriptedEncoder, ScriptedModel
+from askance.methods.selfrag.segments import Path, Segment
+from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_SUPPORT, RELEVANT
+from askance.models.scripted import Reply, ScriptedEncoder, ScriptedModel
 from askance.registry import METHODS, make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.tolerances import near
@@ -52,7 +56,7 @@ def abstaining(logit, below=0.3):
 
 
 def engine(method=None, logit=5.0, passages=(PISA, BONN), **fields):
-    model = ScriptedModel(lambda prompt, key: TEXT, scores=lambda prompt, option: -1.0)
+    model = ScriptedModel(lambda prompt, key: Reply(TEXT, sureness=0.3), scores=lambda prompt, option: -1.0)
     fields = {"abstaining": abstaining(logit), "encoder": ScriptedEncoder()} | fields
     return Engine(method or Single(), {"answer": model}, ScriptedRetriever(passages), **fields)
 
@@ -101,7 +105,7 @@ def test_a_threshold_of_zero_never_abstains():
 
 
 def test_two_numbers_that_round_alike_are_told_with_more_digits():
-    answer = engine(abstaining=abstaining(-0.001, below=0.5)).ask("Where?").answer
+    answer = engine(abstaining=abstaining(-1.0008, below=0.5)).ask("Where?").answer
     assert answer.abstained.endswith("best support 0.4998, below 0.5000")
 
 
@@ -111,9 +115,29 @@ def test_agreement_raises_the_confidence_and_unknown_agreement_counts_as_its_mea
     assert CALIBRATION.confidence(AnswerEvidence(0, 0, 0)) == near(known[1])
 
 
-def test_sampled_answers_agree_and_reflection_is_reported():
-    assert engine(make_method("blender")).ask("Where?").answer.agreement == 1.0
-    assert 0 <= engine(make_method("selfrag")).ask("Where?").answer.reflection <= 1
+def test_agreement_is_the_share_of_the_samples_with_the_same_words():
+    paths = [
+        FinishedPath(PathState(answer="Pisa."), copies=2),
+        FinishedPath(PathState(answer="the Pisa")),
+        FinishedPath(PathState(answer="Bonn")),
+    ]
+    assert agreement_with("Pisa", paths) == 0.75
+    assert agreement_with("Rome", paths) == 0.0
+    assert agreement_with("Bonn", paths[2:]) is None, "one sample agrees with nothing"
+
+
+def test_methods_that_sample_answers_report_their_agreement():
+    assert 0.5 <= engine(make_method("blender")).ask("Where?").answer.agreement <= 1
+    assert engine(make_method("single")).ask("Where?").answer.agreement is None
+
+
+def test_the_reflection_is_that_of_the_weakest_segment_with_a_passage():
+    hit = Hit(PISA, 1.0, 1)
+    sure = Segment("a", "retrieve", hit, relevance={RELEVANT: 0.9, IRRELEVANT: 0.1})
+    support = {FULLY_SUPPORTED: 0.5, NO_SUPPORT: 0.5}
+    unsure = Segment("b", "retrieve", hit, relevance={RELEVANT: 0.8, IRRELEVANT: 0.2}, support=support)
+    assert Path((sure, unsure)).reflection == near(0.4)
+    assert Path((Segment("c", "none"),)).reflection is None
 
 
 def test_the_calibration_that_ships_prefers_supported_answers():

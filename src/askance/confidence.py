@@ -165,12 +165,12 @@ async def evidence_of(
     Raises:
         ModelFailure: The cross-encoder failed.
     """
-    scores = [_LEAST_LOGIT, _LEAST_LOGIT]
-    claim = f"{question} {answer.short or answer.text}"
+    relevance = support = _LEAST_LOGIT
     if passages:
-        scores = [max(await scorer.score(query, passages)) for query in (question, claim)]
+        relevance = max(await scorer.score(question, passages))
+        support = max(await scorer.score(f"{question} {answer.short or answer.text}", passages))
     coverage = max((covered_share(question, passage) for passage in passages), default=0.0)
-    return AnswerEvidence(*scores, coverage, answer.reflection, answer.agreement)
+    return AnswerEvidence(relevance, support, coverage, answer.reflection, answer.agreement)
 
 
 def supported_part(answer: Answer, trace: Trace) -> Answer:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal, cast
 
-from askance.confidence import AUTO, Abstaining, default_calibration
+from askance.confidence import Abstaining, default_calibration
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.notes import doing
@@ -144,7 +144,7 @@ def open_abstaining(below: float | Literal["auto"]) -> Abstaining:
     calibration = default_calibration()
     with about("abstain_below"):
         scorer = load_reranker("bundled")
-    return Abstaining(scorer, calibration.threshold if below == AUTO else below, calibration)
+    return Abstaining(scorer, calibration.threshold if below == "auto" else below, calibration)
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:

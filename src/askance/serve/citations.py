@@ -133,8 +133,8 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
     for offset, marker in markers:
         pieces += [text[done:offset], marker]
         done = offset
-    end = verdict(answer) + source_list(citations, url_of)
-    return "".join([*pieces, text[done:], end]), annotations
+    tail = verdict(answer) + source_list(citations, url_of)
+    return "".join([*pieces, text[done:], tail]), annotations
 
 
 def streamed_annotations(answer: Answer, num_sent: int, url_of: UrlOf) -> list[dict[str, Any]]:
