@@ -1,6 +1,5 @@
 """The confidence of answers, and when an answer is abstained from."""
 
-import asyncio
 import sys
 
 import pytest
@@ -28,27 +27,13 @@ from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_SUPPO
 from askance.models.scripted import Reply, ScriptedEncoder, ScriptedModel
 from askance.registry import METHODS, make_method
 from askance.retrieval.scripted import ScriptedRetriever
+from tests.scripted_reranker import ScriptedReranker
 from tests.tolerances import near
 
 PISA = Passage("1", "Pisa", "The leaning tower stands in Pisa.")
 BONN = Passage("2", "Bonn", "Beethoven was born in Bonn.")
 TEXT = " The leaning tower stands in Pisa. So the answer is Pisa."
 CALIBRATION = Calibration(0.0, {"relevance": 1.0, "agreement": 2.0}, {"agreement": 0.5}, 0.3)
-
-
-class ScriptedReranker:
-    """A reranker that gives every pair the same logit, and records its queries; or fails."""
-
-    name = fingerprint = "scripted"
-
-    def __init__(self, logit=0.0):
-        self.logit, self.queries = logit, []
-
-    async def score(self, query, passages):
-        self.queries.append(query)
-        if isinstance(self.logit, Exception):
-            raise self.logit
-        return [self.logit] * len(passages)
 
 
 def abstaining(logit, below=0.3):
@@ -192,7 +177,7 @@ def test_a_strict_engine_commits_only_what_is_supported():
 
 @pytest.mark.parametrize("below", [-0.1, 1.01, "often", float("nan"), True, [0.3]])
 def test_a_threshold_that_is_no_probability(below):
-    with pytest.raises(InputError, match="abstain_below=.*from 0 to 1, or auto"):
+    with pytest.raises(InputError, match=r"abstain_below=.*from 0 to 1, or auto"):
         EngineConfig(abstain_below=below)
 
 

@@ -5,8 +5,8 @@
 - misleading: people wrote the question so that its paragraph looks like an answer and is none.
 
 No model writes answers. The answer to an answerable question is the gold answer, and to a misleading one the
-"plausible answer" that SQuAD gives with it. To an absent one it is the first name or number in the best passage
-found, or the first word of that passage.
+"plausible answer" that SQuAD gives with it. To an absent one it is the first name or number in the best
+passage found, or the first word of that passage.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Fit the calibration of confidence, choose the threshold, and measure both on articles that were held out."""
+"""Fit the calibration of confidence, choose the threshold, and measure both on held-out articles."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
