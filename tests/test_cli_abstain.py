@@ -14,7 +14,7 @@ QUESTION = "Where was Ingmar Bergman born?"
 def asked(run, sample_index, tmp_path, monkeypatch):
     """Asks with a cross-encoder that gives every passage a logit."""
     path = tmp_path / "replies.jsonl"
-    path.write_text(json.dumps({"text": f" {REPLY}"}) + "\n")
+    path.write_text(4 * (json.dumps({"text": f" {REPLY}"}) + "\n"))
 
     def ask(logit, *words, command="ask", question=(QUESTION,)):
         monkeypatch.setattr("askance.loaders.load_reranker", lambda spec: ScriptedReranker(logit))

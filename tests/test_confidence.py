@@ -9,7 +9,7 @@ from askance.confidence import (
     MOST_PASSAGES,
     Abstaining,
     AnswerEvidence,
-    Calibration,
+    ConfidenceModel,
     default_calibration,
     passages_read,
     supported_part,
@@ -33,7 +33,7 @@ from tests.tolerances import near
 PISA = Passage("1", "Pisa", "The leaning tower stands in Pisa.")
 BONN = Passage("2", "Bonn", "Beethoven was born in Bonn.")
 TEXT = " The leaning tower stands in Pisa. So the answer is Pisa."
-CALIBRATION = Calibration(0.0, {"relevance": 1.0, "agreement": 2.0}, {"agreement": 0.5}, 0.3)
+CALIBRATION = ConfidenceModel(0.0, {"relevance": 1.0, "agreement": 2.0}, {"agreement": 0.5}, 0.3)
 
 
 def abstaining(logit, below=0.3):

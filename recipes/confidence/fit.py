@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from askance.confidence import Calibration
+from askance.confidence import ConfidenceModel
 from askance.core.errors import InputError
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area
@@ -24,7 +24,7 @@ _BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """How well confidence separates answerable questions from those of one situation.
+    """The separation of answerable questions from those of one situation by confidence.
 
     Attributes:
         area: The area under the ROC curve.
@@ -39,7 +39,7 @@ class Separation:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the confidence is worth.
+    """The measures of the confidence on some cases.
 
     Attributes:
         answered: The share of the answerable questions that the threshold of the calibration answers.
@@ -53,7 +53,7 @@ class Measured:
     calibration_error: float
 
 
-def fit(cases: Sequence[Case]) -> Calibration:
+def fit(cases: Sequence[Case]) -> ConfidenceModel:
     """Fit a logistic regression by Newton's method, with each situation weighted alike.
 
     The positive cases are the answerable ones. The threshold keeps `SHARE_ANSWERED` of them.
@@ -80,13 +80,13 @@ def fit(cases: Sequence[Case]) -> Calibration:
         solution = solution - np.linalg.solve(curvature, gradient)
     slopes = solution[1:] / spreads
     coefficients = {name: round(float(slope), 4) for name, slope in zip(FEATURES, slopes, strict=True)}
-    plain = Calibration(round(float(solution[0] - slopes @ means), 4), coefficients, {}, 0.0)
+    plain = ConfidenceModel(round(float(solution[0] - slopes @ means), 4), coefficients, {}, 0.0)
     kept = [plain.confidence(case.evidence) for case in cases if case.situation == "answerable"]
     threshold = float(np.quantile(kept, 1 - SHARE_ANSWERED))
-    return Calibration(plain.intercept, coefficients, {}, round(threshold, 2))
+    return ConfidenceModel(plain.intercept, coefficients, {}, round(threshold, 2))
 
 
-def measure(cases: Sequence[Case], calibration: Calibration) -> Measured:
+def measure(cases: Sequence[Case], calibration: ConfidenceModel) -> Measured:
     """Return what the confidence is worth on these cases."""
     found = {name: [] for name in ("answerable", "absent", "misleading")}  # type: dict[Situation, list[float]]
     for case in cases:
@@ -107,7 +107,7 @@ def measure(cases: Sequence[Case], calibration: Calibration) -> Measured:
     return Measured(answered, separation("absent"), separation("misleading"), error)
 
 
-def toml(calibration: Calibration) -> str:
+def toml(calibration: ConfidenceModel) -> str:
     """Return a calibration as the content of `confidence.toml`."""
     head = f"intercept = {calibration.intercept}\nthreshold = {calibration.threshold}\n"
     lines = [f"{name} = {value}" for name, value in calibration.coefficients.items()]

@@ -50,7 +50,7 @@ class AnswerEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class ConfidenceModel:
     """A logistic regression from evidence to confidence, and the threshold that was chosen with it.
 
     Attributes:
@@ -77,9 +77,9 @@ class Calibration:
 
 
 @cache
-def default_calibration() -> Calibration:
+def default_calibration() -> ConfidenceModel:
     """Return the calibration that comes with askance."""
-    return Calibration(**tomllib.loads(_CALIBRATION.read_text(encoding="utf-8")))
+    return ConfidenceModel(**tomllib.loads(_CALIBRATION.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ class Abstaining:
 
     scorer: Reranker
     below: float
-    calibration: Calibration
+    calibration: ConfidenceModel
 
     def __post_init__(self) -> None:
         if not 0 <= self.below <= 1:

@@ -6,7 +6,7 @@ import pytest
 from recipes.confidence.evidence import Case, drawn
 from recipes.confidence.fit import fit, measure, toml
 
-from askance.confidence import AnswerEvidence, Calibration
+from askance.confidence import AnswerEvidence, ConfidenceModel
 from askance.core.errors import InputError
 from tests.training.relevance.test_pairs import example
 
@@ -35,7 +35,7 @@ def test_supported_questions_get_more_confidence_and_the_threshold_keeps_95_perc
 
 def test_the_file_holds_the_calibration():
     calibration = fit(CASES)
-    assert Calibration(**tomllib.loads(toml(calibration))) == calibration
+    assert ConfidenceModel(**tomllib.loads(toml(calibration))) == calibration
 
 
 def test_without_a_situation_nothing_can_be_fitted():

@@ -1,4 +1,4 @@
-"""Selective prediction: how well the confidence of answers tells when to abstain.
+"""Selective prediction: whether the confidence of answers shows when to abstain.
 
 If only the answers with the greatest confidence are given, the share of the questions answered is the
 coverage, and the mean loss of these answers, 1 minus their score, is the risk (El-Yaniv and Wiener 2010, "On
@@ -41,7 +41,7 @@ class RiskPoint:
 
 @dataclass(frozen=True, slots=True)
 class Selective:
-    """What the confidence of a run's answers is worth.
+    """The measures of the confidence of a run's answers.
 
     Attributes:
         metric: The metric that scores the answers.
