@@ -27,14 +27,13 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
     parser.add_argument("--model", default="bundled", help="the cross-encoder")
-    parser.add_argument(
-        "--per-article", type=int, default=50, help="questions of each kind about each article, at most"
-    )
+    parser.add_argument("--learned", type=int, default=16, help="questions of a kind about an article")
+    parser.add_argument("--held-out", type=int, default=50, help="the same for a held-out article")
     parser.add_argument("--out", type=Path, required=True, help="the TOML file of the calibration")
     with exit_codes():
         options = parser.parse_args(arguments)
         corpus = tuple(read_dataset(f"squad2:{options.squad2}?unanswerable=keep"))
-        asked = drawn(corpus, options.per_article)
+        asked = drawn(corpus, options.learned, options.held_out)
         scorer = load_cross_encoder(options.model)
         found = list(cases(asked, corpus, plausible_answers(options.squad2), scorer))
         calibration = fit([case for case in found if case.article not in HELD_OUT])

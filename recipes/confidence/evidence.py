@@ -1,12 +1,13 @@
-"""The evidence for and against answers to questions of SQuAD 2.0, in three situations.
+"""The evidence for and against answers to questions of SQuAD 2.0, in four situations.
 
-- answerable: the paragraph that answers the question is in the index;
+- answerable: the paragraph that answers the question is in the index, and the answer is right;
+- mistaken: the same with a wrong answer;
 - absent: the article that the question is about is not in the index;
 - misleading: people wrote the question so that its paragraph looks like an answer and is none.
 
-No model writes answers. The answer to an answerable question is the gold answer, and to a misleading one the
-"plausible answer" that SQuAD gives with it. To an absent one it is the first name or number in the best
-passage found, or the first word of that passage.
+No model writes answers. The right answer is the gold answer, and the one to a misleading question is the
+"plausible answer" that SQuAD gives with it. In the other situations, it is the first name or number in the
+passages found, best first, that shares no word with the question or a gold answer.
 """
 
 import asyncio
@@ -25,10 +26,11 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import any_term_query
-from askance.text.linguistics import entity_spans
+from askance.text.linguistics import content_words, entity_spans
 from askance.training.relevance.pairs import ParagraphPool, indexed_paragraphs
+from recipes.relevance.evaluation import HELD_OUT
 
-Situation = Literal["answerable", "absent", "misleading"]
+Situation = Literal["answerable", "mistaken", "absent", "misleading"]
 PASSAGES = 3
 """The number of passages read, as most methods read them."""
 _SEARCHED = 400
@@ -53,19 +55,25 @@ def plausible_answers(path: Path) -> Mapping[str, str]:
     }
 
 
-def drawn(corpus: Sequence[Example], per_article: int, seed: int = 0) -> list[Example]:
-    """Return at most `per_article` questions of each kind about each article."""
+def drawn(corpus: Sequence[Example], learned: int, held_out: int, seed: int = 0) -> list[Example]:
+    """Return a sample of the questions of each kind about each article.
+
+    Args:
+        learned: The number of questions of a kind about an article to learn from, at most.
+        held_out: The same for an article that is held out.
+    """
     groups = defaultdict[tuple[str, str], list[Example]](list)
     for example in corpus:
         groups[example.supporting_titles[0], example.kind].append(example)
     rng = random.Random(seed)
-    return [each for group in groups.values() for each in rng.sample(group, min(per_article, len(group)))]
+    sizes = {key: held_out if key[0] in HELD_OUT else learned for key in groups}
+    return [each for key, group in groups.items() for each in rng.sample(group, min(sizes[key], len(group)))]
 
 
 def cases(
     asked: Sequence[Example], corpus: Sequence[Example], plausible: Mapping[str, str], scorer: Reranker
 ) -> Iterator[Case]:
-    """Yield the cases of each question: two of an answerable one, and one of an unanswerable one."""
+    """Yield the cases of each question: three of an answerable one, and one of an unanswerable one."""
     with indexed_paragraphs(corpus) as pool:
         for example in asked:
             article, question = example.supporting_titles[0], example.question
@@ -77,11 +85,11 @@ def cases(
             else:
                 situations = [
                     ("answerable", example.golds[0], found[:PASSAGES]),
-                    ("absent", _first_name(others), others),
+                    ("mistaken", _other_name(example, found[:PASSAGES]), found[:PASSAGES]),
+                    ("absent", _other_name(example, others), others),
                 ]
             for situation, answer, passages in situations:
-                short = answer or _first_name(passages)
-                evidence = asyncio.run(evidence_of(scorer, question.text, Answer(short, short), passages))
+                evidence = asyncio.run(evidence_of(scorer, question.text, Answer(answer, answer), passages))
                 yield Case(article, situation, evidence)
 
 
@@ -91,6 +99,8 @@ def _search(pool: ParagraphPool, text: str) -> list[Passage]:
     return [pool.index.passage(place) for _, place in found]
 
 
-def _first_name(passages: Sequence[Passage]) -> str:
-    text = passages[0].text if passages else ""
-    return next((text[start:end] for start, end in entity_spans(text)), text.partition(" ")[0])
+def _other_name(example: Example, passages: Sequence[Passage]) -> str:
+    """Return the first name or number in passages that is no part of the question or a gold answer."""
+    known = content_words(" ".join((example.question.text, *example.golds)))
+    names = (passage.text[start:end] for passage in passages for start, end in entity_spans(passage.text))
+    return next((name for name in names if not content_words(name) & known), "")

@@ -1,6 +1,6 @@
 """Fit the calibration of confidence, choose the threshold, and measure both on held-out articles."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ from recipes.confidence.evidence import Case, Situation
 
 FEATURES = ("relevance", "support", "coverage")
 """The kinds of evidence that the calibration uses."""
+SHARES: Mapping[Situation, float] = {"answerable": 0.5, "mistaken": 0.2, "absent": 0.2, "misleading": 0.1}
+"""The share that each situation has in the fit, so that confidence is a probability in such a mix."""
 SHARE_ANSWERED = 0.95
 """The share of the answerable questions that the threshold keeps."""
 _PENALTY = 1.0
@@ -44,17 +46,18 @@ class Measured:
     Attributes:
         answered: The share of the answerable questions that the threshold of the calibration answers.
         calibration_error: The expected calibration error, over ten bins of equal width: the mean distance of
-            confidence and the share of answerable questions, weighted by the size of the bin.
+            confidence and the share of answerable questions, with the situations weighted as in the fit.
     """
 
     answered: MeanInterval
     absent: Separation
     misleading: Separation
+    mistaken: Separation
     calibration_error: float
 
 
 def fit(cases: Sequence[Case]) -> ConfidenceModel:
-    """Fit a logistic regression by Newton's method, with each situation weighted alike.
+    """Fit a logistic regression by Newton's method, with the situations weighted by `SHARES`.
 
     The positive cases are the answerable ones. The threshold keeps `SHARE_ANSWERED` of them.
 
@@ -62,14 +65,13 @@ def fit(cases: Sequence[Case]) -> ConfidenceModel:
         InputError: A situation has no case.
     """
     situations = np.array([case.situation for case in cases])
-    counts = {name: int((situations == name).sum()) for name in ("answerable", "absent", "misleading")}
+    counts = {name: int((situations == name).sum()) for name in SHARES}
     if not all(counts.values()):
         raise InputError(
             f"cases to fit the confidence to are missing ({counts}): give SQuAD 2.0 with both kinds."
         )
     values, labels = _matrix(cases), (situations == "answerable").astype(float)
-    shares = {"answerable": 0.5, "absent": 0.25, "misleading": 0.25}
-    weights = np.array([shares[name] / counts[name] for name in situations]) * len(cases)
+    weights = _weights(situations)
     means, spreads = values.mean(axis=0), values.std(axis=0)
     standard = np.column_stack([np.ones(len(cases)), (values - means) / spreads])
     solution, penalty = np.zeros(standard.shape[1]), np.diag([0.0, *[_PENALTY] * len(FEATURES)])
@@ -88,7 +90,7 @@ def fit(cases: Sequence[Case]) -> ConfidenceModel:
 
 def measure(cases: Sequence[Case], calibration: ConfidenceModel) -> Measured:
     """Return what the confidence is worth on these cases."""
-    found = {name: [] for name in ("answerable", "absent", "misleading")}  # type: dict[Situation, list[float]]
+    found: dict[Situation, list[float]] = {name: [] for name in SHARES}
     for case in cases:
         found[case.situation].append(calibration.confidence(case.evidence))
     answerable = found["answerable"]
@@ -102,9 +104,10 @@ def measure(cases: Sequence[Case], calibration: ConfidenceModel) -> Measured:
         return Separation(roc_area(answerable, found[situation]), refused, refused_at_95)
 
     answered = mean_interval([float(value >= calibration.threshold) for value in answerable])
-    labels = np.concatenate([np.ones(len(answerable)), np.zeros(len(found["absent"]))])
-    error = _calibration_error(np.array([*answerable, *found["absent"]]), labels)
-    return Measured(answered, separation("absent"), separation("misleading"), error)
+    situations = np.array([case.situation for case in cases])
+    confidences = np.array([calibration.confidence(case.evidence) for case in cases])
+    error = _calibration_error(confidences, situations == "answerable", _weights(situations))
+    return Measured(answered, separation("absent"), separation("misleading"), separation("mistaken"), error)
 
 
 def toml(calibration: ConfidenceModel) -> str:
@@ -120,11 +123,15 @@ def _matrix(cases: Sequence[Case]) -> NDArray[np.float64]:
     return np.array([[asdict(case.evidence)[name] for name in FEATURES] for case in cases], dtype=np.float64)
 
 
-def _calibration_error(confidences: NDArray[np.float64], labels: NDArray[np.float64]) -> float:
+def _weights(situations: NDArray[np.str_]) -> NDArray[np.float64]:
+    """Return weights that give each situation its share of `SHARES`. Their mean is 1."""
+    counts = {name: int((situations == name).sum()) for name in SHARES}
+    return np.array([SHARES[name] / counts[name] for name in situations]) * len(situations)
+
+
+def _calibration_error(
+    confidences: NDArray[np.float64], labels: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> float:
     bins = np.minimum((confidences * _BINS).astype(int), _BINS - 1)
-    gaps = [
-        (bins == each).mean() * abs(confidences[bins == each].mean() - labels[bins == each].mean())
-        for each in range(_BINS)
-        if (bins == each).any()
-    ]
-    return float(sum(gaps))
+    gaps = (labels - confidences) * weights
+    return float(sum(abs(gaps[bins == each].sum()) for each in range(_BINS)) / weights.sum())

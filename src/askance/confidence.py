@@ -4,7 +4,7 @@ The estimate is made after a method has answered, from evidence that the trace a
 
 - relevance: the greatest score that a cross-encoder gives the question with one of the passages read;
 - support: the same for the question followed by the short answer;
-- coverage: the greatest share of the question's content words that one passage contains;
+- coverage: the greatest share of the question's content words that one sentence with its title contains;
 - reflection: the method's own judgement, if it makes one (Self-RAG's [Relevant] and [Fully supported]);
 - agreement: the share of sampled answers that agree, if there are several (AirRAG, AirRAG-Blender).
 
@@ -141,7 +141,7 @@ class Abstaining:
 
 
 def _below(value: float, threshold: float) -> str:
-    """Return both numbers with as many digits as it takes to tell them apart, at least two."""
+    """Return both numbers with as many digits as it takes to distinguish them, at least two."""
     digits = next((n for n in range(2, 9) if f"{value:.{n}f}" != f"{threshold:.{n}f}"), 9)
     return f"{value:.{digits}f}, below {threshold:.{digits}f}"
 
@@ -169,7 +169,12 @@ async def evidence_of(
     if passages:
         relevance = max(await scorer.score(question, passages))
         support = max(await scorer.score(f"{question} {answer.short or answer.text}", passages))
-    coverage = max((covered_share(question, passage) for passage in passages), default=0.0)
+    sentences = (
+        replace(passage, text=passage.text[start:end])
+        for passage in passages
+        for start, end in sentence_spans(passage.text)
+    )
+    coverage = max((covered_share(question, sentence) for sentence in sentences), default=0.0)
     return AnswerEvidence(relevance, support, coverage, answer.reflection, answer.agreement)
 
 

@@ -1,6 +1,7 @@
 """The recipe of the calibration: what is fitted to evidence that is known."""
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 from recipes.confidence.evidence import Case, drawn
@@ -18,6 +19,7 @@ def case(situation, logit, article="Pisa"):
 CASES = [
     *(case("answerable", logit / 10) for logit in range(40)),
     *(case("absent", -logit / 10) for logit in range(1, 40)),
+    *(case("mistaken", logit / 10 - 3) for logit in range(40)),
     *(case("misleading", logit / 10 - 2) for logit in range(40)),
 ]
 
@@ -45,7 +47,9 @@ def test_without_a_situation_nothing_can_be_fitted():
 
 def test_each_article_and_kind_gives_as_many_questions_as_are_asked_for():
     corpus = [example(number, title=f"Animals {number % 2}") for number in range(10)]
-    chosen = drawn(corpus, 2)
+    chosen = drawn(corpus, 2, 2)
     assert len(chosen) == 4
-    assert chosen == drawn(corpus, 2), "drawing is reproducible"
-    assert len(drawn(corpus, 50)) == 10
+    assert chosen == drawn(corpus, 2, 2), "drawing is reproducible"
+    assert len(drawn(corpus, 50, 1)) == 10
+    articles = [replace(each, supporting_titles=("Warsaw",)) for each in corpus]
+    assert len(drawn(articles, 50, 1)) == 1, "an article that is held out"
