@@ -67,10 +67,10 @@ def test_the_trace_tells_the_decision_with_its_numbers_and_the_reason():
     assert decided.why == "no passage supports it: best support 0.12, below 0.30"
 
 
-def test_the_cross_encoder_reads_the_question_alone_and_with_the_answer():
+def test_the_cross_encoder_reads_the_question_once():
     layer = abstaining(5.0)
     engine(abstaining=layer).ask("Where does it stand?")
-    assert layer.scorer.queries == ["Where does it stand?", "Where does it stand? Pisa"]
+    assert layer.scorer.queries == ["Where does it stand?"]
 
 
 def test_without_a_passage_there_is_no_confidence():
@@ -95,9 +95,9 @@ def test_two_numbers_that_round_alike_are_told_with_more_digits():
 
 
 def test_agreement_raises_the_confidence_and_unknown_agreement_counts_as_its_mean():
-    known = [CALIBRATION.confidence(AnswerEvidence(0, 0, 0, agreement=share)) for share in (0.2, 0.5, 1.0)]
+    known = [CALIBRATION.confidence(AnswerEvidence(0, 0, agreement=share)) for share in (0.2, 0.5, 1.0)]
     assert known == sorted(known)
-    assert CALIBRATION.confidence(AnswerEvidence(0, 0, 0)) == near(known[1])
+    assert CALIBRATION.confidence(AnswerEvidence(0, 0)) == near(known[1])
 
 
 def test_agreement_is_the_share_of_the_samples_with_the_same_words():
@@ -127,7 +127,7 @@ def test_the_reflection_is_that_of_the_weakest_segment_with_a_passage():
 
 def test_the_calibration_that_ships_prefers_supported_answers():
     calibration = default_calibration()
-    weak, strong = AnswerEvidence(-6, -6, 0.1), AnswerEvidence(4, 4, 1.0)
+    weak, strong = AnswerEvidence(-6, 0.1), AnswerEvidence(4, 1.0)
     assert calibration.confidence(weak) < calibration.threshold < calibration.confidence(strong)
 
 

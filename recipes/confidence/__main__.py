@@ -3,7 +3,7 @@
 python -m recipes.confidence --squad2 FILE --out FILE
 
 The calibration is written to a TOML file, as `src/askance/confidence.toml` in the package. No model writes
-answers: only the bundled cross-encoder runs.
+answers: only the cross-encoder runs.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from askance.evaluation.datasets import read_dataset
 from askance.models.cross_encoders import load_cross_encoder
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out as screen
-from recipes.confidence.evidence import cases, drawn, plausible_answers
+from recipes.confidence.evidence import cases, drawn
 from recipes.confidence.fit import fit, measure, toml
 from recipes.relevance.evaluation import HELD_OUT
 
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
         corpus = tuple(read_dataset(f"squad2:{options.squad2}?unanswerable=keep"))
         asked = drawn(corpus, options.learned, options.held_out)
         scorer = load_cross_encoder(options.model)
-        found = list(cases(asked, corpus, plausible_answers(options.squad2), scorer))
+        found = list(cases(asked, corpus, scorer))
         calibration = fit([case for case in found if case.article not in HELD_OUT])
         measured = measure([case for case in found if case.article in HELD_OUT], calibration)
         write_atomically(options.out, toml(calibration))

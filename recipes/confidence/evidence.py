@@ -1,22 +1,15 @@
-"""The evidence for and against answers to questions of SQuAD 2.0, in four situations.
+"""The evidence for and against answers to questions of SQuAD 2.0, in three situations.
 
-- answerable: the paragraph that answers the question is in the index, and the answer is right;
-- mistaken: the same with a wrong answer;
+- answerable: the paragraph that answers the question is in the index;
 - absent: the article that the question is about is not in the index;
 - misleading: people wrote the question so that its paragraph looks like an answer and is none.
-
-No model writes answers. The right answer is the gold answer, and the one to a misleading question is the
-"plausible answer" that SQuAD gives with it. In the other situations, it is the first name or number in the
-passages found, best first, that shares no word with the question or a gold answer.
 """
 
 import asyncio
-import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from askance.confidence import AnswerEvidence, evidence_of
@@ -26,11 +19,10 @@ from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.lexical import any_term_query
-from askance.text.linguistics import content_words, entity_spans
 from askance.training.relevance.pairs import ParagraphPool, indexed_paragraphs
 from recipes.relevance.evaluation import HELD_OUT
 
-Situation = Literal["answerable", "mistaken", "absent", "misleading"]
+Situation = Literal["answerable", "absent", "misleading"]
 PASSAGES = 3
 """The number of passages read, as most methods read them."""
 _SEARCHED = 400
@@ -44,15 +36,6 @@ class Case:
     article: str
     situation: Situation
     evidence: AnswerEvidence
-
-
-def plausible_answers(path: Path) -> Mapping[str, str]:
-    """Return the first plausible answer of each unanswerable question of a SQuAD 2.0 file, by question id."""
-    articles = json.loads(path.read_text(encoding="utf-8"))["data"]
-    asked = (each for article in articles for part in article["paragraphs"] for each in part["qas"])
-    return {
-        each["id"]: each["plausible_answers"][0]["text"] for each in asked if each.get("plausible_answers")
-    }
 
 
 def drawn(corpus: Sequence[Example], learned: int, held_out: int, seed: int = 0) -> list[Example]:
@@ -70,26 +53,18 @@ def drawn(corpus: Sequence[Example], learned: int, held_out: int, seed: int = 0)
     return [each for key, group in groups.items() for each in rng.sample(group, min(sizes[key], len(group)))]
 
 
-def cases(
-    asked: Sequence[Example], corpus: Sequence[Example], plausible: Mapping[str, str], scorer: Reranker
-) -> Iterator[Case]:
-    """Yield the cases of each question: three of an answerable one, and one of an unanswerable one."""
+def cases(asked: Sequence[Example], corpus: Sequence[Example], scorer: Reranker) -> Iterator[Case]:
+    """Yield the cases of each question: two of an answerable one, and one of an unanswerable one."""
     with indexed_paragraphs(corpus) as pool:
         for example in asked:
             article, question = example.supporting_titles[0], example.question
             found = _search(pool, question.text)
             others = [passage for passage in found if passage.title != article][:PASSAGES]
-            situations: list[tuple[Situation, str, Sequence[Passage]]]
-            if example.kind == UNANSWERABLE:
-                situations = [("misleading", plausible.get(question.id, ""), found[:PASSAGES])]
-            else:
-                situations = [
-                    ("answerable", example.golds[0], found[:PASSAGES]),
-                    ("mistaken", _other_name(example, found[:PASSAGES]), found[:PASSAGES]),
-                    ("absent", _other_name(example, others), others),
-                ]
-            for situation, answer, passages in situations:
-                evidence = asyncio.run(evidence_of(scorer, question.text, Answer(answer, answer), passages))
+            situations: list[tuple[Situation, Sequence[Passage]]] = [("misleading", found[:PASSAGES])]
+            if example.kind != UNANSWERABLE:
+                situations = [("answerable", found[:PASSAGES]), ("absent", others)]
+            for situation, passages in situations:
+                evidence = asyncio.run(evidence_of(scorer, question.text, Answer(""), passages))
                 yield Case(article, situation, evidence)
 
 
@@ -97,10 +72,3 @@ def _search(pool: ParagraphPool, text: str) -> list[Passage]:
     terms = Analysis().terms(text)
     found = pool.index.search(any_term_query(terms), _SEARCHED) if terms else []
     return [pool.index.passage(place) for _, place in found]
-
-
-def _other_name(example: Example, passages: Sequence[Passage]) -> str:
-    """Return the first name or number in passages that is no part of the question or a gold answer."""
-    known = content_words(" ".join((example.question.text, *example.golds)))
-    names = (passage.text[start:end] for passage in passages for start, end in entity_spans(passage.text))
-    return next((name for name in names if not content_words(name) & known), "")

@@ -12,9 +12,9 @@ from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.roc import RocArea, roc_area
 from recipes.confidence.evidence import Case, Situation
 
-FEATURES = ("relevance", "support", "coverage")
+FEATURES = ("relevance", "coverage")
 """The kinds of evidence that the calibration uses."""
-SHARES: Mapping[Situation, float] = {"answerable": 0.5, "mistaken": 0.2, "absent": 0.2, "misleading": 0.1}
+SHARES: Mapping[Situation, float] = {"answerable": 0.5, "absent": 0.25, "misleading": 0.25}
 """The share that each situation has in the fit, so that confidence is a probability in such a mix."""
 SHARE_ANSWERED = 0.95
 """The share of the answerable questions that the threshold keeps."""
@@ -52,7 +52,6 @@ class Measured:
     answered: MeanInterval
     absent: Separation
     misleading: Separation
-    mistaken: Separation
     calibration_error: float
 
 
@@ -107,7 +106,7 @@ def measure(cases: Sequence[Case], calibration: ConfidenceModel) -> Measured:
     situations = np.array([case.situation for case in cases])
     confidences = np.array([calibration.confidence(case.evidence) for case in cases])
     error = _calibration_error(confidences, situations == "answerable", _weights(situations))
-    return Measured(answered, separation("absent"), separation("misleading"), separation("mistaken"), error)
+    return Measured(answered, separation("absent"), separation("misleading"), error)
 
 
 def toml(calibration: ConfidenceModel) -> str:

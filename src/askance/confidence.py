@@ -3,7 +3,6 @@
 The estimate is made after a method has answered, from evidence that the trace and the answer hold:
 
 - relevance: the greatest score that a cross-encoder gives the question with one of the passages read;
-- support: the same for the question followed by the short answer;
 - coverage: the greatest share of the question's content words that one sentence with its title contains;
 - reflection: the method's own judgement, if it makes one (Self-RAG's [Relevant] and [Fully supported]);
 - agreement: the share of sampled answers that agree, if there are several (AirRAG, AirRAG-Blender).
@@ -43,7 +42,6 @@ class AnswerEvidence:
     """The evidence that passages answer a question (see the module). Scores of pairs are logits."""
 
     relevance: float
-    support: float
     coverage: float
     reflection: float | None = None
     agreement: float | None = None
@@ -165,17 +163,14 @@ async def evidence_of(
     Raises:
         ModelFailure: The cross-encoder failed.
     """
-    relevance = support = _LEAST_LOGIT
-    if passages:
-        relevance = max(await scorer.score(question, passages))
-        support = max(await scorer.score(f"{question} {answer.short or answer.text}", passages))
+    scores = await scorer.score(question, passages) if passages else [_LEAST_LOGIT]
     sentences = (
         replace(passage, text=passage.text[start:end])
         for passage in passages
         for start, end in sentence_spans(passage.text)
     )
     coverage = max((covered_share(question, sentence) for sentence in sentences), default=0.0)
-    return AnswerEvidence(relevance, support, coverage, answer.reflection, answer.agreement)
+    return AnswerEvidence(max(scores), coverage, answer.reflection, answer.agreement)
 
 
 def supported_part(answer: Answer, trace: Trace) -> Answer:

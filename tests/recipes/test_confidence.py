@@ -13,13 +13,12 @@ from tests.training.relevance.test_pairs import example
 
 
 def case(situation, logit, article="Pisa"):
-    return Case(article, situation, AnswerEvidence(logit, logit, 0.5 + logit / 20))
+    return Case(article, situation, AnswerEvidence(logit, 0.5 + logit / 20))
 
 
 CASES = [
     *(case("answerable", logit / 10) for logit in range(40)),
     *(case("absent", -logit / 10) for logit in range(1, 40)),
-    *(case("mistaken", logit / 10 - 3) for logit in range(40)),
     *(case("misleading", logit / 10 - 2) for logit in range(40)),
 ]
 
