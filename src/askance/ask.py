@@ -6,10 +6,11 @@ The command line, servers, evaluation and notebooks all answer questions through
 import asyncio
 from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from askance.confidence import Abstaining, supported_part
 from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError
 from askance.core.filters import Filter
 from askance.core.panics import panics_as
@@ -58,6 +59,10 @@ class Engine:
         rewriter: The rewriter of questions that have a history. If it is None, the method gets the history,
             which some methods show in their prompts but none uses for its first search.
         on_end: A callback that receives the complete trace of every question, also of a question that failed.
+        abstaining: What estimates the confidence of answers and decides when to abstain, for methods that
+            search. If it is None, answers have no confidence.
+        is_strict: Whether sentences that cite no passage are left out of answers, for methods that search.
+            The text is then committed only once it is complete.
 
     Raises:
         MissingAbility: The models, the retriever or the encoder do not meet the method's needs.
@@ -74,6 +79,8 @@ class Engine:
     config: Mapping[str, Any] = field(default_factory=dict)
     rewriter: QuestionRewriter | None = None
     on_end: Callable[[Trace], None] | None = None
+    abstaining: Abstaining | None = None
+    is_strict: bool = False
 
     def __post_init__(self) -> None:
         check_needs(self.method, self.models, self.retriever, self.encoder)
@@ -105,6 +112,7 @@ class Engine:
             QuestionError: The question is empty or not valid Unicode.
             FilterError, UnknownName: The filter can't be used. The question is not asked.
             ModelFailure, RetrieverFailure: A call failed. The trace names the call.
+            ModelFailure: The cross-encoder that the confidence depends on failed.
             BudgetTooSmall: The method's `l_max` was used up before any text was generated.
             LimitReached: The question used up its budget. The trace contains the calls made until then.
         """
@@ -119,7 +127,7 @@ class Engine:
             with panics_as(AskanceError):  # a panic inside a call is a ModelFailure or RetrieverFailure
                 if self.rewriter is not None:
                     question = await self.rewriter.rewrite(question, run)
-                answer = await answer_within_limit(self.method, question, run)
+                answer = await self._supported(question, run)
         except BaseException as error:
             if not any(isinstance(event, Failed) for event in trace.events):
                 is_stopped = isinstance(error, CancelledError | KeyboardInterrupt)
@@ -131,6 +139,19 @@ class Engine:
         trace.add(Answered, answer=answer, usage=usage)
         self._end(trace)
         return Result(answer, usage, trace)
+
+    async def _supported(self, question: Question, run: Run) -> Answer:
+        """Return the method's answer with its confidence, in strict mode without unsupported sentences."""
+        searches = self.method.needs.retriever
+        if searches and self.is_strict:
+            answer = await answer_within_limit(self.method, question, replace(run, trace=run.trace.aside()))
+            answer = supported_part(answer, run.trace)
+            run.trace.commit(answer.text)
+        else:
+            answer = await answer_within_limit(self.method, question, run)
+        if searches and self.abstaining is not None:
+            answer = await self.abstaining.judge(question, answer, run.trace)
+        return answer
 
     def _end(self, trace: Trace) -> None:
         if self.on_end is not None:

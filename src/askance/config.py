@@ -8,6 +8,7 @@ The command line, files, the environment, evaluations, grids and calibration all
 reproduced.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields, is_dataclass
 from functools import partial
@@ -19,11 +20,12 @@ from pydantic.dataclasses import dataclass
 
 from askance import loaders
 from askance.ask import Engine, check_can_search
-from askance.core.errors import InputError, UnknownName, about
+from askance.confidence import AUTO
+from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter, parse_filter
 from askance.core.notes import note
-from askance.core.parameters import changed_parameters, parse_parameters
+from askance.core.parameters import changed_parameters, name_of, parse_parameters
 from askance.core.ports import Encoder, Method, Model, Retriever, filtered_retriever
 from askance.core.types import Role
 from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
@@ -77,6 +79,17 @@ def _models(value: Any) -> Any:
     return {"answer": loaders.DEFAULT_MODEL, **given}
 
 
+def _threshold(value: Any) -> float | str | None:
+    """Return a threshold from 0 to 1, "auto" or None."""
+    try:
+        below = value if value in (None, AUTO) or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        below = math.nan
+    if below is None or below == AUTO or (not isinstance(below, bool) and 0 <= below <= 1):
+        return below
+    raise ValueError(f"give a confidence from 0 to 1, or {AUTO}")
+
+
 def _budget(value: Any) -> Any:
     return Budget(**parse_parameters(Budget, value)) if isinstance(value, Mapping) else value
 
@@ -115,6 +128,9 @@ class EngineConfig:
         preset: A name from `askance presets`, or a preset file. It overrides parameters from configuration
             files and the environment, but not those from --set.
         seed: The seed of a model's random choices.
+        abstain_below: The confidence below which an answer counts as not in the documents: a number from 0 to
+            1, or auto for the one that was measured; none by default. It needs the extra rerank.
+        strict: Leave out the sentences of answers that cite no passage.
         budget: tokens=N, calls=N or seconds=N: the most that one question may cost; may be repeated.
         cache: Store model outputs and search results in this file, and reuse them for identical requests.
         in_flight: The number of questions answered at the same time; by default as many as suit the model.
@@ -142,6 +158,8 @@ class EngineConfig:
     prompts: Any = setting(None, metavar="SET")
     preset: str | Path | None = setting(None, metavar="NAME")
     seed: int = setting(0, kind=int)
+    abstain_below: Annotated[Any, BeforeValidator(_threshold)] = setting(None, metavar="P|auto")
+    strict: bool = setting(False, kind=bool)
     budget: Annotated[Budget, BeforeValidator(_budget)] = setting(Budget(), kind=dict, metavar="NAME=N")
     cache: PathOrNone = setting(None, metavar="FILE", variable="CACHE_FILE")
     in_flight: Annotated[int, Field(ge=1)] | None = setting(None, kind=int, metavar="N")
@@ -275,9 +293,29 @@ class EngineConfig:
         encoder: Encoder | None,
         why: str = "",
     ) -> Engine:
-        """Make an engine from loaded parts. The traces of the engine record this configuration."""
+        """Make an engine from loaded parts. The traces of the engine record this configuration.
+
+        Raises:
+            MissingExtra: `abstain_below` is set, and the extra for the cross-encoder is not installed.
+            MissingAbility: `abstain_below` or `strict` is set, and the method searches nothing.
+        """
+        unsearched = [name for name in ("abstain_below", "strict") if getattr(self, name)]
+        if unsearched and not method.needs.retriever:
+            raise MissingAbility(
+                f"{unsearched[0]}={getattr(self, unsearched[0])!r} judges answers by the passages read, and "
+                f"method {name_of(type(method))} searches nothing: leave it out, or choose another method."
+            )
         return Engine(
-            method, models, retriever, self.seed, self.budget, encoder=encoder, why=why, config=self.stored()
+            method,
+            models,
+            retriever,
+            self.seed,
+            self.budget,
+            encoder=encoder,
+            why=why,
+            config=self.stored(),
+            abstaining=None if self.abstain_below is None else loaders.open_abstaining(self.abstain_below),
+            is_strict=self.strict,
         )
 
     def stored(self) -> dict[str, Any]:

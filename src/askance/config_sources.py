@@ -119,7 +119,7 @@ class SourcedConfig:
         return self.without_unused(method.needs, takes_prompts=prompts_class(type(method)) is not None)
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
-        """Return the configuration without unused models, and without an unused encoder, filter or prompts.
+        """Return the configuration without unused models, encoder, filter, prompts and thresholds.
 
         Files and the environment apply to every command and method, so some of their settings may be unused.
         An unused setting from a flag is kept, and becomes an error later.
@@ -129,8 +129,12 @@ class SourcedConfig:
             "encoder": needs.encoder or encodes(config.retriever),
             "where": needs.retriever and not config.is_without_search,
             "prompts": takes_prompts,
+            "abstain_below": needs.retriever,
+            "strict": needs.retriever,
         }
-        unused: dict[str, Any] = {name: None for name in uses if not uses[name] and name not in self.flags}
+        unused: dict[str, Any] = {
+            name: SETTINGS[name].default for name in uses if not uses[name] and name not in self.flags
+        }
         used = [role for role in config.models if role in needs.asked_roles or f"models.{role}" in self.flags]
         return replace(config, **unused, models={role: config.models[role] for role in used})
 
@@ -338,9 +342,12 @@ def _in_environment() -> Iterator[SourcedValue]:
             raise UnknownName("variable", variable, known, place="of the environment")
         name, entry = names[head], ".".join(entries).lower()
         value: Any = {entry: text} if entry else text
-        if SETTINGS[name].metadata["kind"] is int:
+        kind = SETTINGS[name].metadata["kind"]
+        if kind is int:
             with suppress(ValueError):
                 value = int(text)
+        elif kind is bool:
+            value = {"true": True, "false": False}.get(text.lower(), text)
         yield from _given(name, value, lambda *keys, variable=variable: variable)
 
 

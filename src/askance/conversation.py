@@ -42,7 +42,7 @@ class Conversation:
         engine = with_rewriter(self.engine)
         question = Question(f"turn-{len(self.history) + 1}", text, history=self.history)
         result = await engine.answer(question, **options)
-        self.history += (Demo(text, result.answer.text),)
+        self.history += (Demo(text, result.answer.statement),)
         return result
 
     def ask(self, text: str) -> Result:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+from askance.confidence import Abstaining, default_calibration
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.notes import doing
@@ -13,7 +14,7 @@ from askance.core.ports import Encoder, Model, Retriever
 from askance.core.types import Role
 from askance.models.registry import announce_loading, parse_options, parse_spec
 from askance.models.registry import load_encoder as load_encoder
-from askance.retrieval.reranking import split_reranker, with_reranker
+from askance.retrieval.reranking import load_reranker, split_reranker, with_reranker
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
@@ -129,6 +130,21 @@ def _find_extension(spec: str) -> tuple[Any, str]:
         name = spec if named in RETRIEVERS else named.partition(":")[0]
         raise UnknownName("retriever", name, known_names("retrievers", [*RETRIEVERS, *RETRIEVER_ADAPTERS]))
     return extension
+
+
+def open_abstaining(below: float | Literal["auto"]) -> Abstaining:
+    """Load the bundled cross-encoder, and return the layer that abstains below a confidence.
+
+    Args:
+        below: The confidence, or "auto" for the threshold that comes with the calibration.
+
+    Raises:
+        MissingExtra: A package of the cross-encoder is missing. The message names the pip command.
+    """
+    calibration = default_calibration()
+    with about("abstain_below"):
+        scorer = load_reranker("bundled")
+    return Abstaining(scorer, calibration.threshold if below == "auto" else below, calibration)
 
 
 def encoder_to_build_with(index: Path, spec: str | None) -> Encoder | None:

@@ -8,6 +8,7 @@ import pytest
 from askance.core.trace import EVENT_TYPES
 from askance.models.scripted import ScriptedModel
 from askance.storage.trace_file import parse_trace
+from tests.scripted_reranker import ScriptedReranker
 from tests.serve.served import (
     ANSWER,
     QUESTION,
@@ -220,3 +221,22 @@ def test_many_questions_at_once_have_the_answer_of_one(served):
             ]
 
     assert len(set(asyncio.run(ask_all()))) == 1
+
+
+def test_an_abstained_answer_ends_with_the_verdict_in_one_piece_and_as_a_stream(sample_index, monkeypatch):
+    monkeypatch.setattr("askance.loaders.load_reranker", lambda spec: ScriptedReranker(-9.0))
+    with serving(sample_index, abstain_below=0.5) as server:
+        answer, streamed = server.answered(), chunks_of(server.ask(stream=True).text)
+    message = answer["choices"][0]["message"]
+    verdict = "\n\nNot in the documents: no passage supports it: best support "
+    assert message["content"].startswith(ANSWER.strip() + verdict)
+    assert (message["annotations"], annotations_of(streamed)) == ([], [])
+    assert content_of(streamed) == message["content"]
+    for about in (answer["askance"], streamed[-1]["askance"]):
+        assert about["confidence"] < 0.5
+        assert about["abstained"].startswith("no passage supports it")
+
+
+def test_without_a_threshold_an_answer_has_no_confidence(served):
+    about = served.answered()["askance"]
+    assert (about["confidence"], about["abstained"]) == (None, "")

@@ -26,6 +26,7 @@ from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgedAnswer, check_can_be_judged, judge_run
 from askance.evaluation.metrics import DEFAULT_METRICS
+from askance.evaluation.report.tables import NONE, confidence_values
 from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
 from askance.evaluation.run.readings import DEFAULT_READING
@@ -170,6 +171,10 @@ def _show(run: RecordedRun) -> None:
     details = f"  {models}, {asked}{reading_note(summary.reading)}"
     out.print(Text(summary.title, style="bold").append(details, style="not bold dim"), soft_wrap=True)
     out.print(interval_table(summary.metrics))
+    if summary.selective is not None:
+        values = confidence_values(summary.selective).items()
+        shown = " · ".join(f"{name} {value}" for name, value in values if value != NONE)
+        out.print(f"confidence: {shown}", soft_wrap=True, markup=False)
     out.print(_cost_line(summary.costs), soft_wrap=True)
     if summary.failures:
         print_plain(out, f"{summary.failures} of {asked} failed, and count as answered wrongly", "yellow")

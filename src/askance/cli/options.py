@@ -91,7 +91,8 @@ def _option(name: str) -> Any:
     """Return the annotation from which typer makes the option of a setting."""
     setting = SETTINGS[name]
     kind = setting.metadata["kind"]
-    default = f" Default: {setting.default}." if isinstance(setting.default, str | int) else ""
+    has_default = isinstance(setting.default, str | int) and kind is not bool
+    default = f" Default: {setting.default}." if has_default else ""
     metavar, least = setting.metadata["metavar"] or None, 1 if name == "in_flight" else None
     option = typer.Option(
         option_of(name), help=_HELPS[name] + default, metavar=metavar, min=least, show_default=False

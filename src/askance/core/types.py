@@ -386,6 +386,10 @@ class Citation:
     end: int
 
 
+NOT_IN_DOCUMENTS = "Not in the documents"
+"""What a reader is told about an answer that was abstained from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The answer to a question.
@@ -393,12 +397,28 @@ class Answer:
     Attributes:
         text: All text that the method committed.
         short: The short answer extracted from the text; empty if there is none.
-        citations: The passages that support parts of the text.
+        citations: The passages that support parts of the text. An abstained answer has none.
+        reflection: The method's own judgement that the passages are relevant and support the text, from 0 to
+            1; None if the method makes no such judgement.
+        agreement: The share of the sampled answers that agree with this one; None if there is only one.
+        confidence: The estimated probability that the documents answer the question (see
+            `askance.confidence`); None if it was not estimated.
+        abstained: The reason why the answer must not be relied on: the documents do not answer the question.
+            Empty if the answer stands.
     """
 
     text: str
     short: str = ""
     citations: tuple[Citation, ...] = field(default=())
+    reflection: float | None = None
+    agreement: float | None = None
+    confidence: float | None = None
+    abstained: str = ""
+
+    @property
+    def statement(self) -> str:
+        """The text, or the statement that the documents do not answer the question."""
+        return f"{NOT_IN_DOCUMENTS}: {self.abstained}." if self.abstained else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,8 @@ class AskanceRunnable(Runnable[LanguageModelInput, AIMessage]):
 
     The input is that of a chat model: a text, messages or a prompt. The last message is the question, and the
     earlier ones are the conversation (see `Conversation`). The output is a message with the answer. Its
-    `response_metadata` has the keys `short_answer`, `citations` and `decisions`. `astream` yields the text of
-    the answer as soon as it is final.
+    `response_metadata` has the keys `short_answer`, `confidence`, `abstained`, `citations` and `decisions`.
+    `astream` yields the text of the answer as soon as it is final.
 
     Args:
         engine: The engine.
@@ -132,6 +132,8 @@ def _details(answered: Answered, events: list[AnyEvent]) -> dict[str, Any]:
     return {
         "response_metadata": {
             "short_answer": answer.short,
+            "confidence": answer.confidence,
+            "abstained": answer.abstained,
             "citations": [dataclasses.asdict(citation) for citation in answer.citations],
             "decisions": [dataclasses.asdict(event) for event in events if event.type == "decide"],
         },

@@ -171,8 +171,8 @@ def _tool_answer(result: Result, trace_id: str, method: str) -> ToolAnswer:
     answer, usage = result.answer, result.usage
     cited = enumerate(cited_passages(answer), start=1)
     return ToolAnswer(
-        answer=marked(answer),
-        short_answer=answer.short,
+        answer=answer.statement if answer.abstained else marked(answer),
+        short_answer="" if answer.abstained else answer.short,
         sources=[_source(number, passage) for number, passage in cited],
         trace_id=trace_id,
         method=method,

@@ -15,7 +15,13 @@ from askance.methods.airrag.method import Airrag, AirragLite, answer_with_source
 from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.state import PathState, unique_hits
-from askance.methods.airrag.verifiers import FinishedPath, choose_answer, valid_paths, verifier_tokens
+from askance.methods.airrag.verifiers import (
+    FinishedPath,
+    agreement_with,
+    choose_answer,
+    valid_paths,
+    verifier_tokens,
+)
 from askance.methods.baselines import Single
 from askance.methods.common.named_methods import Members, check_models_of, combined_needs, member_answer
 from askance.methods.common.token_limit import RecordingRetriever
@@ -204,7 +210,8 @@ class Blender(Parameters):
         numbers = {by_ending[id(ending)].name: score for ending, score in scored}
         run.trace.decide("choose", chosen.answer, f"nearest to {nearest.name}", numbers=numbers)
         evidence = [(question.text, [citation.passage for citation in nearest.answer.citations])]
-        return answer_with_sources(chosen.answer, question, run, evidence, chosen.path.state.hits)
+        answer = answer_with_sources(chosen.answer, question, run, evidence, chosen.path.state.hits)
+        return replace(answer, agreement=agreement_with(answer.text, kept))
 
 
 def _record_outcome(trace: Trace, results: Sequence[MemberResult]) -> None:

@@ -18,7 +18,7 @@ from askance.ask import Engine
 from askance.core.ports import Retriever
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, AnyEvent, Committed, Generated, Trace
-from askance.core.types import Question, Usage
+from askance.core.types import Answer, Question, Usage
 from askance.serve.citations import (
     PlainText,
     UrlOf,
@@ -26,6 +26,7 @@ from askance.serve.citations import (
     plain_text,
     source_list,
     streamed_annotations,
+    verdict,
 )
 from askance.serve.errors import ApiError, api_error
 from askance.serve.metrics import Metrics
@@ -73,13 +74,15 @@ class ChatQuestion:
         head = {"id": f"chatcmpl-{self.id}", "object": kind, "created": self.created, "model": self.model}
         return {**head, "system_fingerprint": None}
 
-    def about(self, trace: Trace, usage: Usage) -> dict[str, Any]:
+    def about(self, trace: Trace, answer: Answer, usage: Usage) -> dict[str, Any]:
         """Return the fields that only askance has."""
         decisions = Counter(f"{each.name}:{each.outcome}" for each in trace.decisions)
         return {
             "trace_id": self.id,
             "method": self.method,
             "searches": usage.searches,
+            "confidence": answer.confidence,
+            "abstained": answer.abstained,
             "decisions": dict(sorted(decisions.items())),
             "ignored": self.ignored,
         }
@@ -111,7 +114,7 @@ class ChatService:
             **chat.head("chat.completion"),
             "choices": [choice],
             "usage": usage_record(result.usage),
-            "askance": chat.about(trace, result.usage),
+            "askance": chat.about(trace, result.answer, result.usage),
         }
 
     async def events(
@@ -153,12 +156,12 @@ class ChatService:
         answer, text = event.answer, plain_text(event.answer.text)
         rest = plain.end() if num_sent else text  # a method may have an answer that it never committed
         num_sent += len(rest)
-        tail = rest + source_list(answer.citations, chat.url_of, text)
+        tail = rest + verdict(answer) + source_list(answer.citations, chat.url_of, text)
         if tail:
             yield chunk({"content": tail})
         for annotation in streamed_annotations(answer, num_sent, chat.url_of):
             yield chunk({"annotations": [annotation]})
-        yield chunk({}, finish_reason(trace), askance=chat.about(trace, event.usage))
+        yield chunk({}, finish_reason(trace), askance=chat.about(trace, answer, event.usage))
         if has_usage:
             usage = usage_record(event.usage)
             yield _event({**chat.head("chat.completion.chunk"), "choices": [], "usage": usage})

@@ -106,6 +106,11 @@ def source_list(citations: Sequence[Citation], url_of: UrlOf, text: str = "") ->
     return _SOURCES + "\n".join(lines) if lines else ""
 
 
+def verdict(answer: Answer) -> str:
+    """Return the statement that the documents do not answer the question, to follow the text, or nothing."""
+    return f"\n\n{plain_text(answer.statement)}" if answer.abstained else ""
+
+
 def without_sources(content: str) -> str:
     """Return the text of an earlier answer without its numbers and its list of sources."""
     return _NUMBERS.sub("", content.partition(_SOURCES)[0])
@@ -129,7 +134,8 @@ def numbered_content(answer: Answer, url_of: UrlOf) -> tuple[str, list[dict[str,
     for offset, marker in markers:
         pieces += [text[done:offset], marker]
         done = offset
-    return "".join([*pieces, text[done:], source_list(citations, url_of)]), annotations
+    tail = verdict(answer) + source_list(citations, url_of)
+    return "".join([*pieces, text[done:], tail]), annotations
 
 
 def streamed_annotations(answer: Answer, num_sent: int, url_of: UrlOf) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from askance.ask import describe_models
 from askance.core import trace
-from askance.core.types import Passage, Question, Usage
+from askance.core.types import NOT_IN_DOCUMENTS, Passage, Question, Usage
 from askance.methods.common.answer_text import quotable_texts
 from askance.terminal.legend import ACTIONS, Legend
 from askance.text.markers import UnmarkedText, without_markers
@@ -157,13 +157,19 @@ def _answered(event: trace.Answered, before: Before) -> RenderableType:
         end = written.offset(citation.end)
         cited.append(written.text[start:end]).append(f" [{citation.number}]", style=QUERY)
         start = end
-    lines = [Text(""), cited.append(written.text[start:])]
-    if answer.short and answer.short != answer.text:
+    cited.append(written.text[start:])
+    lines = [Text(""), cited]
+    if answer.abstained:
+        cited.stylize(PROVISIONAL)
+        verdict = Text.assemble((NOT_IN_DOCUMENTS, STRONG), f": {answer.abstained}")
+        lines = [Text(""), verdict, *([Text.assemble(("unsupported: ", WEAK), cited)] if cited else [])]
+    elif answer.short and answer.short != answer.text:
         lines.append(Text.assemble(("Answer: ", "bold"), (answer.short, f"bold {SURE}")))
     for number, passage in sorted(sources.items()):
         source = (f"  {passage.location}", PROVISIONAL)
         lines.append(Text.assemble((f"[{number}] ", QUERY), (passage.title, "bold"), source))
-    return Group(*lines, Text(""), Text(usage_line(event.usage), style=PROVISIONAL))
+    confidence = "" if answer.confidence is None else f"confidence {answer.confidence:.2f} · "
+    return Group(*lines, Text(""), Text(confidence + usage_line(event.usage), style=PROVISIONAL))
 
 
 def _committed(event: trace.Committed, before: Before) -> RenderableType:

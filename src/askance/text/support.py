@@ -92,6 +92,12 @@ class Claim:
         return too_few if self.words else "the sentence has no word to look for"
 
 
+def covered_share(text: str, passage: Passage) -> float:
+    """Return the share of the content words of `text` that a passage contains; 0 if `text` has none."""
+    words = _words(text)
+    return Claim(frozenset(), words, 0).num_found(passage) / len(words) if words else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class SentenceSupport:
     """The passages cited by the sentence `text[start:end]`, with the reason for citing no others."""

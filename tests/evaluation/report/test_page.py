@@ -7,6 +7,7 @@ import pytest
 from markupsafe import escape
 
 from askance.core.types import Usage
+from askance.evaluation.report.charts import curves_of, risk_chart
 from askance.evaluation.report.page import MOST_FAILURES, Reported, report_page
 from askance.evaluation.report.published import caveats, published
 from askance.evaluation.statistics.paired_runs import compare_group
@@ -194,3 +195,30 @@ def test_without_matplotlib_the_page_is_whole_and_says_so(runs, monkeypatch):
     assert "<svg" not in text
     assert text.count(charts) == 2
     assert "single: 0.500 (0.000 to 1.000), 600 tokens" in text
+
+
+def test_runs_whose_answers_have_a_confidence_get_a_table_and_a_chart_of_risk(runs):
+    confident = [
+        replace(each, records=tuple(replace(one, confidence=one.number / 4) for one in each.records))
+        for each in runs
+    ]
+    text = page_of(*confident)
+    Balanced(text)
+    assert "<h3>Confidence</h3>" in text
+    assert 'class="risk"' in text
+    assert "single: AURC 0." in text
+    assert "AUROC right" in text
+    plain = page_of(*runs)
+    assert "<h3>Confidence</h3>" not in plain
+    assert 'class="risk"' not in plain
+
+
+def test_the_chart_of_risk_tells_each_run_and_its_area_in_words(runs):
+    pytest.importorskip("matplotlib")
+    (group,) = group_runs(
+        [replace(runs[0], records=tuple(replace(r, confidence=0.5) for r in runs[0].records))]
+    )
+    curves = curves_of(compare_group(group))
+    assert list(curves) == ["single"]
+    assert f"single (AURC {curves['single'].aurc.mean:.3f})" in str(risk_chart(curves))
+    assert str(risk_chart(curves)) == str(risk_chart(curves)), "a chart is reproducible"

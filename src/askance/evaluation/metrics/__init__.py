@@ -20,6 +20,7 @@ from askance.core.extensions import find_extension, known_names
 from askance.core.trace import AnyEvent
 from askance.core.types import Answer
 from askance.evaluation.datasets import Example
+from askance.evaluation.datasets.single_hop import NO_ANSWER
 from askance.evaluation.metrics import answers, evidence
 from askance.evaluation.run.readings import AnswerReading
 
@@ -125,15 +126,28 @@ class Scoring:
             name: score(example, answer, kept) for name, score in zip(self.names, self._scores, strict=True)
         }
 
-    def judge(
-        self, example: Example, answer: Answer | None, events: Sequence[AnyEvent]
-    ) -> tuple[Answer, dict[str, float | None]]:
-        """Return the answer, with the short answer that `reading` extracts from it, and the scores.
+    def judge(self, example: Example, answer: Answer | None, events: Sequence[AnyEvent]) -> dict[str, Any]:
+        """Return the fields of a question's record that depend on the answer and the scoring.
 
-        If `answer` is None because the question failed, an empty answer is returned.
+        The short answer is the one that `reading` extracts. An abstained answer is scored as `NO_ANSWER`.
+
+        Args:
+            answer: The answer, or None if the question failed.
         """
         read = None if answer is None else self.reading.read(answer, events)
-        return read or Answer(""), self.scores(example, read, events)
+        given, if_answered = read, dict[str, float | None]()
+        if read is not None and read.abstained:
+            given = Answer(NO_ANSWER, NO_ANSWER)
+            if_answered = self.scores(example, read, events)
+        return {
+            "text": "" if read is None else read.text,
+            "short": "" if given is None else given.short,
+            "scores": self.scores(example, given, events),
+            "reading": self.reading.name,
+            "confidence": None if read is None else read.confidence,
+            "abstained": "" if read is None else read.abstained,
+            "scores_if_answered": if_answered,
+        }
 
 
 def open_metrics(names: Sequence[str] = DEFAULT_METRICS, reading: AnswerReading = AnswerReading()) -> Scoring:

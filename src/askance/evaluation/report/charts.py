@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from askance.core.errors import MissingExtra
 from askance.evaluation.statistics.paired_runs import Comparisons
+from askance.evaluation.statistics.selective import Selective
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,6 +121,36 @@ def frontier_figure(points: Sequence[Point], metric: str) -> "Figure":
     axes.set_xlim(right=right)
     figure.draw_without_rendering()
     _number(axes, points)
+    return figure
+
+
+def curves_of(found: Comparisons) -> dict[str, Selective]:
+    """Return what confidence is worth in each run whose answers have any, by the name of the run."""
+    summaries = zip(found.names, found.summaries, strict=True)
+    return {name: summary.selective for name, summary in summaries if summary.selective is not None}
+
+
+def risk_chart(curves: Mapping[str, Selective]) -> Markup:
+    """Return a chart, as SVG, of the risk of the answers against coverage, with intervals, by run."""
+    listing = ", ".join(f"{name} (AURC {each.aurc.mean:.3f})" for name, each in curves.items())
+    return _drawn("risk", f"risk against coverage: {listing}", risk_figure(curves))
+
+
+def risk_figure(curves: Mapping[str, Selective]) -> "Figure":
+    """Return the figure of `risk_chart`. The number of each run stands at the right end of its curve.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    figure, axes = _figure(7.0, 3.6)
+    axes.grid(axis="y")
+    axes.set(xlabel="coverage: share of the questions answered", ylabel="risk", xlim=(0, 1.04))
+    for number, found in enumerate(curves.values(), start=1):
+        coverages = [point.coverage for point in found.curve]
+        bounds = [point.low for point in found.curve], [point.high for point in found.curve]
+        axes.fill_between(coverages, *bounds, color=COLOURS["--rule"], alpha=0.5, linewidth=0)
+        axes.plot(coverages, [point.risk for point in found.curve], color=COLOURS["--accent"])
+        axes.annotate(f"{number}", (1.01, found.curve[-1].risk), color=COLOURS["--ink"], weight="bold")
     return figure
 
 

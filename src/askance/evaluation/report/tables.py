@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from askance.evaluation.statistics.compare import MOST_ENUMERATED, MeanInterval
 from askance.evaluation.statistics.paired_runs import Comparison, Comparisons
+from askance.evaluation.statistics.roc import shown_area
+from askance.evaluation.statistics.selective import Selective
 from askance.evaluation.statistics.summaries import Costs, PartSummary, RunSummary, reading_note
 
 NONE = "–"
@@ -14,6 +16,12 @@ INTERVAL = "95 %"
 _P = (
     "p: paired permutation test over all assignments of signs if at most "
     f"{MOST_ENUMERATED} questions differ, otherwise over 10,000 random ones"
+)
+
+CONFIDENCE_NOTE = (
+    "AUROC: how well the confidence separates answerable from unanswerable questions, and right from wrong "
+    "answers. AURC: the mean loss over all shares of questions answered, most confident first; lower is "
+    "better."
 )
 
 _COSTS: Mapping[str, Callable[[Costs], str]] = {
@@ -49,6 +57,7 @@ def tables_by_heading(found: Comparisons) -> dict[str, list[ResultTable]]:
     """Return all tables of a comparison by heading, in the order in which they are shown."""
     return {
         "Results": [results_table(found), *other_metrics_tables(found)],
+        "Confidence": list(confidence_tables(found)),
         "Cost": [cost_table(found)],
         "By kind and number of hops": list(part_tables(found)),
         "Differences between runs": list(difference_tables(found)),
@@ -112,6 +121,34 @@ def other_metrics_tables(found: Comparisons) -> Iterator[ResultTable]:
         ]
         note = "Each metric is a mean over the questions that it applies to."
         yield ResultTable("Other metrics", ("run", *map(label, others)), tuple(rows), note=note)
+
+
+def confidence_tables(found: Comparisons) -> Iterator[ResultTable]:
+    """Yield the table of what the confidence of answers is worth, if the answers of a run have any."""
+    rows = [
+        (name, *confidence_values(summary.selective).values())
+        for name, summary in _summaries(found)
+        if summary.selective is not None
+    ]
+    if rows:
+        headings = next(confidence_values(each.selective) for each in found.summaries if each.selective)
+        yield ResultTable("Confidence", ("run", *headings), tuple(rows), note=CONFIDENCE_NOTE)
+
+
+def confidence_values(found: Selective) -> dict[str, str]:
+    """Return what confidence is worth as text, by name, with intervals."""
+    return {
+        "abstained": f"{found.num_abstained:,}",
+        "answerable answered": _with_range(found.answerable_answered),
+        "unanswerable refused": _with_range(found.unanswerable_refused),
+        "AUROC answerable": shown_area(found.auroc_answerable) or NONE,
+        "AUROC right": shown_area(found.auroc_right) or NONE,
+        "AURC": _with_range(found.aurc),
+    }
+
+
+def _with_range(found: MeanInterval | None) -> str:
+    return NONE if found is None else f"{_mean(found)} ({found.low:.3f} to {found.high:.3f})"
 
 
 def cost_table(found: Comparisons) -> ResultTable:

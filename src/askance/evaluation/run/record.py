@@ -41,6 +41,10 @@ class Record:
         options: The options of a multiple-choice question.
         trace_checksum: The checksum of the trace; empty in records written before there were checksums.
         reading: The rules by which `short` was extracted from the answer (see `evaluation.run.readings`).
+        confidence: The confidence of the answer (see `askance.confidence`); None if it was not estimated.
+        abstained: The reason for abstaining; empty if the answer stands. An abstained answer is scored as if
+            it were `NO_ANSWER`: right for unanswerable questions, and wrong for all others.
+        scores_if_answered: The scores of an abstained answer without abstaining; empty for other answers.
     """
 
     number: int
@@ -63,6 +67,9 @@ class Record:
     options: tuple[str, ...] = ()
     trace_checksum: str = ""
     reading: ReadingName = DEFAULT_READING
+    confidence: float | None = None
+    abstained: str = ""
+    scores_if_answered: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def is_failure(self) -> bool:
@@ -79,19 +86,16 @@ def make_record(
     number: int, example: Example, answer: Answer | None, trace: Trace, scoring: Scoring, error: str = ""
 ) -> Record:
     """Return the record of a question that was just answered, or that failed with `error`."""
-    answer, scores = scoring.judge(example, answer, trace.events)
+    cited = () if answer is None else answer.citations
     return Record(
         number=number,
         id=example.question.id,
         **_question_fields(example),
-        text=answer.text,
-        short=answer.short,
-        cited_titles=tuple(dict.fromkeys(citation.passage.title for citation in answer.citations)),
+        **scoring.judge(example, answer, trace.events),
+        cited_titles=tuple(dict.fromkeys(citation.passage.title for citation in cited)),
         decisions=dict(sorted(Counter(decision.outcome for decision in trace.decisions).items())),
-        scores=scores,
         usage=_usage(trace),
         error=error,
-        reading=scoring.reading.name,
     )
 
 
@@ -198,6 +202,7 @@ class Settings:
             # The default is left out, to match runs from before there was a choice of retrievers.
             **({} if self.retriever == DEFAULT_RETRIEVER else {"retriever": self.retriever}),
             **({"encoder": self.encoder} if self.encoder else {}),
+            **{name: self.config[name] for name in ("abstain_below", "strict") if self.config.get(name)},
             "seed": self.seed,
             **{f"budget {name}": value for name, value in self.budget.items()},
             "askance": self.askance,

@@ -352,8 +352,7 @@ def _scored(run: RecordedRun, record: Record, example: Example, scoring: Scoring
     if tuple(record.scores) == scoring.names and record.reading == scoring.reading.name:
         return record
     events = run.trace(record)
-    answer, scores = scoring.judge(example, last_answer(events), events)
-    return replace(record, short=answer.short, scores=scores, reading=scoring.reading.name)
+    return replace(record, **scoring.judge(example, last_answer(events), events))
 
 
 def _check_same(run: RecordedRun, before: Settings, wanted: Mapping[str, Example]) -> None:

@@ -20,6 +20,7 @@ from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import MeanInterval, mean_interval
+from askance.evaluation.statistics.selective import Selective, selective_summary
 
 Intervals = Mapping[str, MeanInterval]
 _OF_CLOSED_TASKS: Mapping[Task, str] = {"yes_no": "yes_no_accuracy", "choice": "choice_accuracy"}
@@ -81,10 +82,11 @@ class RunSummary:
         failures: The number of questions that failed; they are among the finished ones.
         main_metric: The metric to judge the run by (see `main_metrics`); empty if no metric has a score.
         metrics: The metrics by name, each over the questions that it applies to.
-        share_answered: The fraction of questions with a short answer.
+        share_answered: The fraction of questions with a short answer that was not abstained from.
         by_kind, by_hops: The summaries by kind of question and by number of hops, with the main metrics only.
             Empty if all questions have the same kind or number of hops.
         reading: The rules by which short answers were extracted (see `evaluation.run.readings`).
+        selective: What the confidence of the answers is worth, by the main metric; None if they have none.
     """
 
     folder: str
@@ -102,6 +104,7 @@ class RunSummary:
     by_kind: tuple[PartSummary, ...]
     by_hops: tuple[PartSummary, ...]
     reading: ReadingName = DEFAULT_READING
+    selective: Selective | None = None
 
 
 def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
@@ -131,10 +134,11 @@ def summarise(run: RecordedRun, prices: Prices | None = None) -> RunSummary:
         main_metric=next(iter(main), ""),
         metrics=_intervals(records, run.settings.metrics),
         costs=costs_of(records, prices),
-        share_answered=statistics.fmean(bool(record.short) for record in records),
+        share_answered=statistics.fmean(bool(record.short and not record.abstained) for record in records),
         by_kind=_parts(records, main, attrgetter("kind")),
         by_hops=_parts(records, main, attrgetter("hops")),
         reading=run.settings.reading,
+        selective=selective_summary(records, main[0]) if main else None,
     )
 
 

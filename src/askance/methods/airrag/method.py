@@ -1,7 +1,7 @@
 """AirRAG: a tree search over reasoning actions, and a verifier that chooses among the answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from askance.core.errors import MissingAbility
@@ -16,6 +16,7 @@ from askance.methods.airrag.verifiers import (
     ChosenAnswer,
     FinishedPath,
     Verifier,
+    agreement_with,
     cluster_answers,
     valid_paths,
 )
@@ -73,7 +74,8 @@ class Airrag(AirragParameters):
             _record_tree(run, tree, self.exploration, chosen)
         _record_choice(run, self.verifier, paths, chosen)
         search.record_cost(trees)
-        return _cited_answer(question, run, chosen)
+        answer = _cited_answer(question, run, chosen)
+        return replace(answer, agreement=agreement_with(answer.text, paths))
 
 
 @dataclass(frozen=True, slots=True)

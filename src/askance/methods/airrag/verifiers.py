@@ -128,6 +128,16 @@ def cluster_answers(paths: Sequence[FinishedPath]) -> list[list[int]]:
     return list(groups.values())
 
 
+def agreement_with(answer: str, paths: Sequence[FinishedPath]) -> float | None:
+    """Return the share of the sampled answers that equal `answer` after normalisation.
+
+    If fewer than two answers were sampled, return None.
+    """
+    num_samples = sum(path.copies for path in paths)
+    same = (path.copies for path in paths if normalise_answer(path.answer) == normalise_answer(answer))
+    return sum(same) / num_samples if num_samples > 1 else None
+
+
 def leading_answer(paths: Sequence[FinishedPath]) -> tuple[str, float]:
     """Return the valid answer with the most votes, and how many votes it has more than any other.
 

@@ -86,13 +86,14 @@ class Selfrag(OwnParameters):
         run.trace.commit(text)
         if is_native:
             short = _short_answer(text, question) if prompts.answer_options(question) else text
-            return Answer(text, option or short, citations)
+            return Answer(text, option or short, citations, reflection=path.reflection)
         hits = () if path.current_hit is None else (path.current_hit,)
         short_answer_tokens = self.short_answer_tokens if self.ask_short_answer and not option else 0
         writing = GenerationState(question, run, short_answer_tokens, self.layout, self.prompts, hits=hits)
         writing.text = path.written.rstrip()
         text += await writing.ask_short_answer()
-        return Answer(text, option or _short_answer(text, question), citations)
+        short = option or _short_answer(text, question)
+        return Answer(text, short, citations, reflection=path.reflection)
 
     def _default_writer(self, question: Question, run: Run) -> SegmentWriter:
         """Return the writer for the model.

@@ -97,6 +97,21 @@ class Path:
         """Return whether the support of every segment that needs a judgement is judged."""
         return all(segment.is_judged for segment in self.segments)
 
+    @property
+    def reflection(self) -> float | None:
+        """Return the least judgement of a segment with a passage, from 0 to 1, or None without one.
+
+        The judgement is the normalised probability of [Relevant], times that of [Fully supported] if support
+        is judged.
+        """
+        judged = [
+            tokens.relevance_score(each.relevance)
+            * (tokens.support_score(each.support) if each.support else 1.0)
+            for each in self.segments
+            if each.hit is not None and each.relevance
+        ]
+        return min(judged, default=None)
+
     def score(self, power: float) -> float:
         """Return the sum of the n segment scores, divided by n to the power `power`, or 0 if n is 0.
 

@@ -11,9 +11,9 @@ _KEPT_BYTES = 1 << 30
 def keep_freed_memory() -> None:
     """Let this process keep up to 1 GiB of freed memory for its next allocations.
 
-    By default, glibc returns large freed blocks to the system at once. torch allocates the activations of
-    every layer anew, so with many rows in a batch the process would spend up to half of its time in page
-    faults. Other C libraries are left as they are.
+    By default, glibc returns large freed blocks to the system at once. torch allocates new memory for the
+    activations of every layer, so with many rows in a batch the process would spend up to half of its time in
+    page faults. Other C libraries are left as they are.
     """
     if platform.libc_ver()[0] == "glibc":
         mallopt = ctypes.CDLL(None).mallopt

@@ -126,7 +126,8 @@ async def calibrate_by_score(
     chosen, scoring = choose_parameter(type(engine.method), parameter), open_metrics([metric])
 
     def score(index: int, answer: Answer | None, trace: Trace) -> float | None:
-        return scoring.judge(examples[index], answer, trace.events)[1][metric]
+        scores: dict[str, float | None] = scoring.judge(examples[index], answer, trace.events)["scores"]
+        return scores[metric]
 
     questions = [example.question for example in examples]
     trials = Trials(engine, chosen.name, questions, in_flight, on_progress, score)

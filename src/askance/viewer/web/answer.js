@@ -7,10 +7,12 @@ import { charactersOf } from "./trace.js";
 export function answerBlock(trace) {
   const answered = trace.answered;
   if (!answered) return growingAnswer(trace);
-  const { text, short, citations } = answered.answer;
+  const { text, short, citations, confidence, abstained } = answered.answer;
   return h("div", { class: "answer" },
+    abstained ? h("p", { class: "error" }, `Not in the documents: ${abstained}. Unsupported:`) : null,
     h("p", { class: "answer-text" }, citedText(text, citations)),
-    short && short !== text ? h("p", { class: "short" }, h("span", { class: "label" }, "Short answer"), " ", h("strong", {}, short)) : null,
+    !abstained && short && short !== text ? h("p", { class: "short" }, h("span", { class: "label" }, "Short answer"), " ", h("strong", {}, short)) : null,
+    confidence == null ? null : h("p", { class: "note" }, `Confidence ${confidence.toFixed(2)}`),
     sourceList(citations, text),
     uncitedBlock(trace));
 }

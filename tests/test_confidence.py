@@ -1,0 +1,205 @@
+"""The confidence of answers, and when an answer is abstained from."""
+
+import sys
+
+import pytest
+
+from askance.ask import Engine
+from askance.confidence import (
+    MOST_PASSAGES,
+    Abstaining,
+    AnswerEvidence,
+    ConfidenceModel,
+    default_calibration,
+    passages_read,
+    supported_part,
+)
+from askance.config import EngineConfig
+from askance.conversation import Conversation
+from askance.core.errors import InputError, MissingAbility, MissingExtra, ModelFailure
+from askance.core.trace import Committed, Decided, Searched, Trace, Uncited
+from askance.core.types import Answer, Citation, Hit, Passage
+from askance.methods.airrag.state import PathState
+from askance.methods.airrag.verifiers import FinishedPath, agreement_with
+from askance.methods.baselines import ClosedBook, Single
+from askance.methods.selfrag.segments import Path, Segment
+from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_SUPPORT, RELEVANT
+from askance.models.scripted import Reply, ScriptedEncoder, ScriptedModel
+from askance.registry import METHODS, make_method
+from askance.retrieval.scripted import ScriptedRetriever
+from tests.scripted_reranker import ScriptedReranker
+from tests.tolerances import near
+
+PISA = Passage("1", "Pisa", "The leaning tower stands in Pisa.")
+BONN = Passage("2", "Bonn", "Beethoven was born in Bonn.")
+TEXT = " The leaning tower stands in Pisa. So the answer is Pisa."
+CALIBRATION = ConfidenceModel(0.0, {"relevance": 1.0, "agreement": 2.0}, {"agreement": 0.5}, 0.3)
+
+
+def abstaining(logit, below=0.3):
+    return Abstaining(ScriptedReranker(logit), below, CALIBRATION)
+
+
+def engine(method=None, logit=5.0, passages=(PISA, BONN), **fields):
+    model = ScriptedModel(lambda prompt, key: Reply(TEXT, sureness=0.3), scores=lambda prompt, option: -1.0)
+    fields = {"abstaining": abstaining(logit), "encoder": ScriptedEncoder()} | fields
+    return Engine(method or Single(), {"answer": model}, ScriptedRetriever(passages), **fields)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "closed_book"])
+def test_every_method_that_searches_abstains_where_no_passage_supports_its_answer(name):
+    supported = engine(make_method(name), 5.0).ask("Where does the leaning tower stand?")
+    unsupported = engine(make_method(name), -5.0).ask("Where does the leaning tower stand?")
+    assert supported.answer.confidence > 0.9
+    assert not supported.answer.abstained
+    assert unsupported.answer.confidence < 0.1
+    assert "below 0.30" in unsupported.answer.abstained
+    assert unsupported.answer.text == supported.answer.text, "abstaining changes no text"
+    assert unsupported.answer.citations == (), "nothing supports the text"
+
+
+def test_the_trace_tells_the_decision_with_its_numbers_and_the_reason():
+    (decided,) = (e for e in engine(logit=-3.0).ask("Where?").trace.events if isinstance(e, Decided)
+                  and e.name == "confidence")  # fmt: skip
+    assert (decided.outcome, decided.threshold) == ("abstain", 0.3)
+    assert decided.numbers["confidence"] == near(1 / (1 + 2.718281828459045**2))
+    assert decided.numbers["relevance"] == -3.0
+    assert decided.why == "no passage supports it: best support 0.12, below 0.30"
+
+
+def test_the_cross_encoder_reads_the_question_once():
+    layer = abstaining(5.0)
+    engine(abstaining=layer).ask("Where does it stand?")
+    assert layer.scorer.queries == ["Where does it stand?"]
+
+
+def test_without_a_passage_there_is_no_confidence():
+    answer = engine(logit=9.0, passages=()).ask("Where?").answer
+    assert (answer.confidence, answer.abstained) == (0.0, "no passage was read")
+
+
+def test_a_method_that_does_not_search_has_no_confidence():
+    answer = engine(ClosedBook(), -9.0).ask("Where?").answer
+    assert (answer.confidence, answer.abstained) == (None, "")
+
+
+def test_a_threshold_of_zero_never_abstains():
+    answer = engine(abstaining=abstaining(-9.0, below=0)).ask("Where?").answer
+    assert answer.confidence < 0.01
+    assert not answer.abstained
+
+
+def test_two_numbers_that_round_alike_are_told_with_more_digits():
+    answer = engine(abstaining=abstaining(-1.0008, below=0.5)).ask("Where?").answer
+    assert answer.abstained.endswith("best support 0.4998, below 0.5000")
+
+
+def test_agreement_raises_the_confidence_and_unknown_agreement_counts_as_its_mean():
+    known = [CALIBRATION.confidence(AnswerEvidence(0, 0, agreement=share)) for share in (0.2, 0.5, 1.0)]
+    assert known == sorted(known)
+    assert CALIBRATION.confidence(AnswerEvidence(0, 0)) == near(known[1])
+
+
+def test_agreement_is_the_share_of_the_samples_with_the_same_words():
+    paths = [
+        FinishedPath(PathState(answer="Pisa."), copies=2),
+        FinishedPath(PathState(answer="the Pisa")),
+        FinishedPath(PathState(answer="Bonn")),
+    ]
+    assert agreement_with("Pisa", paths) == 0.75
+    assert agreement_with("Rome", paths) == 0.0
+    assert agreement_with("Bonn", paths[2:]) is None, "one sample agrees with nothing"
+
+
+def test_methods_that_sample_answers_report_their_agreement():
+    assert 0.5 <= engine(make_method("blender")).ask("Where?").answer.agreement <= 1
+    assert engine(make_method("single")).ask("Where?").answer.agreement is None
+
+
+def test_the_reflection_is_that_of_the_weakest_segment_with_a_passage():
+    hit = Hit(PISA, 1.0, 1)
+    sure = Segment("a", "retrieve", hit, relevance={RELEVANT: 0.9, IRRELEVANT: 0.1})
+    support = {FULLY_SUPPORTED: 0.5, NO_SUPPORT: 0.5}
+    unsure = Segment("b", "retrieve", hit, relevance={RELEVANT: 0.8, IRRELEVANT: 0.2}, support=support)
+    assert Path((sure, unsure)).reflection == near(0.4)
+    assert Path((Segment("c", "none"),)).reflection is None
+
+
+def test_the_calibration_that_ships_prefers_supported_answers():
+    calibration = default_calibration()
+    weak, strong = AnswerEvidence(-6, 0.1), AnswerEvidence(4, 1.0)
+    assert calibration.confidence(weak) < calibration.threshold < calibration.confidence(strong)
+
+
+def test_cited_passages_are_scored_first_and_only_so_many():
+    trace = Trace()
+    many = [Passage(f"p{number}", "", "x") for number in range(30)]
+    hits = tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(many, start=1))
+    trace.add(Searched, query="x", k=30, hits=hits)
+    found = passages_read(Answer("x", citations=(Citation(1, many[20], 0, 1),)), trace)
+    assert found == (many[20], *many[: MOST_PASSAGES - 1])
+
+
+def test_a_cross_encoder_that_fails_fails_the_question():
+    with pytest.raises(ModelFailure, match="broke"):
+        engine(logit=ModelFailure("the reranker broke.")).ask("Where?")
+
+
+def test_a_conversation_remembers_that_the_documents_do_not_tell():
+    talk = Conversation(engine(logit=-9.0))
+    talk.ask("Where?")
+    assert talk.history[0].answer.startswith("Not in the documents: no passage supports it")
+
+
+def test_strict_answers_lack_the_sentences_that_cite_nothing():
+    text = "The leaning tower stands in Pisa. Penguins like jazz. So the answer is Pisa."
+    second = text.index("So the")
+    cited = (Citation(1, PISA, 0, 33), Citation(1, PISA, second, len(text)))
+    trace = Trace()
+    answer = supported_part(Answer(text, "Pisa", cited), trace)
+    assert answer.text == "The leaning tower stands in Pisa. So the answer is Pisa."
+    assert [answer.text[each.start : each.end] for each in answer.citations] == [
+        "The leaning tower stands in Pisa.",
+        "So the answer is Pisa.",
+    ]
+    assert [event.text for event in trace.events if isinstance(event, Uncited)] == ["Penguins like jazz."]
+    assert supported_part(Answer("Penguins like jazz.", "jazz"), Trace()) == Answer("", "")
+
+
+def test_a_strict_engine_commits_only_what_is_supported():
+    model = ScriptedModel([" Penguins like jazz. The leaning tower stands in Pisa. So the answer is Pisa."])
+    strict = Engine(Single(), {"answer": model}, ScriptedRetriever((PISA,)), is_strict=True)
+    result = strict.ask("Where does the leaning tower stand?")
+    assert "Penguins" not in result.answer.text
+    committed = "".join(event.text for event in result.trace.events if isinstance(event, Committed))
+    assert committed == result.answer.text != ""
+
+
+@pytest.mark.parametrize("below", [-0.1, 1.01, "often", float("nan"), True, [0.3]])
+def test_a_threshold_that_is_no_probability(below):
+    with pytest.raises(InputError, match=r"abstain_below=.*from 0 to 1, or auto"):
+        EngineConfig(abstain_below=below)
+
+
+def test_a_layer_refuses_a_threshold_that_is_no_probability():
+    with pytest.raises(InputError, match="from 0 to 1"):
+        abstaining(0.0, below=1.5)
+
+
+def test_thresholds_are_numbers_or_auto():
+    assert EngineConfig(abstain_below="0.25").abstain_below == 0.25
+    assert EngineConfig(abstain_below="auto").abstain_below == "auto"
+
+
+def test_without_the_extra_the_message_names_the_pip_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setattr("askance.models.cross_encoders._has_onnxruntime", lambda: False)
+    config = EngineConfig(abstain_below="auto")
+    with pytest.raises(MissingExtra, match="rerank"):
+        config.engine(Single(), {"answer": ScriptedModel()}, ScriptedRetriever(), None)
+
+
+@pytest.mark.parametrize("settings", [{"abstain_below": 0.5}, {"strict": True}])
+def test_a_method_without_passages_can_not_be_judged_by_them(settings):
+    with pytest.raises(MissingAbility, match="closed_book searches nothing"):
+        EngineConfig(**settings).engine(ClosedBook(), {"answer": ScriptedModel()}, None, None)
