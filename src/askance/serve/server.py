@@ -25,13 +25,14 @@ def check_address(host: str, keys: Keys, variable_hint: str = "--api-key-env NAM
 def allowed_hosts(host: str, named: Iterable[str]) -> frozenset[str] | None:
     """Return the names that requests may have in their Host header (see `Guard`).
 
-    A server on loopback has its own names and those in `named`. Any other server accepts the names in `named`
-    or, if there are none, every name: its key protects it.
+    They are the names of loopback, by which the machine checks its own server, those in `named` and, on
+    loopback, that of the host. A server that other machines reach accepts every name if none is named: its
+    key protects it.
     """
     names = frozenset(name.lower() for name in named)
-    if not is_loopback(host):
-        return names or None
-    return names | _LOCAL_NAMES | {f"[{host}]" if ":" in host else host.lower()}
+    if is_loopback(host):
+        return names | _LOCAL_NAMES | {f"[{host}]" if ":" in host else host.lower()}
+    return names | _LOCAL_NAMES if names else None
 
 
 def open_socket(host: str, port: int) -> socket.socket:
