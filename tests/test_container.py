@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+pytest.importorskip("yaml", reason="PyYAML is not installed")
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
+
+import yaml
 
 from tests.serve.served import KEY, bearer
 from tests.serve.test_cli_serve import command
