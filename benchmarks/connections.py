@@ -39,8 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
     with exit_codes():
         options = parser.parse_args(arguments)
         _raise_open_files(options.connections + _OTHER_FILES)
-        with serving("--model", "scripted", "--method", "closed_book") as url:
-            print(markdown(("what", "number"), asyncio.run(_measured(url, options.connections))))
+        with serving("--model", "scripted", "--method", "closed_book") as served:
+            print(markdown(("what", "number"), asyncio.run(_measured(served.url, options.connections))))
 
 
 def _raise_open_files(needed: int) -> None:
