@@ -110,7 +110,7 @@ def throughput(setup: Setup) -> Iterator[Row]:
         for number in range(setup.num_repeats + 1):
             calls.made.clear()
             questions = setup.questions(IN_FLIGHT, IN_FLIGHT * number)
-            seconds = _asked(engine, questions, IN_FLIGHT)
+            seconds = seconds_to_ask(engine, questions, IN_FLIGHT)
             own.append(sum(len(ids) for call in calls.made for ids in call.written) / seconds)
             began = time.perf_counter()
             written = server.write(calls.made)
@@ -140,7 +140,7 @@ def _efficiency(setup: Setup, name: str, settings: Mapping[str, Any], goal: floa
     def ask(first: int) -> tuple[float, Work]:
         asyncio.run(setup.model.clear_cache())
         calls.made.clear()
-        return _asked(engine, questions[first : first + in_flight], in_flight), Work.of(calls.made)
+        return seconds_to_ask(engine, questions[first : first + in_flight], in_flight), Work.of(calls.made)
 
     _, alike = ask(0)
     # Plain passes have the mean number of texts, and texts of the mean length.
@@ -190,7 +190,7 @@ def _writing_speed(model: LlamaModel, num_tokens: int = 64) -> float:
     return (len(times) - 1) / (times[-1] - times[0])
 
 
-def _asked(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
+def seconds_to_ask(engine: Engine, questions: Sequence[Question], in_flight: int) -> float:
     """Return the seconds that it takes to answer all questions."""
 
     async def answer(question: Question) -> Result:

@@ -23,9 +23,10 @@ def chat(run, sample_index, tmp_path, monkeypatch):
     path = tmp_path / "replies.jsonl"
     path.write_text("\n".join(map(json.dumps, REPLIES)))
 
-    def chat(*lines, method="single"):
+    def chat(*lines, method="single", options=()):
         monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
-        return run("chat", "--method", method, "--model", f"scripted:{path}", "--index", sample_index)
+        words = ("--method", method, "--model", f"scripted:{path}", "--index", sample_index, *options)
+        return run("chat", *words)
 
     return chat
 
@@ -38,6 +39,16 @@ def test_a_follow_up_is_answered_in_a_pipe(chat):
     assert "Ingmar Bergman was born in Uppsala. [1]" in out
     assert "Answer: Uppsala" in out
     assert out.count("its BM25 score") == 1
+
+
+def test_the_file_has_the_trace_of_the_last_question_also_if_it_failed(chat, run, tmp_path):
+    file = tmp_path / "why.jsonl"
+    assert chat(FIRST, SECOND, "/why", options=("--trace", file))[0] == 0
+    code, out, _ = run("trace", file)
+    assert (code, SECOND in out, FIRST in out) == (0, True, False)
+    assert chat(*[FIRST] * 4, options=("--trace", file))[0] == 1
+    assert "give it more replies" in file.read_text()
+    assert chat(FIRST, options=("--trace", tmp_path))[0] == 2
 
 
 def test_why_shows_the_decisions_of_the_last_answer(chat):

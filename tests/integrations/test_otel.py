@@ -1,10 +1,12 @@
 """Spans of questions, in memory and at a collector on the loopback interface."""
 
+import asyncio
 import gzip
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import httpx2
 import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
@@ -240,6 +242,35 @@ def test_chat_and_eval_send_the_spans_of_every_question(run, collector, monkeypa
     words = ["--dataset", "sample", "--limit", "3", "--out", tmp_path / "run"]
     assert run("eval", *words, *WORDS, "--otel")[0] == 0
     assert [span.name for _, span in collector.spans].count("askance") == 3
+
+
+def test_a_grid_sends_the_spans_of_every_question_of_its_runs(run, collector, tmp_path):
+    file = tmp_path / "grid.toml"
+    file.write_text(
+        'limit = 2\n[datasets.sample]\nquestions = "sample"\n[methods.closed_book]\n'
+        '[models.scripted]\nanswer = "scripted"\n'
+    )
+    assert run("grid", file, "--out", tmp_path / "runs", "--otel")[0] == 0
+    assert [span.name for _, span in collector.spans].count("askance") == 2
+
+
+def test_the_servers_send_spans_too(run, collector, monkeypatch):
+    """Here each asks one question and ends; how they serve is tested elsewhere."""
+    monkeypatch.setattr("askance.integrations.mcp.serve", lambda engine, port: engine.ask("Who?"))
+    assert run("mcp", *WORDS, "--otel")[0] == 0
+    assert [span.name for _, span in collector.spans].count("askance") == 1
+    collector.spans.clear()
+    pytest.importorskip("fastapi", reason="needs the extra serve")
+
+    async def ask(app):
+        body = {"messages": [{"role": "user", "content": "Who?"}]}
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+
+    monkeypatch.setattr("askance.serve.server.serve", lambda app, *_: asyncio.run(ask(app)))
+    assert run("serve", *WORDS, "--port", "0", "--otel")[0] == 0
+    assert [span.name for _, span in collector.spans].count("askance") == 1
 
 
 def test_without_the_option_nothing_is_sent(run, collector):

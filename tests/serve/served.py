@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx2
-import uvicorn
 
 from askance.config import EngineConfig
 from askance.models.scripted import ScriptedModel
 from askance.serve.app import create_app
 from askance.serve.limits import Limits
 from askance.serve.security import Keys
-from askance.serve.server import open_socket
+from askance.serve.server import make_server, open_socket
 
 ANSWER = " Ingmar Bergman was born in Uppsala in 1918. So the answer is Uppsala."
 QUESTION = "Where was Ingmar Bergman born?"
@@ -65,7 +64,7 @@ def serving(
     app = create_app(config, Keys(keys, filters or {}), hosts=hosts, limits=limits)
     listening = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
+    server = make_server(app, limits)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:

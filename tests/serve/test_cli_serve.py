@@ -1,6 +1,5 @@
 """The command `askance serve`: it starts, says where, refuses what is unsafe, and ends on a signal."""
 
-import json
 import os
 import re
 import signal
@@ -17,12 +16,13 @@ from tests.serve.served import KEY, QUESTION, bearer
 
 
 @contextmanager
-def command(*words, **environment):
-    """The running command, and its address once it listens."""
+def command(*words, prepare=None, **environment):
+    """The running command, and its address once it listens. `prepare` runs in its process before it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "askance", "serve", *map(str, words), "--port", "0"],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=prepare,
     )  # fmt: skip
     try:
         lines = []
@@ -148,18 +148,3 @@ def test_without_the_extra_the_command_names_it(sample_index):
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.returncode == 2
     assert "askance serve needs the package 'fastapi'" in " ".join(ended.stderr.split())
-
-
-def test_many_idle_and_half_open_connections_leave_room_for_a_question(sample_index):
-    """Those above the limit are refused with 503, and the server answers again once they are gone."""
-    words = ("--index", sample_index, "--model", "scripted", "--method", "closed_book")
-    with command(*words) as (_, client):
-        host, port = client.base_url.host, client.base_url.port
-        idle = [socket.create_connection((host, port), timeout=60) for _ in range(300)]
-        for number, connection in enumerate(idle):
-            if number % 2:
-                connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
-        assert client.post("/v1/chat/completions", json=BODY).status_code == 200
-        for connection in idle:
-            connection.close()
-        assert json.loads(client.post("/v1/chat/completions", json=BODY).text)["choices"]

@@ -27,6 +27,7 @@ def test_the_page_has_the_limits_of_the_code():
     assert rows["size of a request"] == f"{limits.request_bytes // 10**6} MB"
     assert rows["size of a request with documents"] == f"{limits.document_bytes // 10**6} MB"
     assert rows["documents in one request"] == f"{_MAX_AT_ONCE:,}"
+    assert rows["time until the headers of a request have arrived"] == f"{limits.head_seconds:g} s"
     assert rows["time until the body of a request has arrived"] == f"{limits.body_seconds:g} s"
     assert rows["time until a client has read an event of a stream"] == f"{limits.send_seconds:g} s"
     assert rows["passages of a search"] == str(limits.passages)

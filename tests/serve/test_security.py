@@ -103,7 +103,7 @@ def test_the_names_of_loopback_are_accepted(guarded, host):
 
 def test_named_hosts_are_accepted():
     assert "me.example" in allowed_hosts("127.0.0.1", ["Me.Example"])
-    assert allowed_hosts("0.0.0.0", ["me.example"]) == {"me.example"}
+    assert allowed_hosts("0.0.0.0", ["me.example"]) == {"me.example", "localhost", "127.0.0.1", "[::1]"}
     assert allowed_hosts("0.0.0.0", []) is None
 
 

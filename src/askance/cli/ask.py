@@ -3,8 +3,6 @@
 import asyncio
 import dataclasses
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +14,7 @@ from askance.ask import Result, check_question
 from askance.cli.options import (
     JsonFlag,
     OtelFlag,
+    kept_trace,
     span_export,
     with_settings,
     write_out,
@@ -28,7 +27,7 @@ from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
 from askance.loaders import check_has_index, check_is_used
-from askance.storage.trace_file import check_writable, event_record, read_trace, write_trace
+from askance.storage.trace_file import check_writable, event_record, read_trace
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView
 from askance.terminal.trace_view import print_trace
@@ -61,14 +60,14 @@ def ask(
     with span_export(otel) as on_end:
         if as_json:
             engine = dataclasses.replace(config.open(), on_end=on_end)
-            with _kept(Trace(), trace) as events:
+            with kept_trace(Trace(), trace) as events:
                 result = asyncio.run(engine.answer(question, trace=events))
             print(json_line(_answer_record(result, trace)))
             return
         view = LiveView(out)
         with before_doing(lambda: view.echo(question)):
             engine = dataclasses.replace(config.open(), on_end=on_end)
-        with shown_by(None), view, _kept(Trace(view), trace) as events:
+        with shown_by(None), view, kept_trace(Trace(view), trace) as events:
             asyncio.run(engine.answer(question, trace=events))
     if trace is not None:
         print_plain(out, f"trace: {trace}", "dim")
@@ -95,16 +94,6 @@ def _answer_record(result: Result, path: Path | None) -> dict[str, Any]:
         "decisions": [event_record(decision) for decision in result.trace.decisions],
         "trace_path": None if path is None else str(path),
     }
-
-
-@contextmanager
-def _kept(trace: Trace, path: Path | None) -> Iterator[Trace]:
-    """Write the trace at the end, even if the question failed or was interrupted."""
-    try:
-        yield trace
-    finally:
-        if path is not None and trace.events:
-            write_trace(trace, path)
 
 
 def show_trace(

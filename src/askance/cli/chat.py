@@ -5,13 +5,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from askance.ask import Engine, describe_models, precisions_of
-from askance.cli.options import OtelFlag, parameters_by_name, span_export, with_settings
+from askance.cli.options import OtelFlag, kept_trace, parameters_by_name, span_export, with_settings
 from askance.config import SETTINGS
 from askance.config_sources import SourcedConfig, given_as, merged
 from askance.conversation import Conversation
@@ -20,6 +21,7 @@ from askance.core.notes import shown_by
 from askance.core.parameters import short_repr
 from askance.core.trace import Answered, AnyEvent, Decided, Expanded, Noted, Trace
 from askance.loaders import load_models
+from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.legend import Legend
 from askance.terminal.live_view import LiveView
@@ -28,20 +30,25 @@ from askance.text.printable import printable
 
 
 @with_settings(*(name for name in SETTINGS if name != "in_flight"))
-def chat(sourced: SourcedConfig, otel: OtelFlag = False) -> None:
+def chat(sourced: SourcedConfig, trace: Path | None = None, otel: OtelFlag = False) -> None:
     """Answer questions that may refer to earlier ones. /help lists the commands of the chat.
 
     Each line of the input is a question or a command. Ctrl-C stops an answer, and Ctrl-D ends the chat. In a
     pipe, the exit code is that of the first question or command that failed.
 
+    Args:
+        trace: Write the trace of each question to this file (JSON Lines), which then has that of the last.
+
     Examples:
         askance chat --index my-index
-        askance chat --index my-index --method flare --seed 7
+        askance chat --index my-index --method flare --trace why.jsonl
     """
+    if trace is not None:
+        check_writable(trace)
     failures = list[int]()
     with span_export(otel) as on_end, asyncio.Runner() as runner:
         engine = replace(sourced.for_method().open(), on_end=on_end)
-        session = _ChatSession(sourced, engine, runner)
+        session = _ChatSession(sourced, engine, runner, trace)
         if sys.stdin.isatty():
             print_plain(out, session.setting, PROVISIONAL)
             print_plain(out, "/help lists the commands; Ctrl-D ends the chat.", PROVISIONAL)
@@ -92,8 +99,10 @@ class _ChatSession:
         last: The trace of the last question; empty before the first one.
     """
 
-    def __init__(self, sourced: SourcedConfig, engine: Engine, runner: asyncio.Runner) -> None:
-        self._sourced, self._runner, self._legend = sourced, runner, Legend()
+    def __init__(
+        self, sourced: SourcedConfig, engine: Engine, runner: asyncio.Runner, file: Path | None
+    ) -> None:
+        self._sourced, self._runner, self._legend, self._file = sourced, runner, Legend(), file
         self.conversation, self.last = Conversation(engine), Trace()
 
     @property
@@ -124,8 +133,7 @@ class _ChatSession:
         view = LiveView(out, legend=self._legend, shows_question=False)
         if not is_typed:
             view.echo(question)
-        self.last = Trace(view)
-        with shown_by(None), view:
+        with shown_by(None), view, kept_trace(Trace(view), self._file) as self.last:
             self._runner.run(self.conversation.answer(question, trace=self.last))
 
     def new(self, _: Sequence[str]) -> None:

@@ -104,6 +104,7 @@ def grid(
     sourced: SourcedConfig,
     max_failures: MaxFailuresOption = MAX_FAILURES,
     retry_failures: RetryFlag = False,
+    otel: OtelFlag = False,
 ) -> None:
     """Evaluate every combination of methods, datasets and models of a grid file.
 
@@ -122,9 +123,10 @@ def grid(
     *base, flags = sourced.layers
     contents = read_grid(file)
     experiments = prepare_experiments(contents.experiments(base, flags), place_of=contents.place_of)
-    options = RunOptions(max_failures, retry_failures)
-    work = run_grid(experiments, folder, load_models, options, lambda name: EvaluationProgress(err, name))
-    results = asyncio.run(work)
+    with span_export(otel) as on_end:
+        options = RunOptions(max_failures, retry_failures, on_end)
+        work = run_grid(experiments, folder, load_models, options, lambda name: EvaluationProgress(err, name))
+        results = asyncio.run(work)
     runs = {name: run for name, run in results.items() if not isinstance(run, AskanceError)}
     stopped = {name: error for name, error in results.items() if isinstance(error, AskanceError)}
     if runs:

@@ -1,16 +1,21 @@
 """The command that serves an engine to assistants by the Model Context Protocol."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from askance.cli.options import with_settings
+from askance.cli.options import OtelFlag, span_export, with_settings
 from askance.config import SETTINGS
 from askance.config_sources import SourcedConfig
 
 
 @with_settings(*(name for name in SETTINGS if name != "in_flight"))
-def mcp(sourced: SourcedConfig, port: Annotated[int | None, typer.Option(min=1, max=65535)] = None) -> None:
+def mcp(
+    sourced: SourcedConfig,
+    port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
+    otel: OtelFlag = False,
+) -> None:
     """Serve the tools ask, search and why by MCP, the protocol by which assistants call tools.
 
     Without --port, the server speaks over standard input and output, as assistants expect that start it.
@@ -24,4 +29,5 @@ def mcp(sourced: SourcedConfig, port: Annotated[int | None, typer.Option(min=1, 
     """
     from askance.integrations.mcp import serve  # needs the extra
 
-    serve(sourced.for_method().open(), port)
+    with span_export(otel) as on_end:
+        serve(replace(sourced.for_method().open(), on_end=on_end), port)

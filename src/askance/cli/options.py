@@ -16,6 +16,7 @@ from askance.core.errors import InputError
 from askance.core.parameters import described
 from askance.core.trace import Trace
 from askance.storage.durable_files import write_atomically
+from askance.storage.trace_file import write_trace
 from askance.terminal.console import out, print_plain
 
 _JSON_HELP = "Print one JSON object and nothing else; for an error, an object with the key 'error'."
@@ -51,6 +52,16 @@ def span_export(is_wanted: bool) -> Iterator[Callable[[Trace], None] | None]:
 
     with otlp_spans() as record:
         yield record
+
+
+@contextmanager
+def kept_trace(trace: Trace, path: Path | None) -> Iterator[Trace]:
+    """Write the trace at the end, even if the question failed or was interrupted."""
+    try:
+        yield trace
+    finally:
+        if path is not None and trace.events:
+            write_trace(trace, path)
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

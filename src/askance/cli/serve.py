@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from askance.cli.options import with_settings
+from askance.cli.options import OtelFlag, span_export, with_settings
 from askance.config_sources import SourcedConfig
 from askance.core.errors import MissingExtra
 from askance.terminal.console import out, print_plain
@@ -22,6 +22,7 @@ def serve(
     api_key_env: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     waiting: Annotated[int, typer.Option(min=0, metavar="N")] = 32,
+    otel: OtelFlag = False,
 ) -> None:
     """Serve the engine over HTTP, with an API compatible with OpenAI's. The viewer is at /.
 
@@ -55,8 +56,9 @@ def serve(
     if config.budget.seconds is None:
         config = replace(config, budget=replace(config.budget, seconds=QUESTION_SECONDS))
     limits = Limits(in_flight=config.questions_in_flight, waiting=waiting)
-    with open_socket(host, port) as listening:
-        app = create_app(config, keys, hosts=allowed_hosts(host, allow_host or ()), limits=limits)
+    hosts = allowed_hosts(host, allow_host or ())
+    with open_socket(host, port) as listening, span_export(otel) as on_end:
+        app = create_app(config, keys, hosts=hosts, limits=limits, on_end=on_end)
         address, port = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
         print_plain(out, f"askance serves http://{shown}:{port}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from askance.core.errors import AskanceError, InputError
 from askance.core.filters import Filter, parse_filter
 from askance.core.notes import noted
 from askance.core.ports import Retriever, filtered_retriever
+from askance.core.trace import Trace
 from askance.core.types import Passage, Question
 from askance.core.version import VERSION
 from askance.parameter_schema import parameter_schema, typed_parameters
@@ -37,6 +39,7 @@ from askance.serve.traces import Traces
 from askance.storage.trace_file import trace_text
 from askance.viewer.page import viewer_files
 
+OnEnd = Callable[[Trace], None] | None
 _GONE = "its document was replaced or deleted, it belongs to another key, or it never existed"
 
 
@@ -56,12 +59,13 @@ class Application:
         config: The configuration of the engine. The models are loaded here.
         keys: The API keys.
         limits: The limits of the server.
+        on_end: Receives the complete trace of every question (see `Engine`).
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
 
-    def __init__(self, config: EngineConfig, keys: Keys, limits: Limits) -> None:
+    def __init__(self, config: EngineConfig, keys: Keys, limits: Limits, on_end: OnEnd) -> None:
         if config.index is None and keys.filters:
             raise InputError("a key has a filter, but the server has no index: start it with --index.")
         self.index = None if config.index is None else ServedIndex(config, config.index, keys.filters)
@@ -69,6 +73,7 @@ class Application:
             engine = config.open()
         else:
             engine = config.open(encoder=self.index.encoder, retriever=self.index.opened)
+        engine = replace(engine, on_end=on_end)
         self.engines, self.keys, self.limits = Engines(config, engine), keys, limits
         self.traces, self.admission = Traces(limits), Admission(limits)
         self.metrics = Metrics(lambda: self.admission.running, lambda: self.admission.waiting)
@@ -220,6 +225,7 @@ def create_app(
     *,
     hosts: frozenset[str] | None = None,
     limits: Limits = Limits(),
+    on_end: OnEnd = None,
 ) -> Guard:
     """Load the engine and return the server as an ASGI application.
 
@@ -228,11 +234,12 @@ def create_app(
         keys: The API keys; without keys, everyone who reaches the server may use it.
         hosts: The host names that requests may name; None accepts any (see `Guard`).
         limits: The limits of the server.
+        on_end: Receives the complete trace of every question (see `Engine`).
 
     Raises:
         InputError: A name, parameter, model, index or cache can't be used.
     """
-    application = Application(config, keys, limits)
+    application = Application(config, keys, limits, on_end)
     errors: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
     app = FastAPI(
         title="askance",

@@ -22,6 +22,7 @@ class Limits:
         waiting: The number of questions that may wait. Further ones are refused with 429.
         request_bytes: The size of a request's body.
         document_bytes: The size of the body of a request that adds documents.
+        head_seconds: The time within which the headers of a request have to arrive on a new connection.
         body_seconds: The time within which a request's body has to arrive.
         send_seconds: The time that a client may take to read one event of a stream.
         question_characters: The length of a question.
@@ -34,6 +35,7 @@ class Limits:
     waiting: int = 32
     request_bytes: int = 1_000_000
     document_bytes: int = 16_000_000
+    head_seconds: float = 30.0
     body_seconds: float = 30.0
     send_seconds: float = 30.0
     question_characters: int = 20_000

@@ -1,11 +1,15 @@
 """Listening: the check of the address, the socket, and the run of uvicorn."""
 
 import socket
+from asyncio import Protocol
 from collections.abc import Iterable
+from functools import partial
+from typing import cast
 
 import uvicorn
 
 from askance.core.errors import InputError
+from askance.serve.connections import BACKLOG, Connection, with_open_files
 from askance.serve.limits import Limits
 from askance.serve.security import Guard, Keys, is_loopback
 
@@ -25,13 +29,14 @@ def check_address(host: str, keys: Keys, variable_hint: str = "--api-key-env NAM
 def allowed_hosts(host: str, named: Iterable[str]) -> frozenset[str] | None:
     """Return the names that requests may have in their Host header (see `Guard`).
 
-    A server on loopback has its own names and those in `named`. Any other server accepts the names in `named`
-    or, if there are none, every name: its key protects it.
+    They are the names of loopback, by which the machine checks its own server, those in `named` and, on
+    loopback, that of the host. A server that other machines reach accepts every name if none is named: its
+    key protects it.
     """
     names = frozenset(name.lower() for name in named)
-    if not is_loopback(host):
-        return names or None
-    return names | _LOCAL_NAMES | {f"[{host}]" if ":" in host else host.lower()}
+    if is_loopback(host):
+        return names | _LOCAL_NAMES | {f"[{host}]" if ":" in host else host.lower()}
+    return names | _LOCAL_NAMES if names else None
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -42,7 +47,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.create_server((host, port), family=family, backlog=2048)
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
         # Accepted connections inherit it. Without it, the end of a short response waits 40 ms for an
         # acknowledgement, because asyncio only sets it for sockets whose protocol is given as a number.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -62,14 +67,20 @@ def serve(app: Guard, listening: socket.socket, limits: Limits) -> None:
         listening: The socket.
         limits: The limits of the server.
     """
+    make_server(app, with_open_files(limits)).run(sockets=[listening])
+
+
+def make_server(app: Guard, limits: Limits) -> uvicorn.Server:
+    """Return the HTTP server for an application."""
     config = uvicorn.Config(
         app,
+        http=cast(type[Protocol], partial(Connection, limits, set())),
         log_level="warning",
         access_log=False,  # addresses of passages contain signatures
         server_header=False,
-        limit_concurrency=limits.connections,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         ws="none",
         lifespan="off",
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)
