@@ -1,4 +1,4 @@
-r"""Open many connections to a server at once, and see what each gets and whether the server goes on.
+r"""Open many connections to a server at once, and see what each gets and whether the server still answers.
 
     python -m benchmarks.connections
 
