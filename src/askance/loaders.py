@@ -17,7 +17,7 @@ from askance.models.registry import load_encoder as load_encoder
 from askance.retrieval.reranking import load_reranker, split_reranker, with_reranker
 
 DEFAULT_MODEL = "bundled"
-ROLES: tuple[Role, ...] = ("answer", "attend", "critic", "reward", "judge")
+ROLES: tuple[Role, ...] = ("answer", "plan", "attend", "critic", "reward", "judge")
 DEFAULT_RETRIEVER = "bm25"
 
 

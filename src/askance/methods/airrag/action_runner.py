@@ -38,13 +38,15 @@ class ActionRunner:
     """A runner of one rollout's actions.
 
     Attributes:
-        prompts: The prompt builder. The calls of its model spend `budget`.
+        prompts: The prompt builder of RA, SA and DA. The calls of its model spend `budget`.
+        planning: The same of SAY and QT, whose model may be another (the role "plan").
         reward_model: The reward model, if there is one.
         reply_cache: The replies of this rollout and of all rollouts that ended before this one started.
     """
 
     parameters: AirragParameters
     prompts: PromptBuilder
+    planning: PromptBuilder
     run: Run
     budget: TokenLedger
     reward_model: PathRewardModel | None = None
@@ -82,7 +84,7 @@ class ActionRunner:
         return found
 
     async def _plan(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:
-        replies = await self._sample_replies(SAY, state, self.prompts.say(), node)
+        replies = await self._sample_replies(SAY, state, self.planning.say(), node)
         question = self.prompts.question.text
         return [ActionOutcome(state.with_plan(queries, question), votes) for queries, votes in replies]
 
@@ -93,7 +95,8 @@ class ActionRunner:
     async def _transform_query(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:
         current = state.pending[0] if state.pending else ""
         about = (current, *(f"{pair.question}\n{pair.answer}" for pair in state.history))
-        replies = await self._sample_replies(QT, state, self.prompts.qt(state.history, current), node, about)
+        prompt = self.planning.qt(state.history, current)
+        replies = await self._sample_replies(QT, state, prompt, node, about)
         return [ActionOutcome(state.with_queries(queries), votes) for queries, votes in replies]
 
     async def _answer_next(self, state: PathState, node: str) -> list[ActionOutcome[PathState]]:
@@ -221,7 +224,7 @@ class ActionRunner:
         if not self._has_room(action, state, request.prompt):
             self.budget.was_short = True
             raise NoRoom
-        samples = await self.prompts.model.generate(request)
+        samples = await self._prompts_of(action).model.generate(request)
         texts = [
             without_markers(each.text, lambda: quotable_texts(question, events[:before])).text
             for each in samples
@@ -229,7 +232,11 @@ class ActionRunner:
         return [text for text in texts if any(map(str.isalnum, text))]
 
     def _sampling(self, action: str) -> Sampling:
-        return self.parameters.sampling(action, is_chat="chat" in self.prompts.model.capabilities)
+        capabilities = self._prompts_of(action).model.capabilities
+        return self.parameters.sampling(action, is_chat="chat" in capabilities)
+
+    def _prompts_of(self, action: str) -> PromptBuilder:
+        return self.planning if action in (SAY, QT) else self.prompts
 
     def _num_passages(self, state: PathState, found: Sequence[Hit], planned: int | None = None) -> int:
         """Return how many passages fit the context window and the token budget.
@@ -254,7 +261,8 @@ class ActionRunner:
             planned = planned or max(1, rest)
             passages = min(0.25 * (self.budget.most or 0), 0.5 * left)
             for_summary = self.tokens_to_finish(state) + RA_TOKENS * planned + passages
-            templates = planned * (model.count(self.prompts.qt(state.history, "")) + count(()))
+            transformed = self.planning.model.count(self.planning.qt(state.history, ""))
+            templates = planned * (transformed + count(()))
             room = min(room, (left - for_summary - templates) / planned)
         return estimate_fitting(found, room, count)
 
@@ -310,7 +318,8 @@ class ActionRunner:
     def _has_room(self, action: str, state: PathState, prompt: Prompt) -> bool:
         """Return whether a call fits and leaves room for the calls that are needed to finish the path."""
         keep = self.tokens_for_reward_model(state) if action in (DA, SA) else self.tokens_to_finish(state)
-        return has_room(self.prompts.model, prompt, self._sampling(action).max_tokens, keep=keep)
+        model = self._prompts_of(action).model
+        return has_room(model, prompt, self._sampling(action).max_tokens, keep=keep)
 
 
 def _by_agreement(replies: Sequence[tuple[Reply, int]]) -> Replies:

@@ -10,7 +10,7 @@ from askance.core.ports import Model, Needs, Run
 from askance.core.types import Answer, Hit, Question, Role
 from askance.methods.airrag.mcts import MctsTree, Node
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
-from askance.methods.airrag.state import RA, PathState
+from askance.methods.airrag.state import QT, RA, SAY, PathState
 from askance.methods.airrag.tree_search import TreeSearch
 from askance.methods.airrag.verifiers import (
     ChosenAnswer,
@@ -49,7 +49,8 @@ class Airrag(AirragParameters):
 
     @property
     def needs(self) -> Needs:
-        roles: frozenset[Role] = frozenset({"reward"}) if self.is_judged else frozenset()
+        roles: frozenset[Role] = frozenset({"plan"} if {SAY, QT} & set(self.actions.own) else ())
+        roles |= {"reward"} if self.is_judged else set()
         searches = not self.actions.is_direct
         own = Needs(retriever=searches, roles=roles, encoder=self.verifier == "emb")
         return combined_needs([own, *(method.needs for _, method in self.actions.named)])

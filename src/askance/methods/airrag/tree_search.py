@@ -184,9 +184,11 @@ class TreeSearch:
         return PromptBuilder(model, self.question, self.parameters.prompts, self.parameters.num_examples)
 
     def _action_runner(self, budget: TokenLedger, *, is_judged: bool = True) -> ActionRunner:
-        prompts = self._prompts(BudgetedModel(self.run.model, budget))
-        reward_model = self.reward_model if is_judged else None
-        return ActionRunner(self.parameters, prompts, self.run, budget, reward_model, dict(self._reply_cache))
+        answering = self._prompts(BudgetedModel(self.run.model, budget))
+        planner = self.run.models.get("plan")
+        planning = answering if planner is None else self._prompts(BudgetedModel(planner, budget))
+        reward_model, cache = self.reward_model if is_judged else None, dict(self._reply_cache)
+        return ActionRunner(self.parameters, answering, planning, self.run, budget, reward_model, cache)
 
     async def expand(
         self, node: Node[PathState], action: str, rollout: int
