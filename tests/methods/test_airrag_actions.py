@@ -13,7 +13,18 @@ from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
 from askance.registry import make_method
-from tests.methods.bridge import TRANSFORMED, WHERE, calls, decisions, model, nodes, playing, run, spent
+from tests.methods.bridge import (
+    QUESTION,
+    TRANSFORMED,
+    WHERE,
+    calls,
+    decisions,
+    model,
+    nodes,
+    playing,
+    run,
+    spent,
+)
 
 
 def test_a_model_of_its_own_plans_and_transforms():
@@ -21,21 +32,18 @@ def test_a_model_of_its_own_plans_and_transforms():
     result, queries = run(Airrag(), models)
     asked = [event for event in result.trace.events if isinstance(event, Generated)]
     roles = {role: {event.key[-1] for event in asked if event.role == role} for role in models}
-    assert roles == {"plan": {"say", "qt"}, "answer": {"ra", "sa", "da"}}
-    assert (queries, result.answer.text) == ([WHERE, TRANSFORMED], "It is the Delaware River")
+    assert roles == {"plan": {"say", "qt"}, "answer": {"ra", "sa", "da", "verify"}}
+    assert (queries, result.answer.text) == ([WHERE, TRANSFORMED], "the Delaware River")
 
 
-def test_a_planner_with_too_small_a_window_leaves_the_direct_answer():
-    result, queries = run(Airrag(), {"answer": model(), "plan": model(named="planner", context_tokens=300)})
-    assert (queries, result.answer.text) == ([], "The Schuylkill River")
+def test_without_room_for_the_planner_the_question_itself_is_searched():
+    _, queries = run(Airrag(), {"answer": model(), "plan": model(named="planner", context_tokens=300)})
+    assert queries == [QUESTION.text]
 
 
 def test_actions_without_a_plan_need_no_planner():
     with pytest.raises(MissingAbility, match="no model in the role plan"):
-        run(
-            Airrag(actions=make_method("airrag", {"actions": "da"}).actions),
-            {"answer": model(), "plan": model()},
-        )
+        run(make_method("airrag", {"actions": "da"}), {"answer": model(), "plan": model()})
 
 
 def test_actions_from_text():

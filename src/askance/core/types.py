@@ -20,8 +20,8 @@ Key = tuple[str | int, ...]
 key, never on the order of the calls."""
 
 Role = Literal["answer", "plan", "attend", "critic", "reward", "judge"]
-"""The job a model does: it writes the answer, writes and transforms sub-questions (AirRAG), provides attention,
-grades passages and segments (Self-RAG), scores reasoning paths (AirRAG) or judges finished answers."""
+"""The job a model does: it writes the answer, plans sub-questions (AirRAG), provides attention, grades
+passages and segments (Self-RAG), scores reasoning paths (AirRAG) or judges finished answers."""
 Signal = Literal["logprob", "top_logprobs", "entropy", "token_probs", "attention"]
 """A value that a model can return with every generated token (see `Want`)."""
 Capability = Literal["raw", "chat", "continuation", "score", "attend", "pair", "features"]
