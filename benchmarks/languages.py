@@ -8,6 +8,7 @@ the number of questions whose document is found at rank 1, and the questions who
 code is 1 if a language has fewer than 18.
 """
 
+import argparse
 import asyncio
 import json
 import sys
@@ -44,6 +45,7 @@ def search_all(rows: list[tuple[str, str, str]]) -> Iterator[tuple[str, str, lis
 
 def main() -> int:
     """Print the results of all languages, and return the exit code."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     has_failed = False
     for path in sorted(FOLDER.glob("*.tsv")):
         results = list(search_all(read_rows(path)))

@@ -96,7 +96,10 @@ def test_ask_as_json_prints_one_object(run, script, sample_index, tmp_path):
     assert (code, err) == (0, "")
     shown = json.loads(out)
     assert shown["answer"].endswith("So the answer is Uppsala.")
-    assert set(shown) == {"answer", "short_answer", "citations", "usage", "notes", "decisions", "trace_path"}
+    assert set(shown) == {
+        "answer", "short_answer", "confidence", "abstained", "citations", "usage", "notes", "decisions",
+        "trace_path",
+    }  # fmt: skip
     assert set(shown["usage"]) == {
         "prompt_tokens", "generated_tokens", "reused_tokens", "searches", "seconds", "is_upper_bound",
     }  # fmt: skip

@@ -13,7 +13,17 @@ SCRIPTS = sorted(
     for path in (ROOT / "benchmarks").glob("*.py")
     if "__main__" in path.read_text(encoding="utf-8") and path.stem != "__main__"
 )
-WITHOUT_OUT = {"efficiency", "harness", "replay_reference", "replay_selfrag"}
+WITHOUT_OUT = {
+    "connections",
+    "documents",
+    "efficiency",
+    "filters",
+    "harness",
+    "languages",
+    "replay_reference",
+    "replay_selfrag",
+    "serving",
+}
 """Scripts that print their table and write no folder of their own."""
 
 

@@ -399,7 +399,8 @@ class Answer:
         short: The short answer extracted from the text; empty if there is none.
         citations: The passages that support parts of the text. An abstained answer has none.
         reflection: The method's own judgement that the passages are relevant and support the text, from 0 to
-            1; None if the method makes no such judgement.
+            1; None if the method makes no such judgement. Answers that differ only in it are equal, because its
+            last digits depend on what is computed in the same batch.
         agreement: The share of the sampled answers that agree with this one; None if there is only one.
         confidence: The estimated probability that the documents answer the question (see
             `askance.confidence`); None if it was not estimated.
@@ -410,7 +411,7 @@ class Answer:
     text: str
     short: str = ""
     citations: tuple[Citation, ...] = field(default=())
-    reflection: float | None = None
+    reflection: float | None = field(default=None, compare=False)
     agreement: float | None = None
     confidence: float | None = None
     abstained: str = ""
