@@ -399,8 +399,8 @@ class Answer:
         short: The short answer extracted from the text; empty if there is none.
         citations: The passages that support parts of the text. An abstained answer has none.
         reflection: The method's own judgement that the passages are relevant and support the text, from 0 to
-            1; None if the method makes no such judgement. Answers that differ only in it are equal, because its
-            last digits depend on what is computed in the same batch.
+            1; None if the method makes no such judgement. Answers that differ only in it are equal, because
+            its last digits depend on what is computed in the same batch.
         agreement: The share of the sampled answers that agree with this one; None if there is only one.
         confidence: The estimated probability that the documents answer the question (see
             `askance.confidence`); None if it was not estimated.
