@@ -13,7 +13,7 @@ SCRIPTS = sorted(
     for path in (ROOT / "benchmarks").glob("*.py")
     if "__main__" in path.read_text(encoding="utf-8") and path.stem != "__main__"
 )
-WITHOUT_OUT = {"efficiency", "harness", "replay_reference", "replay_selfrag"}
+WITHOUT_OUT = {"connections", "efficiency", "harness", "replay_reference", "replay_selfrag", "serving"}
 """Scripts that print their table and write no folder of their own."""
 
 

@@ -29,7 +29,7 @@ _BUSY = ApiError(
 )
 
 
-class Connection(H11Protocol):
+class LimitedConnection(H11Protocol):
     """A connection that is refused with 503 if too many are open, and closed if no request arrives in time.
 
     Args:
@@ -38,7 +38,7 @@ class Connection(H11Protocol):
         given: The arguments of uvicorn.
     """
 
-    def __init__(self, limits: Limits, refused: set["Connection"], **given: Any) -> None:
+    def __init__(self, limits: Limits, refused: set["LimitedConnection"], **given: Any) -> None:
         super().__init__(**given)
         self._limits, self._refused = limits, refused
         self._timer: TimerHandle | None = None

@@ -9,7 +9,7 @@ from typing import cast
 import uvicorn
 
 from askance.core.errors import InputError
-from askance.serve.connections import BACKLOG, Connection, with_open_files
+from askance.serve.connections import BACKLOG, LimitedConnection, with_open_files
 from askance.serve.limits import Limits
 from askance.serve.security import Guard, Keys, is_loopback
 
@@ -74,7 +74,7 @@ def make_server(app: Guard, limits: Limits) -> uvicorn.Server:
     """Return the HTTP server for an application."""
     config = uvicorn.Config(
         app,
-        http=cast(type[Protocol], partial(Connection, limits, set())),
+        http=cast(type[Protocol], partial(LimitedConnection, limits, set())),
         log_level="warning",
         access_log=False,  # addresses of passages contain signatures
         server_header=False,
