@@ -128,6 +128,7 @@ def test_report_writes_a_page_of_its_own(run, runs):
     assert "run minus single" in text
     assert "Is &lt;script&gt;alert(1)&lt;/script&gt; it?" in text
     assert "<script" not in text
+    assert "<h3>Outcomes</h3>" in text
     assert [path.name for path in runs.iterdir() if path.is_file()] == ["page.html"]
 
 

@@ -13,6 +13,7 @@ from askance.core.trace import Failed
 from askance.storage.trace_file import write_trace
 from askance.viewer.page import standalone_page
 from askance.viewer.run_page import run_page
+from tests.tolerances import near
 from tests.viewer import traces
 from tests.viewer.stand_in_server import StandInServer
 from tests.viewer.test_page import run_folder
@@ -163,6 +164,35 @@ def test_airrag_shows_the_chosen_path_and_is_walked_and_zoomed_with_the_keyboard
     )
 
 
+def test_the_tree_is_zoomed_by_two_fingers_and_moved_by_one(show):
+    page = show(traces.airrag(), tab="tree")
+    tree = page.locator("svg.tree")
+    place = "() => document.querySelector('svg.tree > g').transform.baseVal.consolidate().matrix"
+
+    def touch(kind, finger, x, y):
+        event = {"pointerId": finger, "pointerType": "touch", "buttons": 1, "bubbles": True}
+        box = tree.bounding_box()
+        tree.dispatch_event(kind, {**event, "clientX": box["x"] + x, "clientY": box["y"] + y})
+
+    def view():
+        return page.evaluate(f"(() => {{ const m = ({place})(); return [m.a, m.e, m.f]; }})()")
+
+    scale, left, top = view()
+    touch("pointerdown", 1, 50, 50)
+    touch("pointermove", 1, 60, 80)
+    assert view() == near([scale, left + 10, top + 30])
+    touch("pointerdown", 2, 160, 80)
+    touch("pointermove", 2, 260, 80)
+    zoomed = view()
+    assert zoomed[0] == near(2 * scale)
+    # The point that was between the fingers, at 110, is between them still, at 160.
+    assert (160 - zoomed[1]) / zoomed[0] == near((110 - left - 10) / scale)
+    touch("pointerup", 2, 260, 80)
+    touch("pointerup", 1, 60, 80)
+    touch("pointermove", 1, 100, 100)
+    assert view() == zoomed
+
+
 def test_two_traces_stand_side_by_side_and_change_tabs_together(show):
     page = show(traces.dragin(), traces.airrag(), names=["a.jsonl", "b.jsonl"])
     expect(page.locator(".trace")).to_have_count(2)
@@ -173,6 +203,22 @@ def test_two_traces_stand_side_by_side_and_change_tabs_together(show):
     expect(page.locator("[role=tab][aria-selected=true]")).to_have_text(["Costs", "Costs"])
     page.get_by_role("button", name="Close the second").click()
     expect(page.locator(".trace")).to_have_count(1)
+
+
+def test_the_events_of_two_traces_are_paired_in_their_order(show):
+    """The k-th searches stand beside each other, and what only one trace has stands alone."""
+    page = show(traces.searching("Bonn", "Köln"), traces.searching("Bonn", "Pisa", "Rome"), names=["a", "b"])
+    page.get_by_text("Step by step: 4 of 7 steps differ").click()
+    rows = page.locator(".page .pair-row")
+    assert [row.locator("span").all_inner_texts() for row in rows.all()] == [
+        ["search", "Bonn → nothing found", "Bonn → nothing found"],
+        ["commit", "Bonn.", "Bonn."],
+        ["search", "Köln → nothing found", "Pisa → nothing found"],
+        ["commit", "Köln.", "Pisa."],
+        ["search", "–", "Rome → nothing found"],
+        ["commit", "–", "Rome."],
+        ["answer", "Done.", "Done."],
+    ]
 
 
 def test_a_trace_file_is_compared_from_the_reader_s_disk(show, tmp_path):
@@ -226,18 +272,15 @@ def test_a_long_trace_needs_few_elements(show):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", VIEWS)
-def test_axe_finds_nothing_serious(show, name, scheme):
+def test_axe_finds_nothing_serious_and_can_decide_every_contrast(show, name, scheme):
     axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core-python is not installed")
     for tab in VIEWS[name]:
         page = show(getattr(traces, name)(), traces.cited(), tab=tab, color_scheme=scheme)
         expect(page.locator(".trace").first).to_be_visible()
-        found = axe.Axe().run(page)["violations"]
-        serious = [
-            (each["id"], each["nodes"][0]["html"])
-            for each in found
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], tab
+        found = axe.Axe().run(page)
+        serious = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
+        undecided = [each for each in found["incomplete"] if each["id"] == "color-contrast"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in serious + undecided] == [], tab
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -254,7 +297,12 @@ def test_the_questions_of_a_run_are_filtered_and_opened(browser, tmp_path):
     page = browser.new_page()
     page.goto(path.as_uri())
     expect(page.locator(".question")).to_have_count(3)
+    expect(page.get_by_label("Result").locator("option")).to_have_text(
+        ["All results", "won (1)", "failed (1)", "lost (1)", "lost: not searched (1)"]
+    )
     page.get_by_label("Result").select_option("lost")
+    expect(page.locator(".question")).to_have_count(1)
+    page.get_by_label("Result").select_option("not searched")
     expect(page.locator(".question")).to_have_count(1)
     expect(page.locator(".question")).to_contain_text("lost: not searched")
     page.get_by_label("Result").select_option("")

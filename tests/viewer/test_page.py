@@ -201,17 +201,18 @@ def run_folder(folder):
     return written(folder, records, [traces.asked(each.question) for each in records])
 
 
-def test_the_page_of_a_run_has_its_questions_with_causes_and_traces(run, tmp_path):
+def test_the_page_of_a_run_has_its_questions_with_outcomes_and_traces(run, tmp_path):
     run_folder(tmp_path / "run")
     code, _, err = run("trace", tmp_path / "run", "--html", tmp_path / "run.html")
     assert (code, err) == (0, "")
     page = Parsed((tmp_path / "run.html").read_text(encoding="utf-8"))
     shown = json.loads(page.texts_of("script")[0])
-    assert [(each["id"], each["verdict"], each["cause"]) for each in shown["questions"]] == [
-        ("q1", "won", ""),
-        ("q2", "lost", "not searched"),
-        ("q3", "failed", "failed"),
+    assert [(each["id"], each["outcome"]) for each in shown["questions"]] == [
+        ("q1", "won"),
+        ("q2", "not searched"),
+        ("q3", "failed"),
     ]
+    assert shown["outcomes"] == [["won", 1], ["failed", 1], ["not searched", 1]]
     events = json.loads(gzip.decompress(base64.b64decode(shown["questions"][0]["trace"])))
     recorded = read_run(tmp_path / "run")
     expected = [json.loads(json_line(event_record(each))) for each in recorded.trace(recorded.records[0])]

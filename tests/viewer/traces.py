@@ -66,6 +66,16 @@ def cited(text: str = "The bridge is in Pennsylvania.") -> tuple[trace.AnyEvent,
     return tuple(events.events)
 
 
+def searching(*queries: str) -> tuple[trace.AnyEvent, ...]:
+    """A trace that searches for each query in vain and commits it as a sentence."""
+    events = asked("Where?")
+    for query in queries:
+        events.add(trace.Searched, query=query, k=1, hits=())
+        events.commit(f"{query}.")
+    events.add(trace.Answered, answer=Answer("Done."), usage=Usage())
+    return tuple(events.events)
+
+
 def harmful() -> tuple[trace.AnyEvent, ...]:
     """A trace with `HARMFUL` in each text."""
     passage = Passage(HARMFUL, HARMFUL, HARMFUL, HARMFUL)

@@ -15,7 +15,7 @@ from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.evaluation.metrics.prices import read_prices
 from askance.evaluation.report import export as formats
-from askance.evaluation.report.page import Reported, report_page
+from askance.evaluation.report.outcomes import outcome_table
 from askance.evaluation.report.tables import counted, markdown, remarks_of, setting_lines, tables_of
 from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.statistics.paired_runs import Comparisons, compare_group
@@ -25,6 +25,7 @@ from askance.terminal.console import out
 from askance.terminal.tables import print_tables
 from askance.text.printable import printable_record
 from askance.training.reward.tree_data import TreeFormat, tree_rows
+from askance.viewer.report_page import Reported, report_page
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN")]
 AllPairsFlag = Annotated[bool, typer.Option("--all-pairs")]
@@ -101,7 +102,8 @@ def report(
         askance report runs/single runs/dragin --price prompt=0.15 --out report.html
     """
     check_writable(file)
-    reported = _reported(runs, base, all_pairs, metric, common, price, questions)
+    compared = _reported(runs, base, all_pairs, metric, common, price, questions)
+    reported = [dataclasses.replace(each, outcomes=[outcome_table(each.group)]) for each in compared]
     write_out(file, report_page(reported, f"{datetime.now(UTC):%Y-%m-%d}"), f"report: {file}")
 
 

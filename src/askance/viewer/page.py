@@ -1,4 +1,4 @@
-"""The viewer's page: its files for a server, and one self-contained file that holds its traces."""
+"""The pages as self-contained files, and the viewer's files for a server."""
 
 import base64
 import hashlib
@@ -63,21 +63,39 @@ def html_page(title: str, id: str, records: object) -> str:
         id: The id of the element that holds the data: "traces" or "run".
         records: The data, for `json_line`.
     """
-    title, style, script = escape(printable(title)), _texts()["viewer.css"], _bundle()
-    policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+    style, script = style_sheet(_texts()["viewer.css"]), _bundle()
+    body = (
+        f'<main id="app"><h1>{escape(printable(title))}</h1><p>Reading the trace…</p></main>\n'
+        f'<script type="application/json" id="{id}">{_embedded(records)}</script>\n'
+        f'<script type="module">{script}</script>\n'
     )
+    sources = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:"
+    return html_document(title, style, body, sources)
+
+
+def html_document(title: str, style: str, body: str, sources: str) -> str:
+    """Return the HTML of a self-contained file.
+
+    Args:
+        title: The title, as text.
+        style: The style sheet.
+        body: The content, as HTML.
+        sources: The directives of the Content-Security-Policy for what the file contains. Everything else is
+            forbidden.
+    """
+    policy = f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n"
-        f'<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n<main id="app">'
-        f"<h1>{title}</h1><p>Reading the trace…</p></main>\n"
-        f'<script type="application/json" id="{id}">{_embedded(records)}</script>\n'
-        f'<script type="module">{script}</script>\n</body>\n</html>\n'
+        f"<title>{escape(printable(title))}</title>\n"
+        f'<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n{body}</body>\n</html>\n'
     )
+
+
+def style_sheet(own: str) -> str:
+    """Return a style sheet that begins with the one that all pages share."""
+    return _texts()["base.css"] + own
 
 
 def _embedded(records: object) -> str:

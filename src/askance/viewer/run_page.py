@@ -1,44 +1,37 @@
-"""The page of a run: its questions with their scores and the causes of wrong answers, and every trace."""
+"""The page of a run: its questions with their scores and outcomes, and every trace."""
 
 import base64
 import gzip
 from typing import Any
 
 from askance.core.strict_json import json_line
-from askance.evaluation.report.causes import error_cause
+from askance.evaluation.report.outcomes import main_score, outcome_counts, outcome_of
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.storage.trace_file import event_record
 from askance.viewer.page import html_page
 
-WON_FROM = 0.5
-"""The score of the first metric from which a question counts as won."""
-
 
 def run_page(run: RecordedRun) -> str:
     """Return the HTML of one file that shows the questions of a run and their traces.
 
-    A question is won if its first metric that applies is at least `WON_FROM`. The traces are compressed, and
-    the page unpacks the one that the reader opens.
+    The traces are compressed, and the page unpacks the one that the reader opens.
 
     Raises:
         RunFolderError: A trace can't be read.
     """
-    settings = run.settings
+    settings, questions = run.settings, [_question(run, record) for record in run.records]
     shown = {
         "title": settings.title,
         "dataset": settings.dataset,
-        "questions": [_question(run, record) for record in run.records],
+        "outcomes": list(outcome_counts(question["outcome"] for question in questions).items()),
+        "questions": questions,
     }
     return html_page(f"{settings.title}: {settings.dataset}", "run", shown)
 
 
 def _question(run: RecordedRun, record: Record) -> dict[str, Any]:
-    metric, score = next(
-        ((name, score) for name, score in record.scores.items() if score is not None), ("", 0.0)
-    )
-    events = run.trace(record)
-    is_won = not record.is_failure and score >= WON_FROM
+    events, (metric, score) = run.trace(record), main_score(record)
     text = json_line([*map(event_record, events)])
     return {
         "id": record.id,
@@ -48,8 +41,7 @@ def _question(run: RecordedRun, record: Record) -> dict[str, Any]:
         "error": record.error,
         "metric": metric,
         "score": score,
-        "verdict": "failed" if record.is_failure else "won" if is_won else "lost",
-        "cause": "" if is_won else error_cause(record, events),
+        "outcome": outcome_of(record, events),
         "searches": record.usage.searches,
         "tokens": record.usage.computed_tokens,
         "trace": base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode(),

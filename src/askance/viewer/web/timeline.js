@@ -11,7 +11,7 @@ const KINDS = {
   steps: { label: "Tree steps", types: ["expand"] },
   texts: { label: "Text and notes", types: ["question", "commit", "uncited", "answer", "note", "error"] },
 };
-const LABELS = {
+export const LABELS = {
   question: "question", generate: "write", score: "score", attend: "attend", search: "search", decide: "decide",
   expand: "try", note: "note", commit: "commit", uncited: "uncited", answer: "answer", error: "error",
 };

@@ -6,6 +6,10 @@ import { LEGEND } from "./legend.js";
 import { leadsTo, parentNode, searchesOf } from "./trace.js";
 
 const [COLUMN, ROW, WIDTH, HEIGHT] = [236, 74, 206, 62];
+const ROUND = 6;
+const corner = (x, y) => `a${ROUND} ${ROUND} 0 0 1 ${x} ${y}`;
+const [ACROSS, DOWN] = [WIDTH - 2 * ROUND, HEIGHT - 2 * ROUND];
+const OUTLINE = `h${ACROSS}${corner(ROUND, ROUND)}v${DOWN}${corner(-ROUND, ROUND)}h${-ACROSS}${corner(-ROUND, -ROUND)}v${-DOWN}${corner(ROUND, -ROUND)}`;
 const MOST_LABELLED = 120;
 const MARGIN = 12;
 const LEAST_SCALE = 0.5;
@@ -66,7 +70,7 @@ function oneTree(search) {
       const [x, y, to, toY] = [each.parent.x + WIDTH, each.parent.y + HEIGHT / 2, each.x, each.y + HEIGHT / 2];
       return `M${x} ${y}C${x + 18} ${y} ${to - 18} ${toY} ${to} ${toY}`;
     }).join("");
-    const boxes = nodes.map((each) => `M${each.x} ${each.y}h${WIDTH}v${HEIGHT}h${-WIDTH}z`).join("");
+    const boxes = nodes.map((each) => `M${each.x + ROUND} ${each.y}${OUTLINE}`).join("");
     edges.append(svg("path", { class: "edge", d: path(false) }), svg("path", { class: "edge chosen", d: path(true) }), svg("path", { class: "box", d: boxes }));
   }
 
@@ -91,7 +95,7 @@ function oneTree(search) {
     const { step } = each;
     const [name, numbers] = step ? [LEGEND.actions[step.action] ?? step.action, counts(step)] : ["question", ""];
     return svg("g", { class: `tree-node${isChosen(each) ? " chosen" : ""}${each === selected ? " selected" : ""}${step?.rejected ? " rejected" : ""}`, transform: `translate(${each.x} ${each.y})`, click: () => choose(each) },
-      svg("rect", { width: WIDTH, height: HEIGHT, rx: 6 }),
+      svg("rect", { width: WIDTH, height: HEIGHT, rx: ROUND }),
       svg("text", { x: 10, y: step ? 18 : 36, class: "name" }, oneLine(name, 26)),
       step && svg("text", { x: 10, y: 35, class: "excerpt" }, oneLine(step.text, 26) || "(nothing)"),
       step && svg("text", { x: 10, y: 53, class: "numbers" }, numbers));
@@ -161,7 +165,7 @@ function oneTree(search) {
     const box = picture.getBoundingClientRect();
     zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15, event.clientX - box.left, event.clientY - box.top);
   }, { passive: false });
-  dragged(picture, (x, y) => { view.x += x; view.y += y; draw(); });
+  watchPointers(picture, (x, y) => { view.x += x; view.y += y; draw(); }, zoom);
   let isPlaced = false;
   new ResizeObserver(() => {
     if (!picture.clientWidth) return;
@@ -176,21 +180,34 @@ function oneTree(search) {
     draw();
   }).observe(picture);
   replace(detail, stepDetail(selected, search));
-  const buttons = [["+", "Zoom in", () => zoom(1.3)], ["−", "Zoom out", () => zoom(1 / 1.3)], ["Fit", "Show the whole tree", fit], ["100%", "Readable size", readable]];
+  const buttons = [["Zoom in", () => zoom(1.3)], ["Zoom out", () => zoom(1 / 1.3)], ["Whole tree", fit], ["Readable size", readable]];
   return h("div", { class: "tree-body" },
-    h("div", {}, h("div", { class: "tree-buttons" }, buttons.map(([text, name, act]) => h("button", { type: "button", "aria-label": name, title: name, click: act }, text))), picture),
+    h("div", {}, h("div", { class: "tree-buttons" }, buttons.map(([name, act]) => h("button", { type: "button", click: act }, name))), picture),
     detail);
 }
 
-function dragged(element, move) {
-  let from = null;
-  element.addEventListener("pointerdown", (event) => { from = [event.clientX, event.clientY]; });
+/**
+ * Call `move` with the distance by which one pointer, or the middle of two, was dragged, and `zoom` with the factor by
+ * which two pointers went apart, and the middle between them.
+ */
+function watchPointers(element, move, zoom) {
+  const held = new Map();
+  element.addEventListener("pointerdown", (event) => held.set(event.pointerId, [event.clientX, event.clientY]));
   element.addEventListener("pointermove", (event) => {
-    if (!from || event.buttons === 0) return;
-    move(event.clientX - from[0], event.clientY - from[1]);
-    from = [event.clientX, event.clientY];
+    if (!held.has(event.pointerId) || event.buttons === 0) return;
+    const before = extentOf([...held.values()]);
+    held.set(event.pointerId, [event.clientX, event.clientY]);
+    const after = extentOf([...held.values()]);
+    move(after.x - before.x, after.y - before.y);
+    const box = element.getBoundingClientRect();
+    if (before.size && after.size) zoom(after.size / before.size, after.x - box.left, after.y - box.top);
   });
-  for (const end of ["pointerup", "pointerleave", "pointercancel"]) element.addEventListener(end, () => { from = null; });
+  for (const end of ["pointerup", "pointerleave", "pointercancel"]) element.addEventListener(end, (event) => held.delete(event.pointerId));
+}
+
+/** Return the middle of the first two points, and the distance between them (0 for one point). */
+function extentOf([one, other = one]) {
+  return { x: (one[0] + other[0]) / 2, y: (one[1] + other[1]) / 2, size: Math.hypot(one[0] - other[0], one[1] - other[1]) };
 }
 
 function counts(step) {

@@ -8,14 +8,14 @@ from markupsafe import escape
 
 from askance.core.types import Usage
 from askance.evaluation.report.charts import curves_of, risk_chart
-from askance.evaluation.report.page import MOST_FAILURES, Reported, report_page
 from askance.evaluation.report.published import caveats, published
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
+from askance.viewer.report_page import MOST_FAILURES, Reported, report_page
 from tests.evaluation.hand_made import record, run_of
 
 EVIL = '<script>alert("x")</script> & \x1b[31m'
-VOID = {"meta", "br"}
+VOID = {"meta", "link", "br"}
 
 
 class Balanced(HTMLParser):
@@ -74,12 +74,19 @@ def test_the_parts_of_a_section(runs):
 
 def test_the_page_is_whole_and_needs_nothing_from_elsewhere(runs):
     page = Balanced(page_of(*runs, num_questions=2))
-    assert not {"script", "link", "img", "iframe"} & set(page.seen)
+    assert not {"script", "img", "iframe"} & set(page.seen)
     sources = [value for _, name, value in page.attributes if name in ("src", "href")]
-    assert all(value.startswith("#") for value in sources)
-    assert "http" not in page_of(*runs)
+    assert all(value.startswith("#") or value == "data:," for value in sources)
+    assert "://" not in page_of(*runs)
     assert "@import" not in page_of(*runs)
     assert "url(" not in page_of(*runs)
+
+
+def test_the_policy_of_the_page_allows_no_script(runs):
+    page = Balanced(page_of(*runs))
+    (policy,) = (value for _, _, value in page.attributes if value and value.startswith("default-src"))
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
+    assert "script" not in policy
 
 
 def test_tables_and_charts_can_be_read_aloud(runs):

@@ -15,17 +15,28 @@ from askance.evaluation.report import charts, published, tables
 from askance.evaluation.statistics.paired_runs import Comparisons
 from askance.evaluation.statistics.run_groups import RunGroup
 from askance.text.printable import printable
+from askance.viewer.page import html_document, style_sheet
 
 MOST_FAILURES = 20
 """The maximum number of failed questions that the page lists for a run."""
 
 
+_FOLDER = Path(__file__).parent
+_SOURCES = "style-src 'unsafe-inline'; img-src data:"
+"""What the policy of the page allows. Charts have style attributes, so styles can't be allowed by a hash."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A group of runs over the same questions, with their comparisons."""
+    """A group of runs over the same questions, with their comparisons.
+
+    Attributes:
+        outcomes: The tables of the outcomes of the questions.
+    """
 
     group: RunGroup
     found: Comparisons
+    outcomes: Sequence[tables.ResultTable] = ()
 
 
 def report_page(reported: Sequence[Reported], made_on: str) -> str:
@@ -38,14 +49,14 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
         made_on: The date of the report.
     """
     templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_printable,
         keep_trailing_newline=True,
     )
     templates.filters["label"] = tables.label
-    return templates.get_template("report.html.j2").render(
+    body = templates.get_template("report.html.j2").render(
         tables=tables,
         charts=charts,
         published=published,
@@ -59,6 +70,8 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
         grouped=lambda rows: [(name, list(of_name)) for name, of_name in groupby(rows, lambda row: row[0])],
         paired=lambda one, other: list(zip(one, other, strict=True)),
     )
+    style = style_sheet((_FOLDER / "report.css").read_text(encoding="utf-8"))
+    return html_document("Evaluation report", style, body, _SOURCES)
 
 
 def _printable(value: object) -> object:
