@@ -29,6 +29,7 @@ from askance.retrieval.reranking import (
     join_reranker,
     load_reranker,
     split_reranker,
+    with_reranker,
 )
 from askance.retrieval.scripted import ScriptedRetriever
 
@@ -180,6 +181,17 @@ def test_the_configuration_has_the_kind_the_index_and_the_reranker_apart():
     assert EngineConfig(retriever="bm25", rerank=ByLength()).retriever_spec == "bm25?rerank=by length"
     with pytest.raises(InputError, match="both name a reranker: give one"):
         EngineConfig(retriever="bm25?rerank=m:C", rerank="m:D")
+
+
+def test_the_bundled_reranker_has_its_own_defaults():
+    inner = ScriptedRetriever(MANY)
+    assert with_reranker(inner, "bundled").candidates == 20
+    assert with_reranker(inner, "bundled").retriever_weight == 1
+    changed = with_reranker(inner, "bundled?retriever_weight=0&candidates=7")
+    assert (changed.candidates, changed.retriever_weight) == (7, 0)
+    other = with_reranker(inner, f"{__name__}:ByLength")
+    assert (other.candidates, other.retriever_weight) == (50, 0)
+    assert with_reranker(inner, ByLength()).candidates == 50
 
 
 def test_a_reranker_has_to_have_the_members_of_its_port():

@@ -29,6 +29,8 @@ RERANKERS = {
 """The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
 """The default number of passages to rerank."""
+BUNDLED_OPTIONS = {"candidates": "20", "retriever_weight": "1"}
+"""The default options of the reranker ``bundled``, as measured with BM25 (see docs/retrieval.md)."""
 _OPTIONS = ("candidates", "retriever_weight")
 
 
@@ -120,7 +122,8 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> RerankedRet
 
     Args:
         reranker: A reranker, or the specification of one (see `load_reranker`), which may end with the
-            options `candidates` and `retriever_weight` of `RerankedRetriever`.
+            options `candidates` and `retriever_weight` of `RerankedRetriever`. The defaults of ``bundled``
+            are `BUNDLED_OPTIONS`.
 
     Raises:
         UnknownName: There is no such reranker.
@@ -130,7 +133,9 @@ def with_reranker(retriever: Retriever, reranker: str | Reranker) -> RerankedRet
     if not isinstance(reranker, str):
         return RerankedRetriever(retriever, reranker)
     spec, own = _split_own_options(reranker)
-    candidates, weight = own.get("candidates", str(CANDIDATES)), own.get("retriever_weight", "0")
+    defaults = {"candidates": str(CANDIDATES), "retriever_weight": "0"}
+    options = {**defaults, **(BUNDLED_OPTIONS if spec == "bundled" else {}), **own}
+    candidates, weight = options["candidates"], options["retriever_weight"]
     if not candidates.isdecimal() or int(candidates) < 1:
         raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
     try:
