@@ -89,6 +89,26 @@ def test_another_thing_to_search_takes_the_place_of_the_index(project):
     assert read_config({"index": "two"}).config.retriever == "bm25"
 
 
+def test_a_retriever_may_name_its_reranker(project):
+    project("retriever = 'hybrid:one?rerank=mine:Best&candidates=9'\n")
+    sourced = read_config()
+    config = sourced.config
+    assert (str(config.index), config.retriever, config.rerank) == ("one", "hybrid", "mine:Best?candidates=9")
+    assert sourced.origins["rerank"].endswith("askance.toml, line 1")
+    assert read_config({"rerank": "bundled"}).config.retriever_spec == "hybrid?rerank=bundled"
+    assert read_config({"retriever": "bm25?rerank=bundled"}).config.retriever_spec == "bm25?rerank=bundled"
+    assert read_config({"retriever": "bm25"}).config.rerank == "mine:Best?candidates=9"
+
+
+def test_a_reranker_from_a_file_is_left_out_where_nothing_is_searched(project):
+    project("rerank = 'bundled'\nmodel = 'scripted'\n")
+    assert read_config({"method": "single", "index": "one"}).for_method().rerank == "bundled"
+    assert read_config({"method": "closed_book", "index": "one"}).for_method().rerank is None
+    config = read_config({"method": "closed_book", "rerank": "bundled"}).for_method()
+    with pytest.raises(InputError, match="the reranker 'bundled' is given, but nothing is searched"):
+        config.open()
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "told"),
     [

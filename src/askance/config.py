@@ -26,13 +26,13 @@ from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter, parse_filter
 from askance.core.notes import note
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
-from askance.core.ports import Encoder, Method, Model, Retriever, filtered_retriever
+from askance.core.ports import Encoder, Method, Model, Reranker, Retriever, filtered_retriever
 from askance.core.types import Role
 from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
 from askance.middleware.session import Budget
 from askance.models.registry import recommended_in_flight
 from askance.registry import DEFAULT_METHOD, choose_method, plain_method, ready_method
-from askance.retrieval.reranking import split_reranker
+from askance.retrieval.reranking import join_reranker
 
 SCHEMA_VERSION = 1
 """The schema version of configurations in files, traces and run folders."""
@@ -116,7 +116,9 @@ class EngineConfig:
         index: A folder made by `askance index`. For eval, @gold searches the dataset's own supporting texts.
         retriever: How to search the index: bm25 (words), dense (vectors) or hybrid (both). Without --index,
             what to search: bm25:DIR, dense:DIR, hybrid:DIR, a plug-in's name, or module:Class?option=value.
-            Append ?rerank=cross-encoder:NAME to rerank the results.
+        rerank: What reorders the passages found: bundled, cross-encoder:NAME, cross-encoder:DIR, a plug-in's
+            name, module:Class, or model:SPEC for the probability that a model answers Yes. Append
+            ?candidates=20&retriever_weight=0.5 to change how many, and how much the old order counts.
         where: Search only documents whose fields pass this filter, such as 'year >= 2020 and type = "pdf"'.
         encoder: The encoder for methods that compare texts: bundled, hf:NAME or hf:DIRECTORY. Queries to
             an index with vectors use this encoder or, by default, the one that the index names.
@@ -143,6 +145,9 @@ class EngineConfig:
     index: PathOrNone = setting(None, metavar="DIR")
     retriever: Annotated[Any, BeforeValidator(partial(_named, "retriever", Retriever))] = setting(
         loaders.DEFAULT_RETRIEVER, metavar="SPEC"
+    )
+    rerank: Annotated[Any, BeforeValidator(partial(_named, "reranker", Reranker))] = setting(
+        None, metavar="SPEC"
     )
     where: Annotated[str | None, BeforeValidator(_where)] = setting(None, metavar="FILTER")
     encoder: Annotated[Any, BeforeValidator(partial(_named, "encoder", Encoder))] = setting(
@@ -173,7 +178,7 @@ class EngineConfig:
             raise _flaw(cls, error) from None
 
     def __post_init__(self) -> None:
-        kind, folder = split_retriever(self.retriever)
+        kind, folder, reranker = loaders.split_retriever(self.retriever)
         if folder:
             if self.index is not None and str(self.index) != str(Path(folder)):
                 raise InputError(
@@ -181,7 +186,10 @@ class EngineConfig:
                     "give one of them."
                 )
             object.__setattr__(self, "index", Path(folder))
-            object.__setattr__(self, "retriever", kind)
+        if reranker and self.rerank is not None:
+            raise InputError(f"retriever={self.retriever!r} and rerank both name a reranker: give one.")
+        object.__setattr__(self, "retriever", kind)
+        object.__setattr__(self, "rerank", reranker or self.rerank)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -205,6 +213,14 @@ class EngineConfig:
         return self.index is None and self.retriever == loaders.DEFAULT_RETRIEVER
 
     @property
+    def retriever_spec(self) -> str:
+        """The specification of the retriever with its reranker. An object is represented by its name."""
+        retriever, reranker = (
+            each if isinstance(each, str) else each.name for each in (self.retriever, self.rerank or "")
+        )
+        return join_reranker(retriever, reranker) if reranker else retriever
+
+    @property
     def questions_in_flight(self) -> int:
         """The number of questions that are answered at the same time."""
         return self.in_flight or (recommended_in_flight(self.answer_spec) if self.answer_spec else 1)
@@ -226,12 +242,15 @@ class EngineConfig:
         """Raise `InputError` if the settings for index, retriever and encoder contradict each other."""
         with about("retriever"):
             loaders.check_has_index(self.index, self.retriever)
-        if self.where is not None and (self.is_without_search or not method.needs.retriever):
-            with about("where"):
-                raise InputError(
-                    f"the filter {self.where!r} is given, but nothing is searched: leave --where out, or "
-                    "name an index (--index DIR) and a method that searches."
-                )
+        searches = method.needs.retriever and not self.is_without_search
+        for name, what in (("where", "filter"), ("rerank", "reranker")):
+            value = getattr(self, name)
+            if value is not None and not searches:
+                with about(name):
+                    raise InputError(
+                        f"the {what} {plain(value)!r} is given, but nothing is searched: leave --{name} "
+                        "out, or name an index (--index DIR) and a method that searches."
+                    )
         loaders.check_is_used(self.encoder, retriever=self.retriever, is_needed=method.needs.encoder)
 
     def open_encoder(self) -> Encoder | None:
@@ -244,7 +263,7 @@ class EngineConfig:
         if self.is_without_search:
             return None
         with about("retriever" if self.index is None else "index"):
-            retriever = loaders.open_retriever(self.index, self.retriever, encoder)
+            retriever = loaders.open_retriever(self.index, self.retriever, encoder, self.rerank)
             return self.cached_retriever(filtered_retriever(retriever, self.where))
 
     def load_models(self) -> dict[Role, Model]:
@@ -366,21 +385,6 @@ def open_engine(config: EngineConfig | None = None, /, **settings: Any) -> Engin
     if config is None:
         config = EngineConfig(**{ALIASES.get(name, name): value for name, value in settings.items()})
     return config.open()
-
-
-def split_retriever(retriever: Any) -> tuple[Any, str]:
-    """Split a retriever such as ``bm25:DIR`` into its kind and its folder.
-
-    A reranker stays with the kind: ``bm25:DIR?rerank=NAME`` becomes ``bm25?rerank=NAME`` and DIR. Any other
-    value is returned unchanged, with an empty folder.
-    """
-    spec = retriever if isinstance(retriever, str) else ""
-    if split_reranker(spec)[1]:
-        spec = spec.partition("?")[0]
-    kind, _, folder = spec.partition(":")
-    if not folder or not loaders.is_kind(kind):
-        return retriever, ""
-    return f"{kind}{retriever.removeprefix(spec)}", folder
 
 
 def _flaw(cls: type[Any], error: ValidationError) -> InputError:

@@ -30,14 +30,13 @@ from askance.config import (
     SETTINGS,
     EngineConfig,
     plain,
-    split_retriever,
 )
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.parameters import current_name
 from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
-from askance.loaders import encodes, is_kind
+from askance.loaders import encodes, is_kind, split_retriever
 from askance.middleware.session import Budget
 from askance.presets import open_preset
 from askance.registry import DEFAULT_METHOD, decided_by, prompts_class
@@ -119,7 +118,7 @@ class SourcedConfig:
         return self.without_unused(method.needs, takes_prompts=prompts_class(type(method)) is not None)
 
     def without_unused(self, needs: Needs, *, takes_prompts: bool = False) -> EngineConfig:
-        """Return the configuration without unused models, encoder, filter, prompts and thresholds.
+        """Return the configuration without unused models, encoder, filter, reranker, prompts and thresholds.
 
         Files and the environment apply to every command and method, so some of their settings may be unused.
         An unused setting from a flag is kept, and becomes an error later.
@@ -128,6 +127,7 @@ class SourcedConfig:
         uses = {
             "encoder": needs.encoder or encodes(config.retriever),
             "where": needs.retriever and not config.is_without_search,
+            "rerank": needs.retriever and not config.is_without_search,
             "prompts": takes_prompts,
             "abstain_below": needs.retriever,
             "strict": needs.retriever,
@@ -360,9 +360,10 @@ def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[SourcedValue]:
     if name not in SETTINGS:
         known = [setting for setting in (*SETTINGS, *ALIASES) if setting not in FORMER_NAMES]
         raise UnknownName("setting", key, known, place=f"in {place}")
-    value, folder = split_retriever(value) if name == "retriever" else (value, "")
-    if folder:
-        yield SourcedValue("index", "", folder, place)
+    value, folder, reranker = split_retriever(value) if name == "retriever" else (value, "", "")
+    for other, named in (("index", folder), ("rerank", reranker)):
+        if named:
+            yield SourcedValue(other, "", named, place)
     for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
         entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
         origin = place_of(key, *names)

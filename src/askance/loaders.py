@@ -10,7 +10,7 @@ from askance.confidence import Abstaining, default_calibration
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.notes import doing
-from askance.core.ports import Encoder, Model, Retriever
+from askance.core.ports import Encoder, Model, Reranker, Retriever
 from askance.core.types import Role
 from askance.models.registry import announce_loading, parse_options, parse_spec
 from askance.models.registry import load_encoder as load_encoder
@@ -73,7 +73,10 @@ def load_models(specs: Mapping[str, str | Model]) -> dict[Role, Model]:
 
 
 def open_retriever(
-    index: str | Path | None, kind: str | Retriever = DEFAULT_RETRIEVER, encoder: Encoder | None = None
+    index: str | Path | None,
+    kind: str | Retriever = DEFAULT_RETRIEVER,
+    encoder: Encoder | None = None,
+    reranker: str | Reranker | None = None,
 ) -> Retriever:
     """Open a retriever over an index folder, or make the retriever of a plug-in.
 
@@ -82,9 +85,9 @@ def open_retriever(
     Args:
         index: The index folder, if the retriever needs one.
         kind: One of `RETRIEVERS`, a plug-in as ``NAME:PLACE?option=value``, a class as
-            ``module:Class?option=value``, or a retriever object. ``?rerank=NAME`` adds a reranker (see
-            `retrieval.reranking`).
+            ``module:Class?option=value``, or a retriever object. ``?rerank=NAME`` adds a reranker, too.
         encoder: The query encoder; by default the one that the index names.
+        reranker: What reorders the hits, by name or as an object (see `retrieval.reranking`).
 
     Raises:
         UnknownName: The kind is unknown.
@@ -92,11 +95,14 @@ def open_retriever(
         MissingExtra: A package is missing. The message names the pip command.
         InputError: A plug-in can't be imported or made, or is not a retriever.
     """
+    if isinstance(kind, str) and reranker is None:
+        kind, reranker = split_reranker(kind)
+    if reranker:
+        retriever = open_retriever(index, kind, encoder)
+        with about("rerank"):
+            return with_reranker(retriever, reranker)
     if not isinstance(kind, str):
         return kind
-    plain, reranker = split_reranker(kind)
-    if reranker:
-        return with_reranker(open_retriever(index, plain, encoder), reranker)
     if kind not in RETRIEVERS:
         return _extension(kind)
     if index is None:
@@ -177,6 +183,18 @@ def check_is_used(encoder: object, *, retriever: object, is_needed: bool) -> Non
 def is_kind(retriever: object) -> bool:
     """Return whether a retriever is the name of a built-in kind, rather than an extension or an object."""
     return isinstance(retriever, str) and split_reranker(retriever)[0] in RETRIEVERS
+
+
+def split_retriever(retriever: Any) -> tuple[Any, str, str]:
+    """Split a retriever such as ``bm25:DIR?rerank=NAME`` into its kind, its folder and its reranker.
+
+    The latter two are empty strings if the retriever names none.
+    """
+    if not isinstance(retriever, str):
+        return retriever, "", ""
+    spec, reranker = split_reranker(retriever)
+    kind, _, folder = spec.partition(":")
+    return (kind, folder, reranker) if folder and is_kind(kind) else (spec, "", reranker)
 
 
 def encodes(retriever: object) -> bool:

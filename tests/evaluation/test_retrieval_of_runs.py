@@ -69,6 +69,16 @@ def test_runs_that_search_otherwise_are_other_runs(experiment, tmp_path):
     assert asked.retriever.startswith("dense ")
 
 
+def test_runs_with_another_reranker_are_other_runs(experiment, tmp_path):
+    spec = "tests.retrieval.test_reranking:ByLength"
+    reranked = run(replace(experiment, rerank=f"{spec}?candidates=9"), tmp_path / "run")
+    assert reranked.settings.retriever == f"bm25?rerank={spec}&candidates=9"
+    with pytest.raises(RunFolderError, match=f"retriever: bm25.rerank={spec}&candidates=9, now none"):
+        run(experiment, tmp_path / "run")
+    in_retriever = replace(experiment, retriever=f"bm25?rerank={spec}&candidates=9")
+    assert run(in_retriever, tmp_path / "run").is_complete, "both spellings are the same run"
+
+
 def test_another_encoder_is_another_run(experiment, tmp_path, monkeypatch):
     experiment = replace(experiment, method="airrag", parameters=EMB, encoder="scripted")
     before = run(experiment, tmp_path / "run")
@@ -104,6 +114,9 @@ def test_a_cache_tells_retrievers_apart(experiment, tmp_path):
         ({"retriever": "dens"}, UnknownName, "did you mean 'dense'"),
         ({"retriever": "dense", "index": None}, InputError, "--retriever dense is given without an index"),
         ({"retriever": "dense", "index": "@gold"}, InputError, "leave out --retriever dense"),
+        ({"rerank": "bundled", "index": "@gold"}, InputError, "leave out --rerank bundled"),
+        ({"rerank": "bundled", "index": None}, InputError, "leave --rerank out"),
+        ({"rerank": "bundeld"}, UnknownName, "unknown reranker 'bundeld': did you mean 'bundled'"),
         ({"encoder": "scripted"}, InputError, "an encoder is given, but nothing uses it"),
         ({"encoder": "nowhere", "retriever": "dense"}, UnknownName, "unknown model 'nowhere'"),
     ],

@@ -12,7 +12,7 @@ from tests.models.tiny_encoder import save_plain
 from tests.retrieval.vectors import search
 from tests.tolerances import assert_near
 
-from askance.config import EngineConfig, split_retriever
+from askance.config import EngineConfig
 from askance.core.errors import (
     InputError,
     MissingExtra,
@@ -23,8 +23,14 @@ from askance.core.errors import (
 )
 from askance.core.installing import install_line
 from askance.core.types import Passage
-from askance.loaders import encodes, is_kind, open_retriever
-from askance.retrieval.reranking import RerankedRetriever, load_reranker, split_reranker
+from askance.loaders import encodes, is_kind, open_retriever, split_retriever
+from askance.retrieval.reranking import (
+    RerankedRetriever,
+    join_reranker,
+    load_reranker,
+    split_reranker,
+    with_reranker,
+)
 from askance.retrieval.scripted import ScriptedRetriever
 
 MANY = tuple(Passage(f"{number:02}", "", f"river {number}", "rivers", 0, 8) for number in range(30))
@@ -146,44 +152,77 @@ def test_name_and_fingerprint_tell_of_both():
 @pytest.mark.parametrize(
     ("spec", "plain", "told"),
     [
-        ("bm25", "bm25", {}),
-        ("bm25?rerank=cross-encoder:a/b", "bm25", {"rerank": "cross-encoder:a/b"}),
-        ("dense:DIR?candidates=9&rerank=m:C", "dense:DIR", {"candidates": "9", "rerank": "m:C"}),
-        ("m:C?a=1&rerank=x?device=cpu&b=2", "m:C?a=1&b=2", {"rerank": "x?device=cpu"}),
-        ("bm25?rerank=m:C&retriever_weight=.5", "bm25", {"rerank": "m:C", "retriever_weight": ".5"}),
-        ("m:C?candidates=9", "m:C?candidates=9", {}),
+        ("bm25", "bm25", ""),
+        ("bm25?rerank=cross-encoder:a/b", "bm25", "cross-encoder:a/b"),
+        ("dense:DIR?rerank=m:C&candidates=9", "dense:DIR", "m:C?candidates=9"),
+        ("m:C?a=1&rerank=x?device=cpu", "m:C?a=1", "x?device=cpu"),
+        ("bm25?rerank=x?device=cpu&candidates=9", "bm25", "x?device=cpu&candidates=9"),
+        ("bm25?rerank=m:C&retriever_weight=.5", "bm25", "m:C?retriever_weight=.5"),
+        ("m:C?candidates=9", "m:C?candidates=9", ""),
     ],
 )
 def test_a_reranker_is_an_option_of_the_retriever(spec, plain, told):
     assert split_reranker(spec) == (plain, told)
+    if told:
+        assert join_reranker(plain, told) == spec, "runs record the specification as it was written"
 
 
-def test_where_an_index_is_named_the_reranker_stays_with_the_kind():
-    assert split_retriever("bm25:DIR?rerank=m:C&candidates=9") == ("bm25?rerank=m:C&candidates=9", "DIR")
-    assert split_retriever("bm25?rerank=cross-encoder:DIR") == ("bm25?rerank=cross-encoder:DIR", "")
-    config = EngineConfig(retriever="hybrid:DIR?rerank=m:C")
-    assert (str(config.index), config.retriever) == ("DIR", "hybrid?rerank=m:C")
-    assert split_retriever("bm25:DIR?rerank=m:C&a=1") == ("bm25?rerank=m:C&a=1", "DIR")
+def test_options_of_the_retriever_may_follow_the_reranker():
+    assert split_reranker("m:C?a=1&rerank=x&b=2&candidates=9") == ("m:C?a=1&b=2", "x?candidates=9")
+
+
+def test_the_configuration_has_the_kind_the_index_and_the_reranker_apart():
+    assert split_retriever("bm25:DIR?rerank=m:C&candidates=9") == ("bm25", "DIR", "m:C?candidates=9")
+    assert split_retriever("bm25?rerank=cross-encoder:DIR") == ("bm25", "", "cross-encoder:DIR")
+    assert split_retriever("m:C?a=1&rerank=m:D") == ("m:C?a=1", "", "m:D")
+    config = EngineConfig(retriever="hybrid:DIR?rerank=m:C&candidates=9")
+    assert (str(config.index), config.retriever, config.rerank) == ("DIR", "hybrid", "m:C?candidates=9")
+    assert config.retriever_spec == "hybrid?rerank=m:C&candidates=9"
+    assert EngineConfig(retriever="bm25", rerank=ByLength()).retriever_spec == "bm25?rerank=by length"
+    with pytest.raises(InputError, match="both name a reranker: give one"):
+        EngineConfig(retriever="bm25?rerank=m:C", rerank="m:D")
+
+
+def test_the_bundled_reranker_has_its_own_defaults():
+    inner = ScriptedRetriever(MANY)
+    assert with_reranker(inner, "bundled").candidates == 20
+    assert with_reranker(inner, "bundled").retriever_weight == 1
+    changed = with_reranker(inner, "bundled?retriever_weight=0&candidates=7")
+    assert (changed.candidates, changed.retriever_weight) == (7, 0)
+    other = with_reranker(inner, f"{__name__}:ByLength")
+    assert (other.candidates, other.retriever_weight) == (50, 0)
+    assert with_reranker(inner, ByLength()).candidates == 50
+
+
+def test_a_reranker_has_to_have_the_members_of_its_port():
+    with pytest.raises(InputError, match="is no reranker: it lacks"):
+        EngineConfig(rerank=MANY)
+    with pytest.raises(InputError, match="expected the name of a reranker"):
+        EngineConfig(rerank=3)
+
+
+def test_kinds_are_known_with_a_reranker():
     assert is_kind("bm25?rerank=m:C")
     assert not is_kind("m:C?rerank=m:C")
     assert encodes("hybrid?rerank=m:C")
     assert not encodes("bm25?rerank=m:C")
 
 
-@pytest.mark.parametrize("spelled", ["bm25?rerank={}&candidates=20", "bm25:{index}?rerank={}&candidates=20"])
+@pytest.mark.parametrize(
+    "spelled",
+    ["bm25?rerank={}&candidates=20", "bm25:{index}?rerank={}&candidates=20", "--rerank {}?candidates=20"],
+)
 def test_a_cross_encoder_by_name_on_the_command_line(sample_index, folder, run, spelled):
     spec = spelled.format(f"cross-encoder:{folder}", index=sample_index)
-    named = () if ":{index}" in spelled else ("--index", sample_index)
-    found = {}
-    for retriever in (spec, "bm25"):
-        code, out, error = run(
-            "search", "Which river?", "--retriever", retriever, "-k", "20", "--json",
-            *(named if retriever == spec else ("--index", sample_index)),
-        )  # fmt: skip
+    index = [] if ":{index}" in spelled else ["--index", sample_index]
+    options = spec.split() if spec.startswith("--") else ["--retriever", spec]
+    found = []
+    for given in ([*options, *index], ["--index", sample_index]):
+        code, out, error = run("search", "Which river?", "-k", "20", "--json", *given)
         assert code == 0, error
-        found[retriever] = [hit["passage"]["id"] for hit in json.loads(out)["hits"]]
-    assert found[spec] != found["bm25"]
-    assert set(found[spec]) == set(found["bm25"])
+        found.append([hit["passage"]["id"] for hit in json.loads(out)["hits"]])
+    assert found[0] != found[1]
+    assert set(found[0]) == set(found[1])
 
 
 def test_a_class_of_one_s_own_by_name(sample_index):
@@ -214,7 +253,7 @@ def test_a_class_of_one_s_own_by_name(sample_index):
 def test_rerankers_that_can_not_be_used(sample_index, folder, told, error, message):
     with pytest.raises(error, match=message) as caught:
         open_retriever(sample_index, f"bm25?{told.format(folder)}")
-    assert caught.value.setting == ("retriever" if "rerank=" in told and "k=9" not in told else "")
+    assert caught.value.setting == ("rerank" if "rerank=" in told and "k=9" not in told else "")
 
 
 def test_models_that_are_no_cross_encoders(tmp_path):

@@ -161,7 +161,7 @@ def _trace_of_question(folder: Path, id: str | None) -> tuple[AnyEvent, ...]:
     raise InputError(f"the run {folder} has no finished question {id!r}: {remedy}")
 
 
-@with_settings("index", "retriever", "where", "encoder")
+@with_settings("index", "retriever", "rerank", "where", "encoder")
 def search(
     query: Annotated[str, typer.Argument()],
     sourced: SourcedConfig,
@@ -191,7 +191,7 @@ def search(
         return
     for hit in printable_record(hits):
         head = Text().append(f"{hit.rank}. ", style="dim").append(hit.passage.title, style="bold")
-        score = f"{hit.score:.2f}" if config.retriever == "bm25" else f"{hit.score:.4f}"
+        score = f"{hit.score:.2f}" if config.retriever_spec == "bm25" else f"{hit.score:.4f}"
         out.print(head.append(f" {score}  {hit.passage.location}", style="dim"), soft_wrap=True)
         out.print(Text(f"   {hit.passage.text}"), soft_wrap=not out.is_terminal)
     if not hits:

@@ -185,7 +185,7 @@ def retrievers() -> None:
     """
     rows = [(f"{name}:DIR", f"by {kind.searches_by}") for name, kind in RETRIEVERS.items()]
     rows.append(("langchain:MODULE:OBJECT", "as a retriever of LangChain does"))
-    rows.append(("…?rerank=cross-encoder:NAME", "a reranker for the results of any of these"))
+    rows.append(("…?rerank=SPEC", "any of these, with its results reranked as by --rerank SPEC"))
     _list("retrievers", ("spec", "what it searches by"), rows, RETRIEVERS)
 
 

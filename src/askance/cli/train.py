@@ -238,7 +238,7 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
         print_plain(out, f"there is no model.onnx, so torch runs this model: {report.export_error}", "yellow")
     steps = f"{last.num_steps:,} steps in {last.seconds / 60:,.0f} minutes, loss {last.loss:.3f}"
     print_plain(out, f"{steps}; the cross-encoder is in {folder}, its card in {folder / 'README.md'}")
-    print_plain(out, f"use it: --retriever 'bm25:INDEX?rerank=cross-encoder:{folder}'")
+    print_plain(out, f"use it: --rerank cross-encoder:{folder}")
 
 
 def check_packages(what: str) -> None:

@@ -1,10 +1,11 @@
 """Reranking: reorder the candidates of a retriever with a better scoring function.
 
-The specification of a retriever may name a reranker:
+The setting `rerank` names a reranker with its options, and so may the specification of a retriever:
 
-    bm25:DIR?rerank=cross-encoder:NAME_OR_DIR&candidates=50&retriever_weight=0.3
+    bundled?candidates=20&retriever_weight=0.5
+    bm25:DIR?rerank=bundled&candidates=20&retriever_weight=0.5
 
-``rerank=bundled`` is the cross-encoder that comes with askance.
+``bundled`` is the cross-encoder that comes with askance.
 """
 
 import math
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, cast
 
-from askance.core.errors import InputError, ModelFailure, RetrieverFailure, UnknownName, about
+from askance.core.errors import InputError, ModelFailure, RetrieverFailure, UnknownName
 from askance.core.extensions import check_port, find_with_place, known_names, make_extension
 from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import FilteringRetriever, Reranker, Retriever
@@ -23,11 +24,14 @@ from askance.retrieval.ranking import check_k, rank_hits
 RERANKERS = {
     "bundled": "askance.models.cross_encoders:load_bundled_cross_encoder",
     "cross-encoder": "askance.models.cross_encoders:load_cross_encoder",
+    "model": "askance.models.label_reranker:load_label_reranker",
 }
 """The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
 """The default number of passages to rerank."""
-_OPTIONS = ("rerank", "candidates", "retriever_weight")
+BUNDLED_OPTIONS = {"candidates": "20", "retriever_weight": "1"}
+"""The default options of the reranker ``bundled``, as measured with BM25 (see docs/retrieval.md)."""
+_OPTIONS = ("candidates", "retriever_weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,45 +96,63 @@ class RerankedRetriever:
         return rank_hits(zip(totals, passages, strict=True), k)
 
 
-def split_reranker(spec: str) -> tuple[str, dict[str, str]]:
-    """Split a specification into the retriever's own specification and the options of its reranker.
+def split_reranker(spec: str) -> tuple[str, str]:
+    """Split the specification of a retriever into its own part and the specification of its reranker.
 
-    All other options stay in the retriever's specification. If no reranker is named, all options stay there.
+    The latter is an empty string if no reranker is named. All options that are not those of the reranker
+    stay with the retriever.
     """
     named, _, query = spec.partition("?")
     options = _options_in(query)
-    if "rerank" not in options:
-        return spec, {}
-    reranker_options = {name: options.pop(name) for name in [*options] if name in _OPTIONS}
-    others = "&".join(f"{name}={value}" for name, value in options.items())
-    return f"{named}?{others}" if others else named, reranker_options
+    reranker = options.pop("rerank", "")
+    if not reranker:
+        return spec, ""
+    own = {name: options.pop(name) for name in [*options] if name in _OPTIONS}
+    return _with_options(named, options), _with_options(reranker, own)
 
 
-def with_reranker(retriever: Retriever, options: Mapping[str, str]) -> RerankedRetriever:
-    """Return a retriever with the reranker whose options `split_reranker` returned.
+def join_reranker(spec: str, reranker: str) -> str:
+    """Return the specification of a retriever with a reranker, the inverse of `split_reranker`."""
+    named, own = _split_own_options(reranker)
+    return _with_options(spec, {"rerank": named, **own})
+
+
+def with_reranker(retriever: Retriever, reranker: str | Reranker) -> RerankedRetriever:
+    """Return a retriever whose hits are reranked.
+
+    Args:
+        reranker: A reranker, or the specification of one (see `load_reranker`), which may end with the
+            options `candidates` and `retriever_weight` of `RerankedRetriever`. The defaults of ``bundled``
+            are `BUNDLED_OPTIONS`.
 
     Raises:
         UnknownName: There is no such reranker.
         InputError: The reranker can't be loaded, `candidates` is not a whole number of at least 1, or
             `retriever_weight` is not a number of at least 0.
     """
-    candidates, weight = options.get("candidates", str(CANDIDATES)), options.get("retriever_weight", "0")
-    with about("retriever"):
-        if not candidates.isdecimal() or int(candidates) < 1:
-            raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
-        try:
-            retriever_weight = float(weight)
-        except ValueError:
-            retriever_weight = -1
-        if not 0 <= retriever_weight < math.inf:
-            raise InputError(f"retriever_weight={weight!r} of a reranker: give a number from 0.")
-        return RerankedRetriever(
-            retriever, load_reranker(options["rerank"]), int(candidates), retriever_weight
-        )
+    if not isinstance(reranker, str):
+        return RerankedRetriever(retriever, reranker)
+    spec, own = _split_own_options(reranker)
+    defaults = {"candidates": str(CANDIDATES), "retriever_weight": "0"}
+    options = {**defaults, **(BUNDLED_OPTIONS if spec == "bundled" else {}), **own}
+    candidates, weight = options["candidates"], options["retriever_weight"]
+    if not candidates.isdecimal() or int(candidates) < 1:
+        raise InputError(f"candidates={candidates!r} of a reranker: give a whole number from 1.")
+    try:
+        retriever_weight = float(weight)
+    except ValueError:
+        retriever_weight = -1
+    if not 0 <= retriever_weight < math.inf:
+        raise InputError(f"retriever_weight={weight!r} of a reranker: give a number from 0.")
+    return RerankedRetriever(retriever, load_reranker(spec), int(candidates), retriever_weight)
 
 
 def load_reranker(spec: str) -> Reranker:
-    """Load a reranker: ``bundled``, ``cross-encoder:NAME?device=cuda``, a plug-in, or ``module:Class``.
+    """Load a reranker.
+
+    Args:
+        spec: ``bundled``, ``cross-encoder:NAME?device=cuda``, a plug-in, ``module:Class``, or ``model:SPEC``
+            for the probability that the model SPEC answers Yes (see `models.label_reranker`).
 
     Raises:
         UnknownName: There is no such reranker.
@@ -142,7 +164,8 @@ def load_reranker(spec: str) -> Reranker:
     factory: Any
     if kind in RERANKERS:
         if not place and kind != "bundled":
-            raise InputError(f"the reranker {spec!r} names no model: write {kind}:NAME or {kind}:DIR.")
+            forms = "model:SPEC" if kind == "model" else f"{kind}:NAME or {kind}:DIR"
+            raise InputError(f"the reranker {spec!r} names no model: write {forms}.")
         factory = resolve_name(RERANKERS[kind])
     else:
         extension = find_with_place("rerankers", named)
@@ -157,3 +180,17 @@ def load_reranker(spec: str) -> Reranker:
 
 def _options_in(query: str) -> dict[str, str]:
     return dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+
+
+def _split_own_options(spec: str) -> tuple[str, dict[str, str]]:
+    """Split the specification of a reranker into what names it and the options of reranking."""
+    named, _, query = spec.partition("?")
+    options = _options_in(query)
+    own = {name: options.pop(name) for name in _OPTIONS if name in options}
+    return _with_options(named, options), own
+
+
+def _with_options(spec: str, options: Mapping[str, str]) -> str:
+    """Return a specification with further options."""
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    return f"{spec}{'&' if '?' in spec else '?'}{query}" if query else spec

@@ -32,7 +32,7 @@ from askance.retrieval.index.index_folder import (
     open_index_reader,
 )
 from askance.retrieval.index.passages import passage_id
-from askance.retrieval.reranking import RerankedRetriever, split_reranker, with_reranker
+from askance.retrieval.reranking import RerankedRetriever, with_reranker
 
 _PATH = "http:"
 """What the path of a document in the table begins with if the document came over HTTP; its owner follows."""
@@ -211,14 +211,14 @@ class ServedIndex:
         self._stamp = stamp
 
     def _open(self) -> _Generation:
-        kind, reranker = split_reranker(self._config.retriever)
         with about("index"):
-            retriever = loaders.open_retriever(self.folder, kind, self.encoder)
+            retriever = loaders.open_retriever(self.folder, self._config.retriever, self.encoder)
             reader = open_index_reader(self.folder)
             path = generation_folder(self.folder, reader.manifest.generation) / DOCUMENTS
             documents = DocumentTable(path, is_finished=True)
-        if reranker:
-            self._reranked = self._reranked or with_reranker(retriever, reranker)
+        if self._config.rerank is not None:
+            with about("rerank"):
+                self._reranked = self._reranked or with_reranker(retriever, self._config.rerank)
             retriever = replace(self._reranked, retriever=retriever)
         private: dict[str, set[str]] = {}
         for entry in documents.placed_in(_PATH):

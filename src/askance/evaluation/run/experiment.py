@@ -82,12 +82,13 @@ class Experiment(EngineConfig):
         return self.index == Path(GOLD)
 
     def check_retrieval(self, method: Method) -> None:
-        """Check the retriever as `EngineConfig` does, and refuse a retriever together with "@gold"."""
+        """Check the retriever as `EngineConfig` does, and refuse a retriever or reranker with "@gold"."""
         super().check_retrieval(method)
-        if self.is_gold and self.retriever != DEFAULT_RETRIEVER:
+        if self.is_gold and self.retriever_spec != DEFAULT_RETRIEVER:
+            option, value = ("rerank", self.rerank) if self.rerank else ("retriever", self.retriever)
             raise InputError(
-                f"--index {GOLD} finds the supporting texts without searching: leave out --retriever "
-                f"{self.retriever}, or name an index folder."
+                f"--index {GOLD} finds the supporting texts without searching: leave out --{option} "
+                f"{value}, or name an index folder."
             )
 
 
@@ -115,7 +116,6 @@ class ReadyExperiment:
             precisions: The data types that the models compute in, by role.
         """
         experiment, examples = self.experiment, tuple(self.questions.values())
-        retriever = experiment.retriever
         return Settings(
             dataset=experiment.dataset,
             num_questions=len(examples),
@@ -134,7 +134,7 @@ class ReadyExperiment:
             machine=machine_here(),
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             budget={name: value for name, value in asdict(experiment.budget).items() if value is not None},
-            retriever=retriever if isinstance(retriever, str) else retriever.name,
+            retriever=experiment.retriever_spec,
             precisions=precisions,
             encoder="" if self.encoder is None else f"{self.encoder.name}, {self.encoder.fingerprint}",
             reading=self.scoring.reading.name,
@@ -172,7 +172,7 @@ def prepare_experiment(
     retriever: Retriever | None = None
     if not experiment.is_gold and (index is not None or experiment.retriever != DEFAULT_RETRIEVER):
         with about("retriever" if index is None else "index"):
-            opened_index = load(open_retriever, index, experiment.retriever, encoder)
+            opened_index = load(open_retriever, index, experiment.retriever, encoder, experiment.rerank)
             retriever = experiment.cached_retriever(filtered_retriever(opened_index, experiment.where))
     with about("questions"):
         examples = load(read_dataset, experiment.dataset, experiment.limit)

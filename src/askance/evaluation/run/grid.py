@@ -194,11 +194,11 @@ class Grid:
 def _without_unused(sourced: SourcedConfig) -> EngineConfig:
     """Return the configuration without settings that only other methods of the grid use.
 
-    These may be the retriever (without an index folder), the encoder, models and prompts.
+    These may be the retriever and reranker (without an index folder), the encoder, models and prompts.
     """
     config = sourced.config
     if is_kind(config.retriever) and config.index in (None, Path(GOLD)):
-        config = replace(config, retriever=DEFAULT_RETRIEVER)
+        config = replace(config, retriever=DEFAULT_RETRIEVER, rerank=None)
     method = replace(config, prompts=None).make()
     return replace(sourced, config=config).without_unused(method.needs, takes_prompts=takes_prompts(method))
 

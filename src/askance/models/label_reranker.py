@@ -1,0 +1,90 @@
+"""A language model as a reranker: the probability that it answers Yes to whether a passage has the answer."""
+
+import asyncio
+from collections.abc import Sequence
+
+from askance.core.errors import MissingAbility
+from askance.core.ports import Model
+from askance.core.token_ledger import most_that_fit
+from askance.core.types import Chat, Passage, Prompt, Raw, Span, Turn, untrusted
+from askance.methods.common.label_probabilities import label_options, label_probabilities
+from askance.methods.common.prompts import passage_text
+from askance.models.registry import announce_loading, parse_spec
+
+LABELS = ("Yes", "No")
+INSTRUCTION = "Does the passage answer the question? Reply Yes or No."
+_PROMPT_VERSION = 1
+"""Increase this number with every change of the prompt, so that cached results are not reused."""
+
+
+class LabelReranker:
+    """A `Reranker` that asks a language model about one passage at a time.
+
+    The score of a passage is P(Yes) / (P(Yes) + P(No)), between 0 and 1. A passage for which the context
+    window has no room is truncated at the end. The calls count in no budget and no trace.
+
+    Args:
+        model: A model that can score options.
+
+    Raises:
+        MissingAbility: The model can't score options.
+    """
+
+    def __init__(self, model: Model) -> None:
+        if "score" not in model.capabilities:
+            raise MissingAbility(
+                f"{model.name} can't rerank passages, because it does not report the probabilities of given "
+                "replies: name another model, or rerank with bundled."
+            )
+        self._model = model
+        self.name = f"the probability of Yes by {model.name}"
+        version = f"Yes or No {_PROMPT_VERSION}"
+        self.fingerprint = f"{version}, {model.fingerprint}" if model.fingerprint else ""
+
+    async def score(self, query: str, passages: Sequence[Passage]) -> list[float]:
+        """Return the probability of Yes for each passage.
+
+        Raises:
+            ModelFailure: The model failed.
+        """
+        prompts = [self._fitting_prompt(query, passage_text(passage)) for passage in passages]
+        found = await asyncio.gather(*(label_probabilities(self._model, each, LABELS) for each in prompts))
+        return [probability for probability, _ in found]
+
+    def _fitting_prompt(self, query: str, text: str) -> Prompt:
+        """Return the prompt with as much of the passage as the context window has room for."""
+        model, labels = self._model, label_options(self._prompt(query, ""), LABELS)
+        room = model.context_tokens - max(len(model.tokenize(label)) for label in labels)
+
+        def fits(num_characters: int) -> bool:
+            return model.count(self._prompt(query, text[:num_characters])) <= room
+
+        return self._prompt(query, text[: most_that_fit(len(text), fits) or 0])
+
+    def _prompt(self, query: str, text: str) -> Prompt:
+        """Return the prompt, whose beginning is the same for all passages of a query."""
+        asked = (Span(f"{INSTRUCTION}\n\nQuestion: "), untrusted(" ".join(query.split())))
+        spans = (*asked, Span("\nPassage: "), untrusted(text))
+        if "chat" in self._model.capabilities:
+            return Chat((Turn("user", spans),))
+        return Raw((*spans, Span("\nReply:")))
+
+
+def load_label_reranker(name: str, **options: str) -> LabelReranker:
+    """Load the model of a specification as a reranker.
+
+    Args:
+        name: The specification without its options, such as "bundled:base" or "openai:NAME@URL".
+        options: The options of the specification.
+
+    Raises:
+        UnknownName: The kind of model or an option is unknown.
+        ModelSpecError: The model can't be found or loaded.
+        MissingAbility: The model can't score options.
+        MissingExtra: A package is missing. The message names the pip command.
+    """
+    query = "&".join(f"{option}={value}" for option, value in options.items())
+    spec = f"{name}?{query}" if query else name
+    kind, model_name, known = parse_spec(spec)
+    with announce_loading(kind, f"the model {spec}"):
+        return LabelReranker(kind.load(model_name, known))

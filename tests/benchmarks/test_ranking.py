@@ -1,0 +1,81 @@
+"""The measurement of rankings: what counts as relevant, and what the table says."""
+
+import json
+
+import pytest
+from benchmarks.ranking import first_is_relevant, main, ranked, recall
+
+ROW = {
+    "id": "q",
+    "relevant": [["a", "b"], ["z"]],
+    "bm25": [("c", 3.0), ("a", 2.0), ("d", 1.0)],
+    "logits": {"c": 0.0, "a": 0.5, "d": 4.0},
+}
+
+
+def test_a_ranking_is_that_of_the_reranker_and_the_weighted_retriever():
+    assert ranked(ROW, "bm25", None) == ["c", "a", "d"]
+    assert ranked(ROW, "bm25", 0) == ["d", "a", "c"]
+    assert ranked(ROW, "bm25", 10) == ["c", "a", "d"]
+
+
+def test_the_first_passage_and_the_share_of_the_paragraphs_found():
+    assert (first_is_relevant(ROW, ["a", "c"]), first_is_relevant(ROW, ["c", "a"])) == (1, 0)
+    assert first_is_relevant(ROW, []) == 0
+    assert recall(ROW, ["c", "a", "b", "d"]) == 0.5
+    assert recall(ROW, ["c", "c", "c", "c", "c", "a"]) == 0
+
+
+@pytest.fixture
+def hotpot(tmp_path):
+    towns = [("Pisa", "Arno"), ("Ulm", "Danube"), ("Bonn", "Rhine")]
+    rows = [
+        {
+            "_id": f"q{number}",
+            "question": f"Which river flows through {town}?",
+            "answer": river,
+            "supporting_facts": [[town, 0]],
+            "context": [[town, [f"{town} lies on the {river}."]], ["Rome", ["Rome is old."]]],
+        }
+        for number, (town, river) in enumerate(towns)
+    ]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps(rows))
+    return f"hotpotqa:{path}"
+
+
+def test_each_ranking_is_compared_with_bm25(hotpot, tmp_path, capsys):
+    given = [
+        "--dataset", hotpot, "--encoder", "scripted", "--rerank", "tests.retrieval.test_reranking:ByLength",
+        "--out", str(tmp_path / "out"), "--reranked", "2", "--weights", "0", "1",
+    ]  # fmt: skip
+    main(given)
+    printed = capsys.readouterr().out
+    cells = [line.split(" | ") for line in printed.splitlines() if line.startswith("| hotpotqa")]
+    assert [each[1:3] for each in cells] == [
+        ["bm25", "3"],
+        ["bm25, reranked, weight 0", "2"],
+        ["bm25, reranked, weight 1", "2"],
+        ["dense", "3"],
+        ["dense, reranked, weight 0", "2"],
+        ["dense, reranked, weight 10", "2"],
+        ["hybrid", "3"],
+        ["hybrid, reranked, weight 0", "2"],
+        ["hybrid, reranked, weight 100", "2"],
+    ]
+    assert cells[0][3:5] == ["1.000", "1.000"], "each town is found by its name"
+    assert all("to" in each[3] for each in cells[1:])
+    assert '"passages": 4' in printed
+    main(given)
+    assert capsys.readouterr().out == printed, "what was measured is not measured again"
+
+
+def test_without_an_encoder_bm25_alone_is_measured(hotpot, tmp_path, capsys):
+    main(
+        [
+            "--dataset", hotpot, "--encoder", "none", "--rerank", "tests.retrieval.test_reranking:ByLength",
+            "--out", str(tmp_path / "out"), "--questions", "1",
+        ]
+    )  # fmt: skip
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| hotpotqa")]
+    assert {line.split(" | ")[1].partition(",")[0] for line in rows} == {"bm25"}
