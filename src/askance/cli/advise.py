@@ -126,7 +126,7 @@ def _check_outside(folder: Path, sources: Sequence[Path]) -> None:
     for source in sources:
         if folder.resolve().is_relative_to(source.resolve()):
             raise InputError(
-                f"--out {folder} is in --docs {source}, so the questions would be indexed with the documents: "
+                f"--out {folder} is in --docs {source}, so the questions would be indexed, too: "
                 "name a folder outside."
             )
 

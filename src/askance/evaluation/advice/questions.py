@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import batched
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +223,7 @@ async def write_questions(
         file: The file of what was written so far; questions there are not written again.
         header: Everything that the questions depend on, by name.
         in_flight: The number of passages that are worked on at the same time; it changes no question.
-        seconds: The time, at most.
+        seconds: The time, at most. Each kind of question has its share.
         progress: A function that takes the number of questions kept so far and the number that is wanted.
 
     Raises:
@@ -235,9 +234,9 @@ async def write_questions(
     wanted = ((choice.searched, num_wanted - num_held_out, False), (choice.held_out, num_held_out, True))
     with open_results(file, header, _WRITTEN) as (results, append):
         done = {each.passage: each for each in results}
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                for passages, num, is_held_out in reversed(wanted):
+        for passages, num, is_held_out in wanted:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds * num / num_wanted):
                     await _write_part(writer, passages, num, is_held_out, done, append, in_flight, progress)
     found = [(num, *_kept(passages, done)) for passages, num, _ in wanted]
     rejected = sum((reasons for _, _, reasons in found), Counter[str]())
@@ -263,11 +262,11 @@ async def _write_part(
         done.update({each.passage: each for each in results})
         progress(min(num_wanted, len(_kept(passages, done)[0])), num_wanted)
 
-    for batch in batched(passages[: _TRIES * num_wanted], in_flight, strict=False):
-        if len(_kept(passages, done)[0]) >= num_wanted:
-            return
+    left = [each for each in passages[: _TRIES * num_wanted] if each.id not in done]
+    while left and (num_missing := num_wanted - len(_kept(passages, done)[0])) > 0:
+        batch, left = left[: min(in_flight, num_missing)], left[min(in_flight, num_missing) :]
         await work_through(
-            [passage for passage in batch if passage.id not in done],
+            batch,
             lambda passage: writer.write(passage, is_held_out=is_held_out),
             keep,
             in_flight,
