@@ -129,7 +129,7 @@ def test_documents_that_are_held_out_answer_no_search(advise, tmp_path):
 def test_an_interrupted_run_continues_without_asking_again(advise, tmp_path):
     load = Writer()
     load.stop_at = 20
-    assert advise(load=load)[0] == 130
+    assert advise("--in-flight", "1", load=load)[0] == 130
     num_written = len((tmp_path / "advice" / "written.jsonl").read_text().splitlines()) - 1
     assert 0 < num_written < 16
     load.stop_at = None

@@ -186,7 +186,8 @@ async def _write_questions(work: _Work) -> None:
     if len(found.answerable) < LEAST_QUESTIONS:
         raise InputError(
             f"{len(found.answerable)} answerable questions were kept, and advice needs {LEAST_QUESTIONS}: "
-            "give more --minutes, more documents, or another --model, which may write better questions."
+            "give more --minutes (the same command continues), more documents, or another --model, which may "
+            "write better questions."
         )
     write_out(work.questions, "".join(found.lines()))
 

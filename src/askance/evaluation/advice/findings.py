@@ -1,4 +1,4 @@
-"""What a trial shows: the gain of each candidate over the base, and whether abstaining pays.
+"""The findings of a trial: the gain of each candidate over the base, and whether abstaining pays.
 
 A candidate is advised only if the 95 % interval of its gain is above 0 and its p-value, corrected for all
 candidates by Holm's method, is below 0.05. A candidate that was dropped during the trial, or has too few
@@ -91,7 +91,7 @@ class AbstainFinding:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is worth using, and what that rests on.
+    """The advised candidate, with the findings that the advice rests on.
 
     Attributes:
         findings: The findings, in the order of the candidates.
