@@ -49,6 +49,7 @@ COMMANDS = {
     "export": "askance.cli.runs:export",
     "compare": "askance.cli.runs:compare",
     "report": "askance.cli.runs:report",
+    "advise": "askance.cli.advise:advise",
 }
 """The "module:name" of the function or group of every command, which is imported on first use."""
 

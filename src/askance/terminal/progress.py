@@ -160,6 +160,14 @@ class CalibrationProgress(_Bar):
             self._print(f"{name}: {searches:.2f} searches per question", "dim")
 
 
+class WritingProgress(_Bar):
+    """The progress of writing questions."""
+
+    def __call__(self, kept: int, wanted: int) -> None:
+        """Show the number of questions that were kept."""
+        self._show(kept, wanted, f"{kept}/{wanted} questions", stage=f"{self._name}: {wanted:,} wanted")
+
+
 class JudgingProgress(_Bar):
     """The progress of judging a run."""
 

@@ -1,0 +1,239 @@
+"""The command that compares methods and settings on the user's own documents, and advises one."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from askance.cli.options import OutOption, with_settings, write_out
+from askance.config import EngineConfig
+from askance.config_sources import FILE, SourcedConfig
+from askance.core.errors import InputError, MissingExtra
+from askance.core.installing import install_line
+from askance.evaluation.advice.findings import Advice, settings_text
+from askance.evaluation.advice.findings import advise as find_advice
+from askance.evaluation.advice.passages import LEAST_GROUPS, PassageChoice, choose_passages
+from askance.evaluation.advice.questions import QuestionWriter, write_questions
+from askance.evaluation.advice.trial import (
+    BASE,
+    FIRST_ROUND,
+    LEAST_QUESTIONS,
+    CandidateTrial,
+    prepare_candidates,
+    try_candidates,
+)
+from askance.evaluation.report.page import Reported, report_page
+from askance.evaluation.run.experiment import ReadyExperiment
+from askance.evaluation.run.grid import loading_once
+from askance.evaluation.run.runner import LoadModels
+from askance.evaluation.statistics.paired_runs import compare_group
+from askance.evaluation.statistics.run_groups import group_runs
+from askance.loaders import encoder_to_build_with, load_encoder, load_models
+from askance.retrieval.reranking import load_reranker
+from askance.sample import CORPUS, SAMPLE
+from askance.terminal.console import err, out, print_plain
+from askance.terminal.progress import EvaluationProgress, IndexProgress, WritingProgress
+from askance.terminal.tables import print_tables
+
+T = TypeVar("T")
+_WRITING_SHARE = 0.4
+"""The share of the time in which questions are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The settings of one run of the command.
+
+    Attributes:
+        seconds: The time for questions and candidates together.
+        choice: The passages to write questions from.
+        common: The settings that all candidates share.
+        load: A function that loads each model once.
+    """
+
+    folder: Path
+    config: EngineConfig
+    num_questions: int
+    seconds: float
+    choice: PassageChoice
+    common: Mapping[str, Any]
+    load: LoadModels
+
+    @property
+    def questions(self) -> Path:
+        return self.folder / "questions.jsonl"
+
+
+@with_settings("models", "seed", "cache", "in_flight")
+def advise(
+    docs: Annotated[list[str], typer.Option(metavar="DIR")],
+    folder: OutOption,
+    sourced: SourcedConfig,
+    budget: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
+    minutes: Annotated[float, typer.Option(min=0.01, metavar="N")] = 30.0,
+    questions: Annotated[int, typer.Option(min=FIRST_ROUND, metavar="N")] = 60,
+) -> None:
+    """Find out which method and settings are worth using on your own documents.
+
+    The model writes questions from the documents, and candidates answer them. A candidate is advised only if
+    it is better than `single` beyond chance. If the command is stopped, run it again to continue.
+
+    Args:
+        docs: A file or folder with documents; may be repeated. @sample is the sample corpus.
+        folder: The folder for the index, the questions, the runs, the report and askance.toml.
+        budget: The most tokens that one question may cost. A question that costs more counts as wrong.
+        minutes: The time for writing questions and trying candidates, at most; indexing is not counted.
+        questions: The number of questions to write; every fourth is unanswerable.
+
+    Examples:
+        askance advise --docs notes/ --out advice
+        askance advise --docs notes/ --out advice --minutes 10 --budget 3000
+    """
+    from askance.retrieval.index.build import build_index  # only this command and index need it
+
+    sources = [CORPUS if doc == SAMPLE else Path(doc) for doc in docs]
+    _check_outside(folder, sources)
+    index, config = folder / "index", sourced.config
+    encoder = encoder_to_build_with(index, None) or _if_installed(load_encoder)
+    with IndexProgress(err) as progress:
+        print_plain(out, build_index(sources, index, encoder=encoder, progress=progress))
+    choice = choose_passages(index, config.seed)
+    limit, has_reranker = budget or config.budget.tokens, _if_installed(load_reranker) is not None
+    given: dict[str, Any] = {
+        "index": str(index),
+        "seed": config.seed,
+        "where": choice.where,
+        "budget": {"tokens": limit} if limit else None,
+        "cache": str(config.cache) if config.cache else None,
+        "in_flight": config.in_flight,
+        "abstain_below": 0.0 if has_reranker else None,  # 0 abstains from nothing
+    }
+    common = {name: value for name, value in given.items() if value not in (None, "")}
+    work = _Work(folder, config, questions, 60 * minutes, choice, common, loading_once(load_models))
+    ready, trial = asyncio.run(_try(work))
+    advice = find_advice(trial)
+    _show(advice, trial, _unmeasured(advice, has_reranker, bool(choice.held_out)))
+    _write(work, docs, advice, ready[advice.advised], trial)
+
+
+def _check_outside(folder: Path, sources: Sequence[Path]) -> None:
+    """Raise `InputError` if the questions would be documents the next time."""
+    for source in sources:
+        if folder.resolve().is_relative_to(source.resolve()):
+            raise InputError(
+                f"--out {folder} is in --docs {source}, so the questions would be indexed, too: "
+                "name a folder outside."
+            )
+
+
+def _if_installed(load: Callable[[str], T]) -> T | None:
+    """Return the bundled encoder or reranker, or None if its packages are not installed."""
+    try:
+        return load("bundled")
+    except MissingExtra:
+        return None
+
+
+async def _try(work: _Work) -> tuple[dict[str, ReadyExperiment], CandidateTrial]:
+    """Write the questions if there are none yet, and try the candidates."""
+    ends = time.monotonic() + work.seconds
+    if not work.questions.exists():
+        await _write_questions(work)
+    print_plain(out, f"questions: {work.questions}; edit them and run the command again with another --out")
+    ready, left_out = prepare_candidates(work.questions, work.config.model_specs, work.common, work.load)
+    trial = await try_candidates(
+        ready,
+        work.folder / "runs",
+        work.load,
+        lambda name: EvaluationProgress(err, name),
+        seconds=ends - time.monotonic(),
+    )
+    return ready, replace(trial, left_out={**left_out, **trial.left_out})
+
+
+async def _write_questions(work: _Work) -> None:
+    """Write the questions that stand the checks to a file.
+
+    Raises:
+        InputError: Too few do.
+    """
+    index = EngineConfig(index=work.folder / "index", where=work.choice.where or None)
+    retriever = index.open_retriever()
+    assert retriever is not None, "an index is named"
+    spec = work.config.answer_spec
+    model = work.load({"answer": spec})["answer"]
+    reading = EngineConfig(
+        method="single", parameters={"passages": 1}, models={"answer": spec}, seed=work.config.seed
+    )
+    reader = reading.engine(reading.make(), reading.cached_models({"answer": model}), retriever, None)
+    with WritingProgress(err, "writing questions") as progress:
+        found = await write_questions(
+            QuestionWriter(model, reader, retriever),
+            work.choice,
+            work.num_questions,
+            work.folder / "written.jsonl",
+            {"model": spec, "index content": retriever.fingerprint, "seed": work.config.seed},
+            in_flight=work.config.questions_in_flight,
+            seconds=_WRITING_SHARE * work.seconds,
+            progress=progress,
+        )
+    print_plain(out, found)
+    if len(found.answerable) < LEAST_QUESTIONS:
+        raise InputError(
+            f"{len(found.answerable)} answerable questions were kept, and advice needs {LEAST_QUESTIONS}: "
+            "give more --minutes (the same command continues), more documents, or another --model, which may "
+            "write better questions."
+        )
+    write_out(work.questions, "".join(found.lines()))
+
+
+def _unmeasured(advice: Advice, has_reranker: bool, has_unanswerable: bool) -> str:
+    """Return why the effect of abstaining was not measured; empty if it was."""
+    if advice.abstaining is not None:
+        return ""
+    if not has_reranker:
+        return f"abstaining was not measured: it needs a cross-encoder ({install_line('rerank')})."
+    if not has_unanswerable:
+        return (
+            f"abstaining was not measured: it needs {LEAST_GROUPS} files, or documents of {LEAST_GROUPS} "
+            "titles, of which some are hidden from the searches."
+        )
+    return (
+        f"abstaining was not measured: no unanswerable question was asked, or {advice.advised} reads nothing."
+    )
+
+
+def _show(advice: Advice, trial: CandidateTrial, unmeasured: str) -> None:
+    print_tables(out, [advice.table()])
+    for name, reason in trial.left_out.items():
+        print_plain(err, f"left out: {name}: {reason}", "yellow")
+    late = [*advice.too_few, *sorted(trial.dropped)]
+    if trial.is_timed_out or late:
+        stopped = "the time ended before all questions were asked" if trial.is_timed_out else "to save time"
+        names = f"; asked fewer questions: {', '.join(late)}" if late else ""
+        print_plain(err, f"{stopped}{names}. The same command continues.", "yellow")
+    for sentence in (*advice.sentences(), *filter(None, [unmeasured])):
+        print_plain(out, sentence)
+
+
+def _write(
+    work: _Work, docs: Sequence[str], advice: Advice, advised: ReadyExperiment, trial: CandidateTrial
+) -> None:
+    """Write the settings, and the report about the runs with the most questions."""
+    today, models = f"{datetime.now(UTC):%Y-%m-%d}", advised.experiment.model_specs
+    comments = [f"askance advise, {today}: questions about {', '.join(docs)} by {work.config.answer_spec}"]
+    text = settings_text(advice, advised.experiment.stored(), models, comments)
+    write_out(work.folder / FILE, text, f"settings: {work.folder / FILE}")
+    most = len(trial.runs[BASE].records)
+    runs = [run for run in trial.runs.values() if len(run.records) >= most]
+    reported = [
+        Reported(group, compare_group(group, base=[*group.whole].index(trial.runs[BASE]), num_questions=5))
+        for group in group_runs(runs, common=True)
+    ]
+    report = work.folder / "report.html"
+    write_out(report, report_page(reported, today), f"report: {report}")

@@ -1,0 +1,185 @@
+"""The trial of candidates: recorded runs over a growing number of questions, until the time is over.
+
+In every round, all remaining candidates are asked the same questions, twice as many as in the round before.
+If the next rounds of all of them would take more time than is left, the half with the best scores remains
+(successive halving; Jamieson and Talwalkar 2016, "Non-stochastic Best Arm Identification and Hyperparameter
+Optimization", arXiv 1502.07943). The base always remains.
+"""
+
+import asyncio
+import time
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from askance.ask import check_needs
+from askance.core.errors import DatasetError, InputError
+from askance.evaluation.datasets.single_hop import NO_ANSWER
+from askance.evaluation.run.experiment import Load, ReadyExperiment, prepare_experiment
+from askance.evaluation.run.grid import Grid, GridListener, run_grid
+from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, read_run
+from askance.evaluation.run.runner import LoadModels, RunOptions
+from askance.evaluation.statistics.selective import is_answerable
+from askance.evaluation.statistics.summaries import scores_of
+
+BASE = "single"
+"""The candidate that the others are compared with."""
+METRIC = "f1"
+FIRST_ROUND = 12
+"""The number of questions of the first round."""
+LEAST_QUESTIONS = 8
+"""The least number of answerable questions by which a candidate is compared."""
+DATASET, MODEL = "questions", "model"
+CANDIDATES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("candidates.toml").read_text(encoding="utf-8")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTrial:
+    """The result of a trial.
+
+    Attributes:
+        runs: The run of each candidate that has a finished question, by the name of the candidate.
+        left_out: The reason for each candidate that could not be tried, or that an error stopped, by name.
+        dropped: The names of the candidates that were dropped in order to save time.
+        is_timed_out: Whether the time ended before all questions were asked.
+    """
+
+    runs: Mapping[str, RecordedRun]
+    left_out: Mapping[str, str]
+    dropped: frozenset[str]
+    is_timed_out: bool
+
+
+def prepare_candidates(
+    questions: Path, models: Mapping[str, str], common: Mapping[str, Any], load_models: LoadModels
+) -> tuple[dict[str, ReadyExperiment], dict[str, str]]:
+    """Return the candidates that can be tried, and the reason for each of the others.
+
+    Args:
+        questions: The dataset, a file in JSON Lines.
+        models: The specifications of the models by role.
+        common: The settings for all candidates, as at the top of a grid.
+
+    Raises:
+        InputError: The base can't be tried, or the dataset has too few answerable questions.
+    """
+    grid = Grid(
+        datasets={DATASET: {"questions": f"jsonl:{questions}"}},
+        models={MODEL: models},
+        methods=CANDIDATES,
+        common=common,
+        place="the candidates",
+    )
+    load_once: Load = cache(lambda function, *given: function(*given))
+    ready, left_out = dict[str, ReadyExperiment](), dict[str, str]()
+    for name, experiment in grid.experiments().items():
+        candidate = name.split("/")[-1]
+        try:
+            prepared = prepare_experiment(experiment, load_once)
+            loaded = load_models(experiment.models)
+            check_needs(prepared.method, loaded, prepared.retriever, prepared.encoder)
+        except InputError as error:
+            if candidate == BASE:
+                raise
+            left_out[candidate] = str(error)
+        else:
+            ready[candidate] = prepared
+    examples = ready[BASE].questions.values()
+    num_answerable = sum(example.golds != (NO_ANSWER,) for example in examples)
+    if num_answerable < LEAST_QUESTIONS:
+        raise DatasetError(
+            f"{questions} has {num_answerable} answerable questions, and advice needs {LEAST_QUESTIONS}: add "
+            "some, or delete the file to have it written again."
+        )
+    return ready, left_out
+
+
+async def try_candidates(
+    candidates: Mapping[str, ReadyExperiment],
+    folder: Path,
+    load_models: LoadModels,
+    listener: GridListener,
+    *,
+    seconds: float,
+) -> CandidateTrial:
+    """Ask the candidates the questions, in rounds, and return their runs.
+
+    Args:
+        candidates: The candidates by name, the cheapest first.
+        folder: The folder of the runs. Finished questions there are not asked again.
+        seconds: The time, at most. Questions in flight at its end are abandoned.
+
+    Raises:
+        AskanceError: An error stopped the base.
+        RunFolderError: A run in `folder` was started with other settings or questions.
+    """
+    ends = time.monotonic() + seconds
+    left_out, dropped, names = dict[str, str](), set[str](), [*candidates]
+    num_all, of_model = len(candidates[BASE].questions), folder / DATASET / MODEL
+    num_asked, is_timed_out = min(FIRST_ROUND, num_all), False
+    while True:
+        asked = {
+            f"{DATASET}/{MODEL}/{name}": _first(candidates[name], num_asked, of_model / name)
+            for name in names
+        }
+        try:
+            async with asyncio.timeout(max(0.0, ends - time.monotonic())):
+                results = await run_grid(asked, folder, load_models, RunOptions(), listener)
+        except TimeoutError:
+            is_timed_out = True
+            break
+        errors = {
+            name.split("/")[-1]: result
+            for name, result in results.items()
+            if not isinstance(result, RecordedRun)
+        }
+        if BASE in errors:
+            raise errors[BASE]
+        left_out |= {name: str(error) for name, error in errors.items()}
+        names = [name for name in names if name not in errors]
+        if num_asked >= num_all:
+            break
+        runs = {name: read_run(of_model / name) for name in names}
+        kept = _promising(runs, candidates[BASE], num_all - num_asked, ends - time.monotonic())
+        dropped |= set(names) - set(kept)
+        names, num_asked = kept, min(2 * num_asked, num_all)
+    return CandidateTrial(_runs_in(of_model, candidates), left_out, frozenset(dropped), is_timed_out)
+
+
+def _first(ready: ReadyExperiment, num_questions: int, folder: Path) -> ReadyExperiment:
+    """Return an experiment with its first questions, and with all those of an earlier run in `folder`."""
+    if (folder / SETTINGS).exists():
+        num_questions = max(num_questions, read_run(folder).settings.num_questions)
+    return replace(ready, questions=dict(islice(ready.questions.items(), num_questions)))
+
+
+def _promising(
+    runs: Mapping[str, RecordedRun], base: ReadyExperiment, num_left: int, seconds: float
+) -> list[str]:
+    """Return the candidates that remain, in their order."""
+    of_question = {
+        name: fmean(record.usage.seconds for record in run.records) / base.experiment.questions_in_flight
+        for name, run in runs.items()
+    }
+    if sum(of_question.values()) * num_left <= seconds:
+        return [*runs]
+    best = sorted(runs, key=lambda name: -fmean(answerable_scores(runs[name]).values()))
+    kept = {BASE, *best[: (len(best) + 1) // 2]}
+    return [name for name in runs if name in kept]
+
+
+def answerable_scores(run: RecordedRun) -> dict[str, float]:
+    """Return the scores of the answerable questions that are finished, by question id."""
+    return scores_of(filter(is_answerable, run.records), METRIC)
+
+
+def _runs_in(folder: Path, names: Mapping[str, Any]) -> dict[str, RecordedRun]:
+    runs = {name: read_run(folder / name) for name in names if (folder / name / SETTINGS).exists()}
+    return {name: run for name, run in runs.items() if run.records}
