@@ -27,7 +27,6 @@ from askance.evaluation.advice.trial import (
     prepare_candidates,
     try_candidates,
 )
-from askance.evaluation.report.page import Reported, report_page
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.grid import loading_once
 from askance.evaluation.run.runner import LoadModels
@@ -39,6 +38,7 @@ from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import EvaluationProgress, IndexProgress, WritingProgress
 from askance.terminal.tables import print_tables
+from askance.viewer.report_page import Reported, report_page
 
 T = TypeVar("T")
 _WRITING_SHARE = 0.4
