@@ -2,10 +2,10 @@ r"""Open many connections to a server at once, and count what they get and how s
 
     python -m benchmarks.connections
 
-The server runs the scripted model in a separate process, with its own limits. A third of the connections send
-nothing, a third send half a request, and a third send a whole one. The table counts what they got, and has the
-time until a question is answered while they stay open, and after they are closed. The script raises the number
-of files that it may open; the operating system's hard limit has to allow as many.
+The server runs the scripted model in a separate process, with its own limits. A third of the connections
+send nothing, a third send half a request, and a third send a whole one. The table counts what they got, and
+has the time until a question is answered while they stay open, and after they are closed. The script raises
+the number of files that it may open; the operating system's hard limit has to allow as many.
 """
 
 import argparse
