@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 
@@ -187,9 +188,8 @@ def test_minutes_that_are_too_few_say_what_continues(advise, tmp_path, monkeypat
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
-    monkeypatch.setattr(
-        "askance.evaluation.advice.trial.time.monotonic", iter(range(0, 10**9, 10**6)).__next__
-    )
+    clock = SimpleNamespace(monotonic=iter(range(0, 10**9, 10**6)).__next__)
+    monkeypatch.setattr("askance.evaluation.advice.trial.time", clock)  # the module's own, not asyncio's
     code, _, err = advise("--minutes", "1")
     assert code == 2
     assert "single has answered 0 answerable questions" in err

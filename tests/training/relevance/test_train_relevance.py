@@ -94,7 +94,7 @@ def test_the_whole_way(run, dataset, encoder, trained, tmp_path):
     assert "tokens in float32" in told
     assert "held out pairs AUC of BM25's score of the length jsonl, relevance " in shown
     assert f"the cross-encoder is in {trained}" in shown
-    assert f"--retriever 'bm25:INDEX?rerank=cross-encoder:{trained}'" in shown
+    assert f"--rerank cross-encoder:{trained}" in shown
     card = (trained / "README.md").read_text()
     assert "| jsonl | " in card
     assert f"hf:{encoder.name}" in card
