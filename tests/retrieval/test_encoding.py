@@ -290,3 +290,14 @@ def test_a_build_upon_damaged_vectors(tmp_path, write_rows, index, encoder, dama
     with pytest.raises(BadIndex, match=r"is damaged \(.*too few .*delete the folder"):
         build_index([source], index, encoder=encoder)
     assert document_table_path(index).parent.name == "generation-000001"
+
+
+def test_a_document_table_without_a_table_of_vectors(tmp_path, write_rows, index, encoder):
+    source = write_rows(tmp_path / "rows.jsonl", ("a", "one"))
+    build_index([source], index)
+    with closing(sqlite3.connect(document_table_path(index))) as database:
+        database.executescript("DROP TABLE vectors")
+    assert read_manifest(index).encoder is None
+    assert build_index([source], index).unchanged == 1
+    assert build_index([source], index, encoder=encoder).encoded == 1
+    check_vectors(index, 1)

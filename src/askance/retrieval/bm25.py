@@ -12,6 +12,7 @@ from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index.index_folder import IndexReader, open_index_reader
 from askance.retrieval.index.lexical import any_term_query
 from askance.retrieval.ranking import best_hits, check_k
+from askance.text.words import missing_scripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,15 @@ class Bm25Retriever:
             RetrieverFailure: The index can no longer be read.
         """
         check_k(k)
-        lexical, terms = self.index.lexical, self.index.manifest.analysis.terms(query)
-        if missing := self.index.manifest.missing_scripts(query):
+        lexical, manifest = self.index.lexical, self.index.manifest
+        terms = manifest.analysis.terms(query)
+        if missing := missing_scripts(query, manifest.scripts, manifest.passages):
             note("script", missing)
         if not terms:
             return ()
         try:
-            selection, any_term = await self.index.selection(self.where), any_term_query(terms)
+            selection = None if self.where is None else await self.index.selection(self.where)
+            any_term = any_term_query(terms)
             find, num_all = partial(lexical.search, any_term), lexical.num_passages
             if selection is not None:
                 find, num_all = partial(lexical.search_selected, any_term, selection), selection.num_passages

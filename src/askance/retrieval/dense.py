@@ -74,7 +74,7 @@ class DenseRetriever:
         try:
             embedded = await self.encoder.embed([query], "query")
             (vector,) = validate_vectors(embedded, 1, vectors.dimensions, self.encoder.name)
-            selection = await self.index.selection(self.where)
+            selection = None if self.where is None else await self.index.selection(self.where)
             find, num_all = partial(vectors.search, vector, selection=selection), vectors.num_vectors
             return await best_hits(find, self._passage, k, exclude, num_all, vectors.dimensions)
         except (ModelFailure, ValueError, OSError, sqlite3.Error) as error:

@@ -26,6 +26,9 @@ SOUTHEAST_ASIAN = (
 )
 """The characters of Thai, Lao, Burmese and Khmer, as ranges for a character class."""
 
+_RARE = 1000
+"""A script is reported as missing if fewer than one in this many passages have letters of it."""
+
 
 def _ranges(codes: Iterable[int]) -> str:
     """Return characters, given by ascending code points, as ranges for a character class."""
@@ -121,6 +124,25 @@ def _script(character: str) -> str:
 def scripts_of(text: str) -> frozenset[str]:
     """Return the names of the scripts in which `text` has letters (see `SCRIPTS`)."""
     return frozenset(map(_script, set(unicodedata.normalize("NFKC", text)))) - {""}
+
+
+def missing_scripts(query: str, num_by_script: Mapping[str, int], num_passages: int) -> str:
+    """Return a sentence if a query has letters of a script that (almost) no passage has, or nothing.
+
+    Args:
+        num_by_script: The number of passages with letters of each script, by the script's name.
+    """
+    scripts = scripts_of(query)
+    missing = sorted(name for name in scripts if num_by_script.get(name, 0) * _RARE < num_passages)
+    if not missing:
+        return ""
+    found = ", ".join(f"{script} in {num_by_script.get(script, 0):,}" for script in missing)
+    usual = max(num_by_script, key=lambda script: num_by_script[script], default="no")
+    return (
+        f"the question has letters that the documents hardly use ({found} of {num_passages:,} passages): ask "
+        f"in a language of the documents, which are mostly in {usual} script, or add documents in the "
+        "language of the question."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from askance.retrieval.index.lexical import LexicalIndex, open_lexical
 from askance.retrieval.index.passages import Chunking
 from askance.retrieval.index.vectors import FlatIndex
 from askance.storage.durable_files import write_atomically
-from askance.text.words import scripts_of
 
 FORMAT = "askance-index"
 SCHEMA_VERSION = 2
@@ -37,8 +36,6 @@ MANIFEST, INCOMING_MANIFEST = "manifest.json", ".manifest.json.new"
 LOCK = "writer.lock"
 LEXICAL, VECTORS, DOCUMENTS = "lexical", "vectors", "documents.sqlite"
 _NUM_TRIES = 3
-_RARE = 1000
-"""A script is reported as missing if fewer than one in this many passages have letters of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +86,6 @@ class Manifest:
     scripts: Mapping[str, int] = field(default_factory=dict)
     fields: FieldKinds = field(default_factory=dict)
 
-    def missing_scripts(self, query: str) -> str:
-        """Return a sentence if the query has letters of a script that (almost) no passage has, or nothing."""
-        missing = sorted(
-            script for script in scripts_of(query) if self.scripts.get(script, 0) * _RARE < self.passages
-        )
-        if not missing:
-            return ""
-        found = ", ".join(f"{script} in {self.scripts.get(script, 0):,}" for script in missing)
-        usual = max(self.scripts, key=lambda script: self.scripts[script], default="no")
-        return (
-            f"the question has letters that the documents hardly use ({found} of {self.passages:,} "
-            f"passages): ask in a language of the documents, which are mostly in {usual} script, or add "
-            "documents in the language of the question."
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class IndexReader:
@@ -120,14 +102,12 @@ class IndexReader:
     columns: FieldColumns
     vectors: FlatIndex | None = None
 
-    async def selection(self, where: Filter | None) -> Selection | None:
-        """Return the documents that pass a filter, or None if there is no filter.
+    async def selection(self, where: Filter) -> Selection:
+        """Return the documents that pass a filter.
 
         Raises:
             RetrieverFailure: The document table can't be read.
         """
-        if where is None:
-            return None
         return self.columns.kept(where) or await asyncio.to_thread(self.columns.select, where)
 
 
