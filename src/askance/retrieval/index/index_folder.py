@@ -108,7 +108,8 @@ class IndexReader:
         Raises:
             RetrieverFailure: The document table can't be read.
         """
-        return self.columns.kept(where) or await asyncio.to_thread(self.columns.select, where)
+        kept = self.columns.kept(where)
+        return await asyncio.to_thread(self.columns.select, where) if kept is None else kept
 
 
 def open_index_reader(
