@@ -94,3 +94,11 @@ def test_a_script_in_a_file_may_say_what_stands_beside(tmp_path):
         ModelSpecError, match=r"line 1, field beside\.Bonn\. Ulm: Input should be less than or equal to 1"
     ):
         read_replies(path)
+
+
+def test_a_script_goes_on_when_its_first_prompts_are_no_longer_kept(monkeypatch):
+    monkeypatch.setattr("askance.models.scripted.KEPT_PROMPTS", 2)
+    model = ScriptedModel(["one", "two", "three", "four"])
+    prompts = [Raw((Span(f"Prompt {number}"),)) for number in range(4)]
+    assert [write(model, prompt=each).text for each in prompts] == ["one", "two", "three", "four"]
+    assert model.prompts == ["Prompt 2", "Prompt 3"]

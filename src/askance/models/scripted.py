@@ -41,6 +41,8 @@ from askance.text.linguistics import content_words
 
 __all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
 
+KEPT_PROMPTS = 2_000
+"""The number of prompts that a scripted model keeps, so that a server with one does not grow."""
 _NUM_IDS = 1 << 31
 
 ALL_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs", "attention"})
@@ -75,7 +77,7 @@ class ScriptedModel:
         capabilities: The capabilities that the model declares.
 
     Attributes:
-        prompts: The text of each prompt so far.
+        prompts: The texts of the last prompts, at most `KEPT_PROMPTS`.
     """
 
     fingerprint = precision = ""
@@ -96,6 +98,7 @@ class ScriptedModel:
         self.name, self.context_tokens = name, context_tokens
         self.signals, self.capabilities = signals, capabilities
         self.prompts: list[str] = []
+        self._num_calls = 0
         self._replies = replies
         self._scores, self._attention = scores or {}, attention
         self._control, self._piece = frozenset(control), script.piece_pattern(control)
@@ -115,6 +118,7 @@ class ScriptedModel:
             )
         text = self.decode(prompt_ids)
         self.prompts.append(text)
+        del self.prompts[:-KEPT_PROMPTS]
         reply = self._reply(text, key)
         samples = (
             replace(request, key=(*key, sample), on_text=None if sample else on_text)
@@ -181,7 +185,8 @@ class ScriptedModel:
         return row
 
     def _reply(self, prompt: str, key: Key) -> Reply | None:
-        replies, index = self._replies, len(self.prompts) - 1
+        replies, index = self._replies, self._num_calls
+        self._num_calls += 1
         if replies is None:
             return None
         if not callable(replies) and index >= len(replies):
