@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from recipes.command_line import parser_of
+
 from askance.cli.main import exit_codes
 from askance.evaluation.run.gold_retriever import GOLD
 from askance.evaluation.run.grid import Grid
@@ -48,9 +50,7 @@ class Line:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--dataset", nargs="*", default=[], metavar="NAME:FILE", help="read and searched")
     parser.add_argument("--gold-only", nargs="*", default=[], metavar="NAME:FILE", help="read only")
     parser.add_argument("--model", nargs="+", default=["bundled", "bundled:base"])

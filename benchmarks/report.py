@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,12 +21,6 @@ from benchmarks.row import Row
 _HEAD = ("what", "value", "unit", "ratio", "against", "goal")
 
 
-def report(measures: Mapping[str, Callable[[], Iterator[Row]]], description: str) -> None:
-    """Run the measurements named on the command line (by default all), and optionally log them."""
-    options = parser(measures, description).parse_args()
-    show({name: measures[name]() for name in options.name or measures}, options.log)
-
-
 def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
     """Return a parser with the options that all tables share."""
     made = argparse.ArgumentParser(description=description)
@@ -35,7 +29,7 @@ def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
     return made
 
 
-def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "") -> None:
+def show(measured: Mapping[str, Iterable[Row]], log: Path | None, about: str = "") -> None:
     """Take all measurements in turn, then print and store the table.
 
     Args:
@@ -51,7 +45,7 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
     for row in rows:
         table.add_row(*_cells(row))
     Console(width=150).print(table)
-    machine = ", ".join(filter(None, (_machine(), about)))
+    machine = ", ".join(filter(None, (machine_here(), about)))
     record = {"askance": VERSION, "machine": machine, "rows": [asdict(row) for row in rows]}
     folder = Path(".bench")
     folder.mkdir(exist_ok=True)
@@ -63,7 +57,7 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
     Console().print(f"{machine} → {path}")
 
 
-def _machine() -> str:
+def machine_here() -> str:
     """Return the number of cores, the processor, and the Python version.
 
     Only on Linux does the processor include its model.

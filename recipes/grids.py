@@ -1,6 +1,7 @@
 """Make the runs of a recipe's grid, and return them by name."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -40,6 +41,7 @@ def try_runs(
     folder: Path,
     load: LoadModels | None = None,
     *,
+    options: RunOptions = RunOptions(),
     is_shown: bool = True,
 ) -> dict[str, RecordedRun | AskanceError]:
     """Make the runs of experiments, or complete them, and return each run or the error that ended it.
@@ -54,4 +56,9 @@ def try_runs(
     def progress(name: str) -> AbstractContextManager[Progress]:
         return EvaluationProgress(err, name) if is_shown else nullcontext(lambda status: None)
 
-    return asyncio.run(run_grid(ready, folder, load or load_models, RunOptions(), progress))
+    return asyncio.run(run_grid(ready, folder, load or load_models, options, progress))
+
+
+def folder_name(text: str) -> str:
+    """Return `text` with "-" in place of characters that a folder's name can't have."""
+    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)

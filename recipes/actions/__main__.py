@@ -8,7 +8,6 @@ with one rollout then answers `--questions`, both with this model and with the m
 from. The command resumes after an interruption, and exits with 1 if it misses a condition of the gate.
 """
 
-import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +32,7 @@ from askance.training.actions.acceptance import COLUMNS, ActionResult, measure
 from askance.training.actions.gold_rows import LeftOut, gold_rows
 from askance.training.actions.settings import ActionSettings
 from askance.training.actions.train_actions import action_mix
+from recipes.command_line import parser_of
 from recipes.grids import make_runs
 
 SETTINGS = ActionSettings(
@@ -48,9 +48,7 @@ _IN_FLIGHT = 16
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--train", action="append", required=True, help="a dataset, as NAME:FILE")
     parser.add_argument("--plans", action="append", default=[], help="a dataset to plan for, as NAME:FILE")
     parser.add_argument("--questions", required=True, help="the dataset to answer, as NAME:FILE")

@@ -8,7 +8,6 @@ same command resumes after an interruption. It exits with 1 if the large world
 misses a condition of the gate.
 """
 
-import argparse
 import os
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from askance.evaluation.datasets import read_dataset
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.console import out as screen
+from recipes.command_line import parser_of
 from recipes.known_unknown import runs, study
 from recipes.known_unknown.analysis import order_of
 from recipes.known_unknown.page import write_page
@@ -27,9 +27,7 @@ from recipes.known_unknown.side_by_side import make_runs, processes
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder of the study")
     parser.add_argument("--pocket", action="store_true", help="a small world with few questions")
     parser.add_argument("--seed", type=int, default=study.SEED, help="the seed of the world")

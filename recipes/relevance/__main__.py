@@ -7,7 +7,6 @@ cross-encoder learns from all others and from the training files. The command ex
 condition of the gate.
 """
 
-import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +21,7 @@ from askance.terminal.console import out as screen
 from askance.terminal.progress import TrainingProgress
 from askance.training.relevance.settings import RelevanceSettings
 from askance.training.relevance.train_relevance import load_base, train_relevance
+from recipes.command_line import parser_of
 from recipes.relevance.evaluation import area_of_paragraphs, rank_candidates, reranking, split
 
 MIN_AREA, MIN_GAIN = 0.95, 0.04
@@ -30,9 +30,7 @@ MIN_AREA_ELSEWHERE = {"hotpotqa": 0.72, "musique": 0.64}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
     parser.add_argument("--train", action="append", default=[], help="a dataset to learn from, as NAME:FILE")
     parser.add_argument("--test", action="append", default=[], help="a dataset to test on, as NAME:FILE")

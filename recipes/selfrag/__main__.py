@@ -9,7 +9,6 @@ part is worth. The command resumes after an interruption, and exits with 1 if it
 gate.
 """
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -26,6 +25,7 @@ from askance.training.selfrag.gold_rows import gold_rows
 from askance.training.selfrag.group_results import COLUMNS, results_table
 from askance.training.selfrag.rows import SelfRagRow
 from askance.training.selfrag.settings import SelfRagSettings
+from recipes.command_line import parser_of
 from recipes.relevance.evaluation import split
 from recipes.selfrag import reading
 from recipes.selfrag.evaluation import cases, first_of_each, measure
@@ -35,9 +35,7 @@ GATE: Mapping[Group, float] = {"relevance": 0.80, "support": 0.70, "retrieve": 0
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
     parser.add_argument("--train", action="append", default=[], help="a dataset to learn from, as NAME:FILE")
     parser.add_argument("--model", default="bundled:base", help="the model to start from")
