@@ -20,7 +20,6 @@ def make_runs(grid: Grid, folder: Path, *, is_shown: bool = True) -> dict[str, R
     """Make the runs of a grid, or complete them, and return them by "dataset/method".
 
     Args:
-        folder: The folder of the runs.
         is_shown: Whether the progress is shown on the terminal.
 
     Raises:
@@ -48,7 +47,6 @@ def try_runs(
 
     Args:
         ready: The experiments by DATASET/MODEL/METHOD, which are also the keys of the result.
-        folder: The folder of the runs.
         load: A function that loads models, if not every call is to load them again (see `loading_once`).
         is_shown: Whether the progress is shown on the terminal.
     """

@@ -76,7 +76,6 @@ class PaperTable:
     """A table of the paper.
 
     Attributes:
-        preset: The preset of its methods.
         least_paths: The least number of independent paths (see `tables.toml`).
         absent_datasets: How a dataset may be given that has no reader of its own.
     """

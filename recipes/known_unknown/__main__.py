@@ -17,7 +17,7 @@ from askance.evaluation.datasets import read_dataset
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.console import out as screen
-from recipes.command_line import parser_of
+from recipes.command_line import check_gate, parser_of
 from recipes.known_unknown import runs, study
 from recipes.known_unknown.analysis import order_of
 from recipes.known_unknown.page import write_page
@@ -64,13 +64,9 @@ def main(arguments: list[str] | None = None) -> None:
         queries = runs.run_queries(options.out, calibrated, second_unknown)
         results = results_of(made_runs, queries, examples)
         page = write_page(options.out, made, results, made_runs)
-        for row in gate(results):
-            screen.print(
-                f"{'met' if row.is_met else 'missed'}: {row.condition}: {row.measured}", markup=False
-            )
         screen.print(f"the page is {page}", markup=False)
-        if not options.pocket and not all(row.is_met for row in gate(results)):
-            raise SystemExit(1)
+        conditions = {f"{row.condition}: {row.measured}": row.is_met for row in gate(results)}
+        check_gate(conditions, exits=not options.pocket)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,6 @@ class Source:
     """A source of instructions with answers.
 
     Attributes:
-        rows: The number of rows to draw.
         format: The name of the reader in `READERS`.
         instruction: The name of the task instruction that precedes the question; empty for none.
         answers: Answers to take, and what they become; empty to take all as they are.
