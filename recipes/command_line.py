@@ -1,4 +1,4 @@
-"""What the command lines of recipes and measurements share: parsers, tables, and gates."""
+"""Parsers, tables and gates: the functions that the command lines of recipes and measurements share."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
