@@ -4,10 +4,13 @@ python -m benchmarks [NAME …] [--log FILE]
 """
 
 from benchmarks.engine import against_the_reference, computed_and_needed
-from benchmarks.report import parser, show
+from benchmarks.measures import answering, decoding, indexing, starting
+from benchmarks.report import report
 
-MEASURES = {measure.__name__: measure for measure in (computed_and_needed, against_the_reference)}
+MEASURES = {
+    measure.__name__: measure
+    for measure in (starting, indexing, decoding, answering, computed_and_needed, against_the_reference)
+}
 
 if __name__ == "__main__":
-    options = parser(MEASURES, (__doc__ or "").splitlines()[0]).parse_args()
-    show({name: MEASURES[name]() for name in options.name or MEASURES}, options.log)
+    report(MEASURES, (__doc__ or "").splitlines()[0])

@@ -1,7 +1,8 @@
-r"""Compare the accuracy of the bundled model's weights by quantisation type.
+r"""Compare the accuracy, speed and size of the bundled model's weights by quantisation type.
 
     python -m benchmarks.bundled_weights --out FOLDER --index DIR \
         --searched hotpotqa:FILE 2wikimultihopqa:FILE --read squad2:FILE --articles Normans 'Steam engine'
+    python -m benchmarks.bundled_weights --out FOLDER --speed
 
 For each type, the base and the adapter that ships are merged once and written into FOLDER (0.9 GB). The
 models of all types answer the same questions, with the method single and the prompts of `bundled`. The
@@ -10,17 +11,22 @@ paragraphs that contain the answer. For --articles, name articles of SQuAD that 
 on. The table has the mean F1 of each type, and its difference from float32 on the same questions, with the
 interval of the paired bootstrap.
 
-FOLDER/questions.jsonl stores each finished question, and the same command continues a stopped run.
+FOLDER/questions.jsonl stores each finished question, and the same command continues a stopped run. With
+--speed, each type is converted again, and then all types and the original base are timed in turn, in several
+rounds. Use --speed on an idle machine.
 """
 
 import argparse
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 
 from recipes.command_line import markdown, parser_of
 
@@ -28,6 +34,7 @@ from askance.cli.main import exit_codes
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
+from askance.core.types import GenerateRequest, Raw, Sampling, Span
 from askance.evaluation.datasets import Example, read_dataset
 from askance.evaluation.metrics.answers import f1
 from askance.evaluation.run.gold_retriever import GoldRetriever
@@ -45,8 +52,11 @@ TYPES: Mapping[str, tuple[str, str]] = {
     "Q4_0": ("Q4_0", "Q4_0"),
 }
 """The types of the layers' matrices and of the embeddings. An empty type keeps the original Q8_0."""
+AS_IT_CAME = "Q4_1, the base as it came"
 IN_FLIGHT = 8
 NUM_PASSAGES = 4
+PROMPT_NUMBERS, NEW_TOKENS = 100, 64
+"""The count of numbers in a prompt of --speed, of five tokens each, and the count of generated tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +78,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--articles", nargs="*", default=[], help="titles, of squad2; all if none is named")
     parser.add_argument("--limit", type=int, help="questions a dataset; all if not given")
     parser.add_argument("--types", nargs="+", default=list(TYPES), choices=TYPES)
+    parser.add_argument("--speed", action="store_true", help="seconds and tokens a second, not accuracy")
+    parser.add_argument("--rounds", type=int, default=5, help="of --speed (5)")
     with exit_codes():
         options = parser.parse_args(arguments)
         options.out.mkdir(parents=True, exist_ok=True)
-        _measure(options)
+        (_time if options.speed else _measure)(options)
 
 
 def weights_of(name: str, out: Path) -> Path:
@@ -167,6 +179,55 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> Iterator[dict[str, str]]
                 "gain": f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})",
                 "same": str(same),
             }
+
+
+def _time(options: argparse.Namespace) -> None:
+    from askance.models.bundled import gguf_path
+
+    seconds = {name: _seconds_to_write(name, options.out) for name in options.types}
+    files = {AS_IT_CAME: gguf_path()} | {name: weights_of(name, options.out) for name in options.types}
+    models = {name: load_model(f"gguf:{file}") for name, file in files.items()}
+    rounds = [
+        {name: asyncio.run(_speeds(model, number)) for name, model in models.items()}
+        for number in range(options.rounds)
+    ]
+    titles = ("weights", "MB", "seconds to write", "prompt tokens/s", "new tokens/s")
+    lines = [
+        {
+            "weights": name,
+            "MB": f"{files[name].stat().st_size / 1e6:.0f}",
+            "seconds": f"{seconds[name]:.1f}" if name in seconds else "—",
+            "prompt": _spread([each[name][0] for each in rounds]),
+            "new": _spread([each[name][1] for each in rounds]),
+        }
+        for name in files
+    ]
+    write_atomically(options.out / "speed.json", json.dumps(lines, indent=1) + "\n")
+    print(markdown(titles, (tuple(line.values()) for line in lines)))
+
+
+def _seconds_to_write(name: str, out: Path) -> float:
+    with TemporaryDirectory(dir=out) as folder:
+        began = time.perf_counter()
+        weights_of(name, Path(folder))
+        return time.perf_counter() - began
+
+
+async def _speeds(model: Model, number: int) -> tuple[float, float]:
+    """Return the speeds of reading a prompt and of generating the text after it, in tokens per second."""
+    numbers = (1000 + (number * 7919 + at * 977) % 9000 for at in range(PROMPT_NUMBERS))
+    prompt = Raw((Span(" ".join(map(str, numbers))),))
+    began = time.perf_counter()
+    (first,) = await model.generate(GenerateRequest(prompt, Sampling(1), key=("prompt",)))
+    read = time.perf_counter()
+    (text,) = await model.generate(GenerateRequest(prompt, Sampling(NEW_TOKENS), key=("text",)))
+    written = time.perf_counter()
+    num_read = first.prompt_tokens - first.reused_tokens
+    return num_read / (read - began), text.generated_tokens / (written - read)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
-r"""Compare accuracy and tokens of AirRAG at low to auto effort, in a world of independent errors.
+r"""Draw accuracy over tokens for AirRAG at low to auto effort, in a world of independent errors.
 
     python -m benchmarks.effort_frontier --out FOLDER
 
 The world is that of `benchmarks.independent_paths`, and the settings are those of the presets effort/low to
 effort/auto. `stop_lead` of auto is calibrated as `askance calibrate --metric … --price …` does it, on
-questions that are not among those measured. FOLDER/effort.json has all numbers. The command exits with 1 if
-auto is more than one point less accurate than high, or reads and writes more than 60 % of its tokens.
+questions that are not among those measured. FOLDER/effort.json has all numbers, and FOLDER/effort.svg the
+plot, if matplotlib is installed. The command exits with 1 if auto is more than one point less accurate than
+high, or reads and writes more than 60 % of its tokens.
 """
 
 import asyncio
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +70,32 @@ def calibrated(world: World, numbers: range, price: float) -> BestValue:
     )
 
 
+def draw(points: dict[str, tuple[float, float, float, float]], file: Path) -> None:
+    """Draw accuracy with its interval over tokens per question."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "effort"
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    fixed = [points[level] for level in LEVELS[:3]]
+    axes.plot([each[0] for each in fixed], [each[1] for each in fixed], color="0.7", zorder=1)
+    for level, (tokens, mean, low, high) in points.items():
+        axes.errorbar(tokens, mean, [[mean - low], [high - mean]], fmt="o", capsize=3, label=level)
+    axes.set(xlabel="tokens per question", ylabel="accuracy", xscale="log")
+    axes.legend(title="effort", loc="lower right")
+    figure.savefig(file, metadata={"Date": None})
+    plt.close(figure)
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--questions", type=int, default=80, help="questions of each number of hops")
     parser.add_argument("--calibration", type=int, default=40, help="others to calibrate with")
     parser.add_argument("--price", type=float, default=0.0005, help="accuracy that 1,000 tokens must gain")
     add_world(parser)
-    parser.add_argument("--out", type=Path, required=True, help="folder for effort.json")
+    parser.add_argument("--out", type=Path, required=True, help="folder for effort.json and effort.svg")
     options = parser.parse_args(arguments)
     with exit_codes():
         world, num = world_of(options), options.questions
@@ -86,10 +107,10 @@ def main(arguments: list[str] | None = None) -> None:
             method = method_at(level)
             method = replace(method, stop_lead=found.value) if level == "auto" else method
             rows[level] = [row for hops in HOPS for row in rows_of(world, hops, range(num), method)]
-        report(rows, found, options.out / "effort.json")
+        report(rows, found, options.out)
 
 
-def report(rows: dict[str, list[Row]], found: BestValue, file: Path) -> None:
+def report(rows: dict[str, list[Row]], found: BestValue, folder: Path) -> None:
     """Print and write the results, and exit with 1 if auto misses a goal."""
     accuracies = {level: mean_interval([row.is_right for row in rows[level]]) for level in LEVELS}
     points = {
@@ -124,7 +145,10 @@ def report(rows: dict[str, list[Row]], found: BestValue, file: Path) -> None:
         flaws.append(f"auto is {-100 * difference.mean:.1f} points less accurate than high")
     if share > MAX_TOKENS:
         flaws.append(f"auto takes {share:.0%} of the tokens of high")
-    finish(file, kept, flaws)
+    if find_spec("matplotlib"):
+        folder.mkdir(parents=True, exist_ok=True)
+        draw(points, folder / "effort.svg")
+    finish(folder / "effort.json", kept, flaws)
 
 
 if __name__ == "__main__":

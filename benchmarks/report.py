@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,6 +19,12 @@ from askance.storage.durable_files import write_atomically
 from benchmarks.row import Row
 
 _HEAD = ("what", "value", "unit", "ratio", "against", "goal")
+
+
+def report(measures: Mapping[str, Callable[[], Iterator[Row]]], description: str) -> None:
+    """Run the measurements named on the command line (by default all), and optionally log them."""
+    options = parser(measures, description).parse_args()
+    show({name: measures[name]() for name in options.name or measures}, options.log)
 
 
 def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from benchmarks.bundled_weights import EXACT, TYPES, main, table
+from benchmarks.bundled_weights import AS_IT_CAME, EXACT, TYPES, main, table
 
 from askance.models.scripted import ScriptedModel
 from benchmarks import bundled_weights
@@ -100,3 +100,12 @@ def test_searching_needs_an_index(tmp_path, capsys):
         main(["--out", str(tmp_path), "--searched", squad(tmp_path)])
     assert ended.value.code == 2
     assert "name its folder with --index" in capsys.readouterr().err
+
+
+def test_speed_is_told_of_each_type(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bundled_weights, "PROMPT_NUMBERS", 10)
+    main(["--out", str(tmp_path / "out"), "--speed", "--rounds", "2", "--types", "Q8_0", "Q4_0"])
+    lines = json.loads((tmp_path / "out" / "speed.json").read_text())
+    assert [line["weights"] for line in lines] == [AS_IT_CAME, "Q8_0", "Q4_0"]
+    assert [line["seconds"] == "—" for line in lines] == [True, False, False]
+    assert "| weights | MB | seconds to write | prompt tokens/s | new tokens/s |" in capsys.readouterr().out
