@@ -18,16 +18,17 @@ import asyncio
 import json
 import math
 import multiprocessing
-import os
-import platform
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+
+from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
 from askance.core.concurrency import map_concurrent
@@ -39,7 +40,7 @@ from askance.models.openai.requests import endpoint_path, request_body
 from askance.models.scripted import ScriptedModel
 from askance.registry import load_model
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import markdown
+from benchmarks.report import machine_here
 from benchmarks.scripted_server import ScriptedServer
 
 WANTS = {"text alone": Want(), "all signals": Want(logprob=True, top_logprobs=5, entropy=True)}
@@ -57,27 +58,8 @@ class Timed:
     server_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The medians over the repeats for one kind of request.
-
-    Attributes:
-        share: The measured throughput as a fraction of the ideal throughput.
-        client_ms, server_ms: The CPU milliseconds of the client and of the server per question.
-    """
-
-    signals: str
-    questions_a_second: float
-    ideal: float
-    share: float
-    client_ms: float
-    server_ms: float
-
-
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--questions", type=int, default=640, metavar="N", help="asked in all (640)")
     parser.add_argument("--in-flight", type=int, default=64, metavar="N", help="at the same time (64)")
     parser.add_argument("--latency", type=float, default=0.05, help="seconds before an answer (0.05)")
@@ -101,26 +83,20 @@ def _measure(options: argparse.Namespace) -> None:
                 found.append(asyncio.run(_timed(name, url, server, options)))
     lines = [_line(name, found, options) for name, found in timed.items()]
     headings = ("signals", "questions a second", "ideal", "share of the ideal", "client, ms", "server, ms")
-    cells = [
-        (
-            line.signals,
-            f"{line.questions_a_second:.1f}",
-            f"{line.ideal:.1f}",
-            f"{line.share:.2f}",
-            f"{line.client_ms:.2f}",
-            f"{line.server_ms:.2f}",
+    print(
+        markdown(
+            headings,
+            ((name, *(f"{each:.2f}" for each in numbers)) for name, *numbers in map(dict.values, lines)),
         )
-        for line in lines
-    ]
-    print(markdown(headings, cells))
+    )
     asked = {name: value for name, value in vars(options).items() if name != "out"}
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    record = {"askance": VERSION, "machine": machine, **asked, "lines": [asdict(line) for line in lines]}
+    record = {"askance": VERSION, "machine": machine_here(), **asked, "lines": lines}
     options.out.mkdir(parents=True, exist_ok=True)
     write_atomically(options.out / "throughput.json", json.dumps(record, indent=1) + "\n")
 
 
-def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> Line:
+def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the medians over the repeats for one kind of request, with CPU milliseconds per question."""
     # Each token is one event, and one more event marks the end.
     request_seconds = options.latency + (options.tokens + 1) * options.token_seconds
     rounds = math.ceil(options.questions / options.in_flight)
@@ -130,7 +106,14 @@ def _line(name: str, timed: Sequence[Timed], options: argparse.Namespace) -> Lin
         1000 * statistics.median(getattr(each, side) for each in timed) / options.questions
         for side in ("client_seconds", "server_seconds")
     )
-    return Line(name, reached, ideal, reached / ideal, client, server)
+    return {
+        "signals": name,
+        "questions_a_second": reached,
+        "ideal": ideal,
+        "share": reached / ideal,
+        "client_ms": client,
+        "server_ms": server,
+    }
 
 
 async def _timed(name: str, url: str, server: Connection, options: argparse.Namespace) -> Timed:

@@ -15,6 +15,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from recipes.command_line import markdown, parser_of
+
 from askance.ask import Result, ask
 from askance.cli.main import exit_codes
 from askance.core.ports import Method
@@ -26,7 +28,6 @@ from askance.methods.blender import Blender
 from askance.methods.common.named_methods import Members
 from askance.methods.iterdrag import Iterdrag
 from askance.models.scripted import ScriptedModel
-from benchmarks.grids import markdown
 
 QUESTION = Question("q", "Where does the creek under the bridge end?")
 PLANS = {"no plan": "None", "a plan of 2": "Which creek is it?\nWhere does that creek end?"}
@@ -103,9 +104,7 @@ def cell(result: Result, l_max: int) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--collection", type=int, default=5000, help="passages that there are")
     parser.add_argument("--words", type=int, default=100, help="of a passage")
     parser.add_argument("--window", type=int, default=200_000, help="of the model, in tokens")

@@ -21,12 +21,14 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+
+from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
 from askance.core.concurrency import map_concurrent
@@ -39,9 +41,8 @@ from askance.evaluation.run.gold_retriever import GoldRetriever
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.registry import Engine, load_model, open_retriever, ready_method
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import markdown
 from benchmarks.judging_quality import of_articles
-from benchmarks.kept_rows import KeptRows, Row, kept_rows
+from benchmarks.kept_rows import Row, kept_rows
 
 EXACT = "float32"
 TYPES: Mapping[str, tuple[str, str]] = {
@@ -69,9 +70,7 @@ class Task:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run continues")
     parser.add_argument("--index", type=Path, help="folder made by `askance index`, for --searched")
     parser.add_argument("--searched", nargs="*", default=[], metavar="NAME:FILE")
@@ -105,14 +104,14 @@ def _measure(options: argparse.Namespace) -> None:
     tasks = _tasks(options)
     names = [EXACT, *(name for name in options.types if name != EXACT)]
     settings = {"types": names, "passages": NUM_PASSAGES}
-    with kept_rows(options.out, settings) as kept:
-        missing = [task for task in tasks if kept.find(task.id) is None]
+    with kept_rows(options.out, settings) as (kept, add):
+        missing = [task for task in tasks if task.id not in kept]
         if missing:
             models = {name: load_model(f"gguf:{weights_of(name, options.out)}?attention=0") for name in names}
             for start in range(0, len(missing), IN_FLIGHT):
-                asyncio.run(_answer(missing[start : start + IN_FLIGHT], models, kept))
+                asyncio.run(_answer(missing[start : start + IN_FLIGHT], models, add))
                 print(f"{start + IN_FLIGHT} of {len(missing)}", file=sys.stderr, flush=True)
-        rows = [row for task in tasks if (row := kept.find(task.id))]
+        rows = [kept[task.id] for task in tasks]
     lines = list(table(rows, names))
     write_atomically(options.out / "accuracy.json", json.dumps(lines, indent=1) + "\n")
     titles = ("weights", "dataset", "questions", "F1 (95 %)", "F1 − float32's (95 %)", "same answers")
@@ -142,7 +141,7 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
     return [task for task in chain.from_iterable(zip_longest(*found)) if task is not None]
 
 
-async def _answer(tasks: Sequence[Task], models: Mapping[str, Model], kept: KeptRows) -> None:
+async def _answer(tasks: Sequence[Task], models: Mapping[str, Model], add: Callable[[Row], None]) -> None:
     method = ready_method("single", {"passages": NUM_PASSAGES}, "bundled")
     rows: dict[str, Row] = {task.id: {"id": task.id, "dataset": task.dataset} for task in tasks}
     for name, model in models.items():
@@ -159,7 +158,7 @@ async def _answer(tasks: Sequence[Task], models: Mapping[str, Model], kept: Kept
                 score = f1(short, outcome.item.example.golds) or 0.0
                 rows[outcome.item.id][name] = {"answer": short, "f1": score}
     for row in rows.values():
-        kept.add(row)
+        add(row)
 
 
 def table(rows: Sequence[Row], names: Sequence[str]) -> Iterator[dict[str, str]]:

@@ -22,11 +22,7 @@ ASKED: ContextVar[str] = ContextVar("asked", default="")
 
 
 class Calls(WrappedModel):
-    """A model that records its calls.
-
-    Attributes:
-        made: The calls, in the order in which they ended.
-    """
+    """A model that records its calls."""
 
     def __init__(self, model: LocalModel) -> None:
         super().__init__(model)

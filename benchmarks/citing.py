@@ -14,20 +14,21 @@ wrong statement. Precision is the fraction of citations that name a gold passage
 statements whose citation names a gold passage.
 """
 
-import argparse
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recipes.command_line import parser_of
+
 from askance.core.types import Hit, Passage
-from askance.text.linguistics import content_words
 from askance.text.support import best_support, claim_of, sentence_support
 
-Cites = Callable[[str, str, str, Sequence[Passage]], Passage | None]
+GAP = "<answer>"
+BARE = f"The answer is {GAP}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +43,14 @@ class Statement:
     gold: frozenset[str]
 
 
-def by_shared_words(question: str, sentence: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
-    """Return the passage that shares the most words with the statement, as an older askance cited it.
-
-    The passage must share at least two words, and at least half of the statement's words.
-    """
-    words = content_words(sentence.replace(GAP, answer))
-    held = [(len(words & content_words(f"{each.title} {each.text}")), each) for each in passages]
-    most, best = max(held, key=lambda pair: pair[0])
-    return best if most >= max(2, 0.5 * len(words)) else None
-
-
-def by_support(question: str, sentence: str, answer: str, passages: Sequence[Passage]) -> Passage | None:
-    """Return the passage that the present version of askance cites for the statement."""
+def cited(statement: Statement, answer: str) -> Passage | None:
+    """Return the passage that askance cites for a statement with this answer."""
+    sentence, question, passages = statement.sentence, statement.question, statement.passages
     if sentence == BARE:
         return best_support(claim_of(sentence.replace(GAP, answer), question), passages)[0]
     hits = [Hit(passage, 1.0, rank) for rank, passage in enumerate(passages, start=1)]
     found = sentence_support(sentence.replace(GAP, answer), [(0, hits)], [(0, question)], answer)
     return next((passage for each in found for passage in each.passages), None)
-
-
-GAP = "<answer>"
-BARE = f"The answer is {GAP}."
 
 
 def statements(folder: Path) -> Iterator[Statement]:
@@ -99,15 +86,15 @@ def _of_musique(item: dict[str, Any]) -> Iterator[Statement]:
     yield Statement("musique, answers", item["question"], BARE, item["answer"], passages, gold)
 
 
-def measured(known: Sequence[Statement], cites: Cites) -> dict[str, float]:
-    """Return the precision, the recall and the fraction of false citations of one citing function."""
+def measured(known: Sequence[Statement]) -> dict[str, float]:
+    """Return the precision and the recall of citations, and the fraction of wrong statements with one."""
     draw, num_cited, num_right, num_false = random.Random(0), 0, 0, 0
     for each in known:
-        found = cites(each.question, each.sentence, each.answer, each.passages)
+        found = cited(each, each.answer)
         num_cited += found is not None
         num_right += found is not None and found.id in each.gold
         others = [other.answer for other in known if other.answer != each.answer]
-        num_false += cites(each.question, each.sentence, draw.choice(others), each.passages) is not None
+        num_false += cited(each, draw.choice(others)) is not None
     return {
         "statements": len(known),
         "precision": num_right / max(1, num_cited),
@@ -118,19 +105,17 @@ def measured(known: Sequence[Statement], cites: Cites) -> dict[str, float]:
 
 def main() -> None:
     """Print the table as Markdown, and write it as JSON."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments = parser_of(__doc__)
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--out", type=Path, required=True)
     given = arguments.parse_args()
     every, rows = list(statements(given.folder)), []
-    print("| statements | cited | n | precision | recall | of wrong ones cited |\n|---|---|---|---|---|---|")
+    print("| statements | n | precision | recall | of wrong ones cited |\n|---|---|---|---|---|")
     for kind in dict.fromkeys(each.kind for each in every):
-        for cites in (by_shared_words, by_support):
-            numbers = measured([each for each in every if each.kind == kind], cites)
-            name = cites.__name__.replace("_", " ")
-            rows.append({"kind": kind, "cited": name, **numbers})
-            shown = " | ".join(f"{each:.3f}" for each in list(numbers.values())[1:])
-            print(f"| {kind} | {name} | {numbers['statements']} | {shown} |", flush=True)
+        numbers = measured([each for each in every if each.kind == kind])
+        rows.append({"kind": kind, **numbers})
+        shown = " | ".join(f"{each:.3f}" for each in list(numbers.values())[1:])
+        print(f"| {kind} | {numbers['statements']} | {shown} |", flush=True)
     given.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 

@@ -8,7 +8,6 @@ has the time until a question is answered while they stay open, and after they a
 the number of files that it may open; the operating system's hard limit has to allow as many.
 """
 
-import argparse
 import asyncio
 import resource
 import time
@@ -16,10 +15,10 @@ from collections import Counter
 from contextlib import AsyncExitStack
 
 import httpx2
+from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
 from askance.core.errors import InputError
-from benchmarks.grids import markdown
 from benchmarks.served import serving
 
 _SENT = {
@@ -32,9 +31,7 @@ _READ_SECONDS = 10.0
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--connections", type=int, default=10_000, metavar="N", help="(10000)")
     with exit_codes():
         options = parser.parse_args(arguments)

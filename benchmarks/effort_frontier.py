@@ -9,14 +9,13 @@ plot, if matplotlib is installed. The command exits with 1 if auto is more than 
 high, or reads and writes more than 60 % of its tokens.
 """
 
-import argparse
 import asyncio
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
 from askance.core.parameters import parse_parameters
@@ -25,7 +24,6 @@ from askance.evaluation.statistics.compare import mean_interval, paired_differen
 from askance.methods.airrag.method import Airrag
 from askance.presets import open_preset
 from askance.training.calibration.by_score import BestValue, calibrate_by_score
-from benchmarks.grids import markdown
 from benchmarks.independent_paths import (
     ACTIONS,
     HOPS,
@@ -33,7 +31,9 @@ from benchmarks.independent_paths import (
     World,
     add_world,
     engine_of,
+    finish,
     gold_of,
+    in_points,
     mean_tokens,
     question_of,
     rows_of,
@@ -90,9 +90,7 @@ def draw(points: dict[str, tuple[float, float, float, float]], file: Path) -> No
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--questions", type=int, default=80, help="questions of each number of hops")
     parser.add_argument("--calibration", type=int, default=40, help="others to calibrate with")
     parser.add_argument("--price", type=float, default=0.0005, help="accuracy that 1,000 tokens must gain")
@@ -109,15 +107,11 @@ def main(arguments: list[str] | None = None) -> None:
             method = method_at(level)
             method = replace(method, stop_lead=found.value) if level == "auto" else method
             rows[level] = [row for hops in HOPS for row in rows_of(world, hops, range(num), method)]
-        flaws = report(rows, found, options.out)
-        for flaw in flaws:
-            print(f"missed: {flaw}")
-        if flaws:
-            raise SystemExit(1)
+        report(rows, found, options.out)
 
 
-def report(rows: dict[str, list[Row]], found: BestValue, folder: Path) -> Sequence[str]:
-    """Print and write the results, and return what auto misses."""
+def report(rows: dict[str, list[Row]], found: BestValue, folder: Path) -> None:
+    """Print and write the results, and exit with 1 if auto misses a goal."""
     accuracies = {level: mean_interval([row.is_right for row in rows[level]]) for level in LEVELS}
     points = {
         level: (mean_tokens(rows[level]), each.mean, each.low, each.high)
@@ -133,10 +127,9 @@ def report(rows: dict[str, list[Row]], found: BestValue, folder: Path) -> Sequen
     )
     share = points["auto"][0] / points["high"][0]
     print(
-        f"auto at stop_lead={found.value:g} less high: {100 * difference.mean:+.1f} points "
-        f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f}), {share:.0%} of the tokens"
+        f"auto at stop_lead={found.value:g} less high, in points: {in_points(difference)}, "
+        f"{share:.0%} of the tokens"
     )
-    folder.mkdir(parents=True, exist_ok=True)
     kept: dict[str, Any] = {
         "stop_lead": found.value,
         "price": found.price,
@@ -147,15 +140,15 @@ def report(rows: dict[str, list[Row]], found: BestValue, folder: Path) -> Sequen
         },
         "auto less high": [difference.mean, difference.low, difference.high],
     }
-    (folder / "effort.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    if find_spec("matplotlib"):
-        draw(points, folder / "effort.svg")
     flaws = []
     if difference.mean < -MAX_LOSS:
         flaws.append(f"auto is {-100 * difference.mean:.1f} points less accurate than high")
     if share > MAX_TOKENS:
         flaws.append(f"auto takes {share:.0%} of the tokens of high")
-    return flaws
+    if find_spec("matplotlib"):
+        folder.mkdir(parents=True, exist_ok=True)
+        draw(points, folder / "effort.svg")
+    finish(folder / "effort.json", kept, flaws)
 
 
 if __name__ == "__main__":

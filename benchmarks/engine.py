@@ -1,7 +1,6 @@
 """Compare the runtime's time, tokens and decisions with those of a reference model, in one process."""
 
 import asyncio
-import json
 import statistics
 import tempfile
 import time
@@ -18,10 +17,11 @@ from askance.models.bundled import BUNDLED_BASE, torch_folder
 from askance.models.hf.load import load_hf, load_parts
 from askance.registry import METHODS, Engine, make_method, open_retriever, with_preset
 from askance.retrieval.index.build import build_index
-from askance.sample import CORPUS, QUESTIONS
+from askance.sample import CORPUS
 from benchmarks.needed import Noted
 from benchmarks.reference_model import ReferenceModel
 from benchmarks.row import Row
+from benchmarks.setup import sample_questions
 
 NUM_QUESTIONS = 8
 REPEATS = 3
@@ -61,7 +61,7 @@ def against_the_reference() -> Iterator[Row]:
     """Compare DRAGIN's decisions and time with the reference model's, with one and eight in flight."""
     with tempfile.TemporaryDirectory() as folder:
         retriever = _sample_index(Path(folder))
-        folder_of_model, questions = str(torch_folder()), _questions()
+        folder_of_model, questions = str(torch_folder()), sample_questions()[:NUM_QUESTIONS]
         model = load_hf(folder_of_model, dtype="float32", display_name=BUNDLED_BASE)
         module, _ = load_parts(folder_of_model, dtype="float32")
         module.set_attn_implementation("eager")
@@ -106,7 +106,7 @@ def _needed(reference: ReferenceModel) -> float:
 def computed_and_needed() -> Iterator[Row]:
     """Compare the tokens that each method computes and needs, with and without rejected draft tokens."""
     with tempfile.TemporaryDirectory() as folder:
-        retriever, questions = _sample_index(Path(folder)), _questions()
+        retriever, questions = _sample_index(Path(folder)), sample_questions()[:NUM_QUESTIONS]
         model = load_hf(str(torch_folder()), display_name=BUNDLED_BASE)
         for in_flight in (1, 8):
             for name, settings in PROFILES.items():
@@ -151,11 +151,6 @@ async def _ask_all(
                 raise RuntimeError(f"question {outcome.item.id} failed") from outcome.error
             found[outcome.item.id] = tuple(outcome.result.trace.events)
     return tuple(found[question.id] for question in questions)
-
-
-def _questions() -> list[Question]:
-    rows = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
-    return [Question(row["id"], row["question"]) for row in rows[:NUM_QUESTIONS]]
 
 
 def _sample_index(folder: Path) -> Retriever:

@@ -9,10 +9,8 @@ has. The table gives the result of each setting. Each setting changes one factor
 "newest". The exit code is 1 if a test failed under any setting.
 """
 
-import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -23,9 +21,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from recipes.command_line import parser_of
+
 from askance.cli.main import exit_codes
 from askance.core.errors import UnknownName
 from askance.storage.durable_files import write_atomically
+from benchmarks.report import machine_here
 
 ROOT = Path(__file__).parent.parent
 EMPTY_HOME = "an empty folder"
@@ -82,9 +83,7 @@ class Outcome:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
     parser.add_argument(
         "--settings", nargs="+", default=[*SETTINGS], metavar="NAME", help=", ".join(SETTINGS)
@@ -117,7 +116,7 @@ def run_settings(names: Sequence[str], arguments: Sequence[str], out: Path) -> l
         outcome = run_setting(name, arguments)
         outcomes.append(outcome)
         output = {
-            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+            "machine": machine_here(),
             "arguments": list(arguments),
             "outcomes": [asdict(each) for each in outcomes],
         }

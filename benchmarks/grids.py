@@ -1,24 +1,23 @@
 """Functions that make, run and show a grid, shared by the scripts that compare methods."""
 
 import argparse
-import asyncio
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from recipes.command_line import parser_of
+from recipes.grids import folder_name as folder_name
+from recipes.grids import try_runs
+
 from askance.cli.evaluate import MAX_FAILURES
 from askance.cli.runs import compare, report
 from askance.core.errors import AskanceError, InputError
-from askance.core.ports import Model
-from askance.core.types import Role
 from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Experiment
-from askance.evaluation.run.grid import Grid, Table, prepare_experiments, run_grid
+from askance.evaluation.run.grid import Grid, Table, prepare_experiments
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import RunOptions
 from askance.registry import DEFAULT_MODEL, load_models
-from askance.terminal.console import err
-from askance.terminal.progress import EvaluationProgress
+from askance.terminal.console import err, print_plain
 
 Setting = str | int | float | bool
 """The type of a parameter's value."""
@@ -26,7 +25,7 @@ Setting = str | int | float | bool
 
 def grid_options(about: str) -> argparse.ArgumentParser:
     """Return a parser with the options of every script that runs a grid."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(about)
     parser.add_argument("--index", type=Path, help="folder made by `askance index`")
     parser.add_argument("--sample", type=int, default=10, help="questions a dataset, of all kinds (10)")
     parser.add_argument("--out", type=Path, required=True, help="folder of results; a stopped run continues")
@@ -52,11 +51,6 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def loaded(specs: Mapping[str, str]) -> dict[Role, Model]:
-    """Return the models by role, given their specifications by role."""
-    return load_models(specs)
-
-
 def make_grid(options: argparse.Namespace, datasets: Sequence[str], methods: Mapping[str, Table]) -> Grid:
     """Return the grid that the options of `grid_options` describe.
 
@@ -74,11 +68,6 @@ def make_grid(options: argparse.Namespace, datasets: Sequence[str], methods: Map
         models={folder_name(options.model): {"answer": options.model}},
         methods=methods,
     )
-
-
-def folder_name(text: str) -> str:
-    """Return `text` with "-" in place of characters that a folder's name can't have."""
-    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)
 
 
 def run_and_show(grid: Grid, out: Path, base: str = "") -> None:
@@ -108,12 +97,10 @@ def run_experiments(
         {name: replace(experiment, cache=cache) for name, experiment in experiments.items()}
     )
     terms = RunOptions(max_failures=MAX_FAILURES)
-    work = run_grid(ready, out / "runs", load_models, terms, lambda name: EvaluationProgress(err, name))
-    found: dict[str, RecordedRun] = {}
-    stopped = []
-    for name, run in asyncio.run(work).items():
+    found, stopped = dict[str, RecordedRun](), list[str]()
+    for name, run in try_runs(ready, out / "runs", load_models, options=terms).items():
         if isinstance(run, AskanceError):
-            err.print(f"stopped: {name}: {run}", style="red", markup=False, soft_wrap=True)
+            print_plain(err, f"stopped: {name}: {run}", "red")
             stopped.append(name)
         else:
             found[name] = run
@@ -131,8 +118,3 @@ def _show(names: Iterable[str], datasets: Iterable[str], out: Path, base: str) -
         shown += folders
     if shown:
         report(shown, out / "report.html")
-
-
-def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table with a heading for each column and with the given rows of strings."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (titles, ["---"] * len(titles), *rows))

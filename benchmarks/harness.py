@@ -13,7 +13,6 @@ import gc
 import json
 import multiprocessing
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,37 +20,25 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from askance.core.types import GenerateRequest, Generation
-from askance.core.version import VERSION
 from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.runner import RunStatus, evaluate
 from askance.models.scripted import ScriptedModel
 from askance.registry import Engine
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS
+from benchmarks.report import show
+from benchmarks.row import Row, row, timed
 
 METHODS = ("closed_book", "single")
 IN_FLIGHT = 16
 WARM_AFTER = 1_000
 ANSWER = """ The river rises in the north and passes seven towns before it reaches the sea. Most of them are
  older than the bridge between the third and the fourth. So the answer is Town 7."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A line of the table. If there is a goal, the value should be below it."""
-
-    what: str
-    value: float
-    unit: str
-    goal: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +78,11 @@ def main() -> None:
         place = Path(folder)
         write_questions(place / "questions.jsonl", options.questions)
         build_index([CORPUS], place / "index")
-        figures = [Figure("the disk: write and fsync", 1000 * fsync_seconds(place / "probe"), "ms")]
-        for method in METHODS:
-            figures += measure(place, method, options.questions, options.repeats)
-    _show(figures, options.questions)
+        measured = {
+            "disk": [Row("the disk: write and fsync", 1000 * fsync_seconds(place / "probe"), "ms")],
+            **{method: measure(place, method, options.questions, options.repeats) for method in METHODS},
+        }
+        show(measured, None, f"{options.questions:,} questions")
 
 
 def write_questions(path: Path, number: int) -> None:
@@ -109,33 +97,33 @@ def write_questions(path: Path, number: int) -> None:
 
 def fsync_seconds(path: Path, times: int = 50) -> float:
     """Return the median seconds of a small durable write, a lower bound for every recorded question."""
-    seconds = []
     with path.open("wb", buffering=0) as file:
-        for _ in range(times):
-            began = time.perf_counter()
+
+        def write() -> None:
             file.write(b"x" * 1000)
             os.fsync(file.fileno())
-            seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds)
+
+        return statistics.median(timed(write) for _ in range(times))
 
 
-def measure(place: Path, method: str, questions: int, repeats: int) -> Iterator[Figure]:
-    """Yield all figures of one method."""
+def measure(place: Path, method: str, questions: int, repeats: int) -> Iterator[Row]:
+    """Yield all rows of one method."""
     bare = [_apart(ask_bare, place, method) for _ in range(repeats)]
     runs = [_apart(run_experiment, place, method, f"{method}-{number}") for number in range(repeats)]
     resumed = [_apart(run_experiment, place, method, f"{method}-0") for _ in range(repeats)]
     per_question = 1000 / questions
     whole, alone = (_median(spent, "seconds") * per_question for spent in (runs, bare))
     whole_cpu, alone_cpu = (_median(spent, "cpu_seconds") * per_question for spent in (runs, bare))
-    yield Figure(f"{method}: evaluate", whole, "ms per question")
-    yield Figure("  the answers alone", alone, "ms per question")
-    yield Figure("  the evaluation's own", whole - alone, "ms per question", 2.0)
-    yield Figure("  of which the processor's", whole_cpu - alone_cpu, "ms per question")
-    yield Figure(f"  memory grown after {WARM_AFTER:,} questions", _median(runs, "grown_mb"), "MB", 2.0)
-    yield Figure("  continuing the finished run", _median(resumed, "seconds"), "s", 2.0)
-    yield Figure("  of which the processor's", _median(resumed, "cpu_seconds"), "s")
-    commands = [_command_seconds(place, method, f"{method}-0") for _ in range(repeats)]
-    yield Figure("  the same as a command", statistics.median(commands), "s")
+    yield Row(f"{method}: evaluate", whole, "ms per question")
+    yield Row("  the answers alone", alone, "ms per question")
+    yield row("  the evaluation's own", [whole - alone], "ms per question", at_most=2)
+    yield Row("  of which the processor's", whole_cpu - alone_cpu, "ms per question")
+    grown_mb = [spent.grown_mb for spent in runs]
+    yield row(f"  memory grown after {WARM_AFTER:,} questions", grown_mb, "MB", at_most=2)
+    yield row("  continuing the finished run", [spent.seconds for spent in resumed], "s", at_most=2)
+    yield Row("  of which the processor's", _median(resumed, "cpu_seconds"), "s")
+    command = partial(_run_command, place, method, f"{method}-0")
+    yield row("  the same as a command", [timed(command) for _ in range(repeats)], "s")
 
 
 def _median(spent: list[Spent], what: str) -> float:
@@ -193,38 +181,11 @@ def _resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def _command_seconds(place: Path, method: str, name: str) -> float:
+def _run_command(place: Path, method: str, name: str) -> None:
     experiment = _experiment(place, method)
-    words = [
-        "--dataset",
-        experiment.dataset,
-        "--method",
-        method,
-        "--model",
-        "scripted",
-        "--index",
-        str(experiment.index),
-    ]
-    command = [sys.executable, "-m", "askance.cli.main", "eval", *words, "--out", str(place / name)]
-    began = time.perf_counter()
+    words = ["--dataset", experiment.dataset, "--index", str(experiment.index), "--out", str(place / name)]
+    command = [sys.executable, "-m", "askance", "eval", "--method", method, "--model", "scripted", *words]
     subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - began
-
-
-def _show(figures: list[Figure], questions: int) -> None:
-    table = Table("what", "value", "unit", "goal", box=None, header_style="bold")
-    for figure in figures:
-        goal = "" if figure.goal is None else f"below {figure.goal:g}"
-        table.add_row(figure.what, f"{figure.value:,.2f}", figure.unit, goal)
-    Console(width=110).print(table)
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    rows = [asdict(figure) for figure in figures]
-    record = {"askance": VERSION, "machine": machine, "questions": questions, "rows": rows}
-    folder = Path(".bench")
-    folder.mkdir(exist_ok=True)
-    path = folder / f"harness-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
-    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    Console().print(f"{questions:,} questions; {machine} → {path}")
 
 
 if __name__ == "__main__":

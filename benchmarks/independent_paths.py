@@ -16,27 +16,27 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens
+from recipes.command_line import markdown, parser_of
 
 from askance.ask import Engine
 from askance.cli.main import exit_codes
 from askance.core.ports import Model
 from askance.core.trace import Decided, Expanded
 from askance.core.types import GenerateRequest, Generation, Key, Passage, Question
-from askance.evaluation.statistics.compare import mean_interval, paired_difference
+from askance.evaluation.statistics.compare import Difference, mean_interval, paired_difference
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import Actions
 from askance.methods.airrag.state import QT, RA, SA, SAY
 from askance.methods.airrag.verifiers import Verifier
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from benchmarks.grids import markdown
 
 HOPS = (2, 3, 4)
 ACTIONS = Actions((SAY, RA, QT, SA))
@@ -201,10 +201,24 @@ def world_of(options: argparse.Namespace) -> World:
     return World(options.say, options.qt, options.ra, options.sa, options.alternatives)
 
 
+def finish(file: Path, numbers: Mapping[str, Any], flaws: Sequence[str]) -> None:
+    """Write all numbers as JSON, print what missed its goal, and exit with 1 if anything did."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    for flaw in flaws:
+        print(f"missed: {flaw}")
+    if flaws:
+        raise SystemExit(1)
+
+
+def in_points(difference: Difference) -> str:
+    """Return a difference of accuracies in points, with its interval."""
+    mean, low, high = (100 * each for each in (difference.mean, difference.low, difference.high))
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--questions", type=int, default=300, help="questions of each number of hops")
     parser.add_argument("--rollouts", type=int, default=8, help="rollouts of a tree")
     add_world(parser)
@@ -226,18 +240,8 @@ def main(arguments: list[str] | None = None) -> None:
                 tokens = mean_tokens(paths) / mean_tokens(tree) - 1
                 one, other = (mean_interval([row.is_right for row in rows]) for rows in (tree, paths))
                 found = sum(row.has_candidate for row in tree) / len(tree)
-                lines.append(
-                    [
-                        f"{hops}",
-                        name,
-                        f"{one.mean:.2f} ({found:.2f})",
-                        f"{other.mean:.2f}",
-                        f"{100 * difference.mean:+.1f} "
-                        f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f})",
-                        f"{mean_tokens(tree):,.0f}",
-                        f"{tokens:+.1%}",
-                    ]
-                )
+                means = [f"{one.mean:.2f} ({found:.2f})", f"{other.mean:.2f}", in_points(difference)]
+                lines.append([f"{hops}", name, *means, f"{mean_tokens(tree):,.0f}", f"{tokens:+.1%}"])
                 kept[f"{hops} hops, {name}"] = {
                     "tree": one.mean,
                     "candidates": found,
@@ -250,14 +254,9 @@ def main(arguments: list[str] | None = None) -> None:
                     flaws.append(f"{name} is worse than independent paths at {hops} hops")
                 if abs(tokens) > MAX_DIFFERENCE:
                     flaws.append(f"the tokens of {name} at {hops} hops differ by {tokens:+.1%}")
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "choosing.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
         head = ["hops", "tree", "right (among candidates)", "independent paths", "difference, points"]
         print(markdown([*head, "tokens", "of the paths"], lines))
-        for flaw in flaws:
-            print(f"missed: {flaw}")
-        if flaws:
-            raise SystemExit(1)
+        finish(options.out / "choosing.json", kept, flaws)
 
 
 if __name__ == "__main__":

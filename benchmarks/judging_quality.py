@@ -21,19 +21,18 @@ import argparse
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recipes.command_line import parser_of
 
 from askance.cli.main import exit_codes
-from askance.core.concurrency import map_concurrent
-from askance.core.errors import ModelFailure
 from askance.core.ports import Model
 from askance.core.types import GenerateRequest, Hit, Passage, Sampling
 from askance.evaluation.datasets import Example, read_dataset
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
+from askance.evaluation.run.result_file import work_through
 from askance.evaluation.statistics.compare import mean_interval
 from askance.methods.airrag.prompts import PromptBuilder, is_refusal, parse_final
 from askance.methods.common.label_probabilities import label_options
@@ -41,7 +40,7 @@ from askance.methods.selfrag.scoring import LABELS, judgement_prompt
 from askance.registry import load_model
 from askance.storage.durable_files import write_atomically
 from benchmarks.grids import folder_name
-from benchmarks.kept_rows import KeptRows, Row, kept_rows
+from benchmarks.kept_rows import Row, kept_rows
 
 Judge = Callable[[Model, Example], Awaitable[Row]]
 IN_FLIGHT = 16
@@ -49,9 +48,7 @@ REPLY_TOKENS = 24
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--model", nargs="+", default=["bundled", "bundled:base"])
     parser.add_argument("--unanswerable", metavar="squad2:FILE?unanswerable=keep")
     parser.add_argument("--articles", nargs="*", default=[], help="titles; all if none is named")
@@ -156,19 +153,19 @@ def _interval(values: Sequence[float], parts: Mapping[str, float]) -> dict[str, 
 
 
 def _kept(folder: Path, spec: str, examples: Sequence[Example], model: Model, judge: Judge) -> list[Row]:
-    with kept_rows(folder, {"model": spec}) as kept:
-        missing = [each for each in examples if kept.find(each.question.id) is None]
-        asyncio.run(_judge_all(kept, missing, model, judge))
-        found = [kept.find(each.question.id) for each in examples]
-    return [row for row in found if row is not None]
+    with kept_rows(folder, {"model": spec}) as (kept, add):
 
+        async def judged(example: Example) -> Row:
+            return {"id": example.question.id, **await judge(model, example)}
 
-async def _judge_all(kept: KeptRows, examples: Sequence[Example], model: Model, judge: Judge) -> None:
-    async for outcomes in map_concurrent(examples, partial(judge, model), IN_FLIGHT):
-        for outcome in outcomes:
-            if outcome.result is None:
-                raise ModelFailure(f"question {outcome.item.question.id}: {outcome.error}") from outcome.error
-            kept.add({"id": outcome.item.question.id, **outcome.result})
+        def keep(rows: Sequence[Row]) -> None:
+            for row in rows:
+                add(row)
+
+        missing = [each for each in examples if each.question.id not in kept]
+        failed = lambda example: f"the question {example.question.id!r} could not be judged"  # noqa: E731
+        asyncio.run(work_through(missing, judged, keep, IN_FLIGHT, failed))
+        return [kept[each.question.id] for each in examples]
 
 
 if __name__ == "__main__":

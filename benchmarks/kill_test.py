@@ -16,8 +16,6 @@ FOLDER/kill_test.json; the exit code is 1 if a requirement is not met.
 
 import argparse
 import json
-import os
-import platform
 import random
 import signal
 import subprocess
@@ -27,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from recipes.command_line import parser_of
 from rich.console import Console
 from rich.table import Table
 
@@ -37,6 +36,7 @@ from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RECORDS, TRACES, RecordedRun, read_records, read_run
 from askance.evaluation.statistics.summaries import costs_of
 from askance.storage.durable_files import write_atomically
+from benchmarks.report import machine_here
 from benchmarks.run_differences import RunDifferences, repeated, run_differences
 
 _POLL_SECONDS = 0.002
@@ -65,9 +65,7 @@ class Stop:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--dataset", required=True, metavar="NAME:FILE")
     parser.add_argument("--index", type=Path, help="folder made by `askance index`")
     parser.add_argument("--method", required=True)
@@ -172,7 +170,7 @@ def lost(before: Sequence[Record], after: Sequence[Record]) -> tuple[str, ...]:
 def _write(options: argparse.Namespace, stops: Sequence[Stop], found: RunDifferences, is_well: bool) -> None:
     content = {
         "askance": VERSION,
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine_here(),
         "options": {name: str(value) for name, value in vars(options).items() if value is not None},
         "is_well": is_well,
         "stops": [asdict(stop) for stop in stops],

@@ -24,7 +24,7 @@ class Needed:
 
     def __init__(self) -> None:
         self._tree = TextTree()
-        self.num_unique = self.num_generated = self.num_attended = 0
+        self.num_unique = self.num_attended = 0
 
     @property
     def num_tokens(self) -> int:
@@ -34,7 +34,6 @@ class Needed:
     def generate(self, generation: Generation) -> None:
         """Count the tokens of a prompt and of the text generated after it."""
         written = [token.id for token in (*generation.tokens, *generation.dropped)]
-        self.num_generated += len(written)
         self._add((*generation.prompt_ids, *written[:-1]))
 
     def score(self, prompt_ids: Sequence[int], options: Sequence[Sequence[int]]) -> None:

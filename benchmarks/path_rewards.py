@@ -8,11 +8,11 @@ learns from the trees of some questions, its AUC is measured on others, and on o
 0.75, or `rm_vote` is worse than `vote` beyond the interval.
 """
 
-import argparse
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
+
+from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
@@ -22,14 +22,15 @@ from askance.models.feature_reward import FeatureModel, FeatureReward
 from askance.training.reward.labelled_states import LabelledState, RewardResult, states_of_question
 from askance.training.reward.train_features import FeatureSettings, fit_reward
 from askance.training.reward.tree_data import steps_of
-from benchmarks.grids import markdown
 from benchmarks.independent_paths import (
     ACTIONS,
     HOPS,
     World,
     add_world,
     engine_of,
+    finish,
     gold_of,
+    in_points,
     question_of,
     rows_of,
     world_of,
@@ -55,9 +56,7 @@ def trained(world: World, method: Airrag, numbers: range) -> tuple[FeatureReward
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--questions", type=int, default=60, help="questions of each number of hops")
     parser.add_argument("--training", type=int, default=40, help="others to train with")
     parser.add_argument("--rollouts", type=int, default=8, help="rollouts of a tree")
@@ -104,11 +103,10 @@ def main(arguments: list[str] | None = None) -> None:
         for name, scores in right.items():
             mean, less = mean_interval([*scores.values()]), paired_difference(scores, right["vote"])
             differences[name] = [less.mean, less.low, less.high]
-            difference = f"{100 * less.mean:+.1f} ({100 * less.low:+.1f} to {100 * less.high:+.1f})"
             by_hops = [
                 f"{sum(scores[f'{hops} {number}'] for number in range(num)) / num:.2f}" for hops in HOPS
             ]
-            lines.append([name, *by_hops, f"{mean.mean:.3f}", difference])
+            lines.append([name, *by_hops, f"{mean.mean:.3f}", in_points(less)])
         head = ["verifier", *(f"{hops} hops" for hops in HOPS), "all", "less vote, points"]
         print(markdown(head, lines))
         kept = {
@@ -117,17 +115,12 @@ def main(arguments: list[str] | None = None) -> None:
             "accuracy": {name: sum(scores.values()) / len(scores) for name, scores in right.items()},
             "less vote": differences,
         }
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "rewards.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
         flaws = []
         if result.area.area < MIN_AREA:
             flaws.append(f"the AUC is {result.area.area:.3f}")
         if differences["rm_vote"][2] < 0:
             flaws.append("rm_vote is worse than vote")
-        for flaw in flaws:
-            print(f"missed: {flaw}")
-        if flaws:
-            raise SystemExit(1)
+        finish(options.out / "rewards.json", kept, flaws)
 
 
 if __name__ == "__main__":

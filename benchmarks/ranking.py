@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from recipes.command_line import parser_of
 from recipes.relevance.evaluation import split
 
 from askance.cli.main import exit_codes
@@ -207,9 +208,7 @@ def _line(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--squad2", type=Path, help="the dev file of SQuAD 2.0")
     parser.add_argument("--dataset", action="append", default=[], metavar="NAME:FILE", help="several hops")
     parser.add_argument(
@@ -248,12 +247,12 @@ def _measure(options: argparse.Namespace) -> None:
     print("|---|---|---|---|---|---|---|")
     for name in reversed(asked):
         chosen = random.Random(0).sample(asked[name], min(options.questions, len(asked[name])))
-        with kept_rows(options.out / name, settings) as kept:
+        with kept_rows(options.out / name, settings) as (kept, add):
             for number, example in enumerate(chosen):
-                if kept.find(example.question.id) is None:
+                if example.question.id not in kept:
                     scorer = reranker if number < options.reranked else None
-                    kept.add(asyncio.run(ask(example, corpora[name], scorer)))
-            rows = [row for each in chosen if (row := kept.find(each.question.id)) and row["relevant"]]
+                    add(asyncio.run(ask(example, corpora[name], scorer)))
+            rows = [row for each in chosen if (row := kept[each.question.id])["relevant"]]
         for line in table(name, rows, weights):
             print(line, flush=True)
 

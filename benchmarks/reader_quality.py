@@ -14,8 +14,10 @@ is printed as Markdown, and FOLDER/reading.json has the same numbers.
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
+
+from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
 from askance.evaluation.run.gold_retriever import GOLD
@@ -48,9 +50,7 @@ class Line:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--dataset", nargs="*", default=[], metavar="NAME:FILE", help="read and searched")
     parser.add_argument("--gold-only", nargs="*", default=[], metavar="NAME:FILE", help="read only")
     parser.add_argument("--model", nargs="+", default=["bundled", "bundled:base"])
@@ -69,10 +69,11 @@ def _measure(options: argparse.Namespace) -> None:
     found, _ = run_experiments(by_model, options.out)
     lines = list(table(found))
     write_atomically(options.out / "reading.json", json.dumps([asdict(line) for line in lines], indent=1))
-    print("| dataset | model | what | mean (95 %) | questions |\n|---|---|---|---|---|")
-    for line in lines:
-        interval = f"{line.mean:.3f} ({line.low:.3f} to {line.high:.3f})"
-        print(f"| {line.dataset} | {line.model} | {line.what} | {interval} | {line.num_questions} |")
+    rows = [
+        (*astuple(line)[:3], f"{line.mean:.3f} ({line.low:.3f} to {line.high:.3f})", f"{line.num_questions}")
+        for line in lines
+    ]
+    print(markdown(("dataset", "model", "what", "mean (95 %)", "questions"), rows))
 
 
 def grids(options: argparse.Namespace) -> Iterator[Grid]:

@@ -68,57 +68,42 @@ TOLERANCE = 1e-4
 
 def make_method(run: Record, template: PromptTemplate, linguistics: Linguistics) -> Method:
     settings = run["settings"]
-    tokens = settings["generate_max_length"]
-    kind = settings["method"]
-    if kind in ("dragin", "attn_prob"):
-        return DraginAuthors(
-            ask_short_answer=False,
-            threshold=settings["hallucination_threshold"],
-            query=settings["query_formulation"],
-            doubt="surprise" if kind == "attn_prob" else "entropy",
-            query_top=settings.get("retrieve_keep_top_k", 25),
-            query_share=settings.get("retrieve_keep_ratio"),
-            max_tokens=tokens,
-            real_words_only=settings["check_real_words"],
-            space_marker=_marker(run),
-            linguistics=linguistics,
-            prompts=template,
-        )
-    if kind == "fix-length-retrieval":
-        return FixedLengthAuthors(
-            ask_short_answer=False,
-            every_tokens=settings["fix_length"],
-            max_tokens=tokens,
-            prompts=template,
-        )
-    if kind == "fix-sentence-retrieval":
-        return FixedSentenceAuthors(
-            ask_short_answer=False, max_tokens=tokens, linguistics=linguistics, prompts=template
-        )
-    if kind == "token":
-        return FlareToken(
-            ask_short_answer=False,
-            threshold=settings["hallucination_threshold"],
-            over_sentence=settings["sentence_solver"],
-            query=settings["query_formulation"],
-            max_tokens=tokens,
-            linguistics=linguistics,
-            prompts=template,
-        )
-    if kind == "entity":
-        return FlareEntity(
-            ask_short_answer=False,
-            threshold=settings["hallucination_threshold"],
-            over_sentence=settings["sentence_solver"],
-            over_entity=settings["entity_solver"],
-            query=settings["query_formulation"],
-            max_tokens=tokens,
-            linguistics=linguistics,
-            prompts=template,
-        )
-    if kind == "single-retrieval":
-        return SingleAuthors(ask_short_answer=False, max_tokens=tokens, prompts=template)
-    return ClosedBookAuthors(ask_short_answer=False, max_tokens=tokens, prompts=template)
+    common: dict[str, Any] = {
+        "ask_short_answer": False,
+        "max_tokens": settings["generate_max_length"],
+        "prompts": template,
+    }
+    match settings["method"]:
+        case "dragin" | "attn_prob" as kind:
+            return DraginAuthors(
+                **common,
+                threshold=settings["hallucination_threshold"],
+                query=settings["query_formulation"],
+                doubt="surprise" if kind == "attn_prob" else "entropy",
+                query_top=settings.get("retrieve_keep_top_k", 25),
+                query_share=settings.get("retrieve_keep_ratio"),
+                real_words_only=settings["check_real_words"],
+                space_marker=_marker(run),
+                linguistics=linguistics,
+            )
+        case "token" | "entity" as kind:
+            flare = FlareToken if kind == "token" else FlareEntity
+            return flare(
+                **common,
+                threshold=settings["hallucination_threshold"],
+                over_sentence=settings["sentence_solver"],
+                query=settings["query_formulation"],
+                linguistics=linguistics,
+                **({} if kind == "token" else {"over_entity": settings["entity_solver"]}),
+            )
+        case "fix-length-retrieval":
+            return FixedLengthAuthors(**common, every_tokens=settings["fix_length"])
+        case "fix-sentence-retrieval":
+            return FixedSentenceAuthors(**common, linguistics=linguistics)
+        case "single-retrieval":
+            return SingleAuthors(**common)
+        case _:
+            return ClosedBookAuthors(**common)
 
 
 def _marker(run: Record) -> str:

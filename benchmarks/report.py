@@ -35,7 +35,7 @@ def parser(names: Iterable[str], description: str) -> argparse.ArgumentParser:
     return made
 
 
-def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "") -> None:
+def show(measured: Mapping[str, Iterable[Row]], log: Path | None, about: str = "") -> None:
     """Take all measurements in turn, then print and store the table.
 
     Args:
@@ -51,7 +51,7 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
     for row in rows:
         table.add_row(*_cells(row))
     Console(width=150).print(table)
-    machine = ", ".join(filter(None, (_machine(), about)))
+    machine = ", ".join(filter(None, (machine_here(), about)))
     record = {"askance": VERSION, "machine": machine, "rows": [asdict(row) for row in rows]}
     folder = Path(".bench")
     folder.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ def show(measured: Mapping[str, Iterator[Row]], log: Path | None, about: str = "
     Console().print(f"{machine} → {path}")
 
 
-def _machine() -> str:
+def machine_here() -> str:
     """Return the number of cores, the processor, and the Python version.
 
     Only on Linux does the processor include its model.

@@ -24,6 +24,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from recipes.command_line import markdown
+
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.core.errors import InputError
@@ -34,7 +36,7 @@ from askance.evaluation.statistics.compare import MeanInterval, mean_interval
 from askance.evaluation.statistics.summaries import main_metrics, scores_of
 from askance.methods.selfrag.tokens import GROUPS, Distribution, retrieval_share, should_retrieve
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import Setting, add_cache, grid_options, make_grid, markdown, run_experiments
+from benchmarks.grids import Setting, add_cache, grid_options, make_grid, run_experiments
 from benchmarks.threshold_picture import Curve, picture
 
 THRESHOLDS = tuple(number / 10 for number in range(11))

@@ -21,7 +21,6 @@ class Setup:
     """The setup of a benchmark.
 
     Attributes:
-        spec: The specification of the model.
         folder: The folder for the index and the files of models.
         num_questions, num_repeats: The number of questions of each row, and the number of repeats.
     """
@@ -59,8 +58,13 @@ class Setup:
         return Engine(method, {"answer": model}, self.retriever)
 
     def questions(self, number: int, first: int = 0) -> list[Question]:
-        rows = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
-        return [Question(row["id"], row["question"]) for row in rows[first : first + number]]
+        return sample_questions()[first : first + number]
+
+
+def sample_questions() -> list[Question]:
+    """Return the questions about the sample corpus."""
+    rows = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
+    return [Question(row["id"], row["question"]) for row in rows]
 
 
 def loaded(spec: str) -> LlamaModel:

@@ -2,25 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import StringIO
-from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from recipes.figures import COLOURS, prepare_axes, style, svg
 
-_INK, _SOFT, _GRID, _SEARCHED = "#1f2328", "#5b636d", "#e4e6e9", "#8a4b00"
-_COLOURS = ("#1a5fa8", "#2f7d4f", "#7a3f9d")
+_SEARCHED, *_OF_METRICS = COLOURS[1], COLOURS[0], *COLOURS[2:4]
 _LINE_HEIGHT = 16.0
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "threshold",
-    "text.parse_math": False,
-    "font.size": 10,
-    "axes.edgecolor": _GRID,
-    "grid.color": _GRID,
-    "xtick.color": _SOFT,
-    "ytick.color": _SOFT,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +26,22 @@ def picture(title: str, curves: Sequence[Curve]) -> str:
 
     All values lie between 0 and 1, so one scale is enough. Each line is labelled at its end.
     """
-    with rc_context(_STYLE):
+    with rc_context(style("threshold")):
         figure = Figure(figsize=(8.9, 4.7), dpi=72)
         axes = figure.subplots()
         figure.subplots_adjust(right=0.74)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="threshold")
-        axes.set_title(title, loc="left", color=_INK)
-        axes.grid(axis="y")
+        prepare_axes(axes, title)
         first = curves[0]
         axes.plot(first.thresholds, first.searched, "--", color=_SEARCHED)
         ends = [(first.searched[-1], "searched", _SEARCHED)]
-        for curve, colour in zip(curves, _COLOURS, strict=False):
+        for curve, colour in zip(curves, _OF_METRICS, strict=False):
             lows, means, highs = zip(*curve.scores, strict=True)
             axes.fill_between(curve.thresholds, lows, highs, color=colour, alpha=0.12, linewidth=0)
             axes.plot(curve.thresholds, means, color=colour)
             ends.append((means[-1], curve.metric, colour))
         _name(figure, ends)
-        file = StringIO()
-        metadata = {"Title": f"{title}: share of questions searched for, and metrics, against the threshold"}
-        figure.savefig(file, format="svg", metadata={**metadata, "Date": None, "Creator": None})
-    return file.getvalue()
+        return svg(figure, f"{title}: share of questions searched for, and metrics, against the threshold")
 
 
 def _name(figure: Figure, ends: Sequence[tuple[float, str, str]]) -> None:

@@ -12,7 +12,6 @@ class Call:
 
     Attributes:
         question: The id of the question that the call was made for.
-        prompts: The token ids of the prompts.
         written: The token ids of each text that was generated after the first prompt.
         sampling: The sampling of these texts; None if there are none.
         began, ended: The times of the call, in seconds.
@@ -67,11 +66,7 @@ class Work:
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> "Work":
-        """Return the work that calls need if they start from an empty cache.
-
-        Args:
-            calls: The calls, in the order in which they ended.
-        """
+        """Return the work that calls need if they start from an empty cache."""
         tree, prompt_tokens, passes, before = TextTree(), 0, 0, 0.0
         for call in calls:
             prompt_tokens += sum(map(tree.add, call.prompts))

@@ -10,7 +10,6 @@ dev split is training data here, so no other score on this split is meaningful. 
 src/askance/models/reader.
 """
 
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from askance.cli.main import exit_codes
 from askance.cli.train import train_shown
 from askance.evaluation.datasets import Example, read_dataset
 from askance.terminal.console import err
+from recipes.command_line import parser_of
 from recipes.reader.data_mix import RecipeBuilder, RecipeSettings
 
 BASE = "bundled:base"
@@ -39,9 +39,7 @@ HELD_OUT_ARTICLES = ("Normans", "Steam engine")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--two-wiki", required=True, metavar="FILE")
     parser.add_argument("--strategyqa", required=True, metavar="FILE")
     parser.add_argument("--squad", required=True, metavar="FILE")

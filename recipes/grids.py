@@ -1,6 +1,7 @@
 """Make the runs of a recipe's grid, and return them by name."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,7 +20,6 @@ def make_runs(grid: Grid, folder: Path, *, is_shown: bool = True) -> dict[str, R
     """Make the runs of a grid, or complete them, and return them by "dataset/method".
 
     Args:
-        folder: The folder of the runs.
         is_shown: Whether the progress is shown on the terminal.
 
     Raises:
@@ -40,13 +40,13 @@ def try_runs(
     folder: Path,
     load: LoadModels | None = None,
     *,
+    options: RunOptions = RunOptions(),
     is_shown: bool = True,
 ) -> dict[str, RecordedRun | AskanceError]:
     """Make the runs of experiments, or complete them, and return each run or the error that ended it.
 
     Args:
         ready: The experiments by DATASET/MODEL/METHOD, which are also the keys of the result.
-        folder: The folder of the runs.
         load: A function that loads models, if not every call is to load them again (see `loading_once`).
         is_shown: Whether the progress is shown on the terminal.
     """
@@ -54,4 +54,9 @@ def try_runs(
     def progress(name: str) -> AbstractContextManager[Progress]:
         return EvaluationProgress(err, name) if is_shown else nullcontext(lambda status: None)
 
-    return asyncio.run(run_grid(ready, folder, load or load_models, RunOptions(), progress))
+    return asyncio.run(run_grid(ready, folder, load or load_models, options, progress))
+
+
+def folder_name(text: str) -> str:
+    """Return `text` with "-" in place of characters that a folder's name can't have."""
+    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)

@@ -8,7 +8,6 @@ with one rollout then answers `--questions`, both with this model and with the m
 from. The command resumes after an interruption, and exits with 1 if it misses a condition of the gate.
 """
 
-import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +32,7 @@ from askance.training.actions.acceptance import COLUMNS, ActionResult, measure
 from askance.training.actions.gold_rows import LeftOut, gold_rows
 from askance.training.actions.settings import ActionSettings
 from askance.training.actions.train_actions import action_mix
+from recipes.command_line import check_gate, markdown, parser_of
 from recipes.grids import make_runs
 
 SETTINGS = ActionSettings(
@@ -48,9 +48,7 @@ _IN_FLIGHT = 16
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--train", action="append", required=True, help="a dataset, as NAME:FILE")
     parser.add_argument("--plans", action="append", default=[], help="a dataset to plan for, as NAME:FILE")
     parser.add_argument("--questions", required=True, help="the dataset to answer, as NAME:FILE")
@@ -80,10 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
         print_plain(screen, hops_table({"taught": taught, "untaught": untaught}))
         gate |= recall_gate(taught, untaught)
-        for condition, is_met in gate.items():
-            print_plain(screen, f"{'met' if is_met else 'missed'}: {condition}")
-        if not all(gate.values()):
-            raise SystemExit(1)
+        check_gate(gate)
 
 
 def plans_gate(examples_by_dataset: Mapping[str, Sequence[Example]], folder: Path) -> dict[str, bool]:
@@ -139,15 +134,15 @@ def recall_gate(taught: RecordedRun, untaught: RecordedRun) -> dict[str, bool]:
 
 def hops_table(runs: Mapping[str, RecordedRun]) -> str:
     """Return the mean F1 and supporting recall by the number of hops, as a table in Markdown."""
-    lines = ["| hops | questions | model | F1 | supporting recall |", "|---|---|---|---|---|"]
+    rows = list[tuple[str, ...]]()
     kinds = {record.hops for run in runs.values() for record in run.records}
     for hops in (*sorted(kinds, key=lambda each: each or 0), "all"):
         for name, run in runs.items():
             records = [record for record in run.records if hops in ("all", record.hops)]
             scores = (scores_of(records, metric).values() for metric in ("f1", RECALL))
-            means = " | ".join(f"{fmean(each):.3f}" if each else "–" for each in scores)
-            lines.append(f"| {hops or 'unknown'} | {len(records)} | {name} | {means} |")
-    return "\n".join(lines)
+            means = (f"{fmean(each):.3f}" if each else "–" for each in scores)
+            rows.append((f"{hops or 'unknown'}", f"{len(records)}", name, *means))
+    return markdown(("hops", "questions", "model", "F1", "supporting recall"), rows)
 
 
 if __name__ == "__main__":

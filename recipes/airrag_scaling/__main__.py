@@ -22,6 +22,7 @@ from askance.terminal.console import out as screen
 from recipes.airrag_scaling.page import write_page
 from recipes.airrag_scaling.settings import AXES
 from recipes.airrag_scaling.study import Request, measure
+from recipes.command_line import parser_of
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -50,9 +51,7 @@ def _limit(text: str) -> int | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     several = partial(parser.add_argument, nargs="+", default=[])
     parser.add_argument("--grid", type=Path, required=True, help="datasets, one model, methods and settings")
     several("--passages", type=int, metavar="K", help="passages per search")

@@ -36,7 +36,6 @@ def build_database(
         documents: Files and folders, as for `askance index`.
         supporting: The titles of documents that are in every share.
         share: The share of the other documents, above 0 and at most 1.
-        seed: The seed of the draw.
 
     Raises:
         DocumentError: The documents can't be read, or none are in the share.

@@ -24,7 +24,6 @@ def paths_at_equal_tokens(
     Args:
         rows_of: A function from a number of paths to the rows of all questions, in a fixed order. More paths
             have more tokens.
-        tokens_of: A function from a row to its tokens.
         wanted: The mean number of tokens to reach. If even `least` paths take more, or `most` paths fewer,
             the rows are those of that number of paths.
     """

@@ -46,10 +46,7 @@ def write_presets(
     """Write a preset file for each chosen setting, for `askance --preset FILE`, and return the paths.
 
     Args:
-        chosen: The results by which the settings were chosen.
-        methods: The methods of the settings by name.
         source: A description of the questions and the model.
-        out: The folder of the files.
     """
     paths = []
     for result in chosen:

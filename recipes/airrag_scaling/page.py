@@ -13,6 +13,7 @@ from askance.storage.durable_files import write_atomically
 from recipes.airrag_scaling.plots import STYLE, by_name, plots_of
 from recipes.airrag_scaling.results import READ, RECALL, TOKENS, VALID, Result, oracle
 from recipes.airrag_scaling.settings import Axes
+from recipes.command_line import markdown
 from recipes.figures import png, svg
 
 NAME = "airrag-scaling"
@@ -135,11 +136,6 @@ def _cell(interval: MeanInterval | None) -> str:
 
 def _tokens(result: Result) -> str:
     return f"{result.average[TOKENS].mean:,.0f}"
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows))
 
 
 def _numbers(study: Study, missing: Mapping[str, str]) -> dict[str, Any]:

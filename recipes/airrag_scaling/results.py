@@ -38,7 +38,6 @@ class Result:
     """A setting with its numbers.
 
     Attributes:
-        datasets: The numbers of each dataset.
         average: The unweighted averages of the numbers that every dataset has.
         num_questions, num_failures: Of all datasets. A failed question scores 0.
     """
@@ -60,7 +59,6 @@ def result_of(setting: Setting, by_dataset: Mapping[str, PerQuestion], runs: Seq
 
     Args:
         by_dataset: The numbers of each dataset, with at least one question.
-        runs: The runs of the setting.
     """
     datasets = {
         dataset: {name: mean_interval(list(values.values())) for name, values in numbers.items()}

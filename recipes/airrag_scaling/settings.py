@@ -114,8 +114,6 @@ def grid_at(
     """Return the grid of the settings with this share of the documents.
 
     Args:
-        names: The datasets to ask.
-        metrics: The metrics to score answers by.
         index: The folder of the database; empty for that of the grid.
     """
     here = [setting for setting in settings if setting.share == share]

@@ -31,8 +31,6 @@ class Request:
         choose_on: The datasets of the grid by whose questions settings are chosen.
         documents: Files and folders to index in place of the grid's index.
         metrics: The metrics of the answers; settings are chosen by the first one.
-        seed: The seed of the draw of documents.
-        out: The folder of the study.
     """
 
     grid: Grid

@@ -34,9 +34,9 @@ from askance.registry import DEFAULT_MODEL, load_models, method_class
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out as screen
 from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens
-from recipes.airrag_scaling.page import markdown
 from recipes.airrag_scaling.results import num_tokens
-from recipes.grids import try_runs
+from recipes.command_line import markdown, parser_of
+from recipes.grids import folder_name, try_runs
 
 MAX_DIFFERENCE = 0.05
 """The greatest difference between the tokens of independent paths and those of the row above, as a share."""
@@ -76,7 +76,6 @@ class PaperTable:
     """A table of the paper.
 
     Attributes:
-        preset: The preset of its methods.
         least_paths: The least number of independent paths (see `tables.toml`).
         absent_datasets: How a dataset may be given that has no reader of its own.
     """
@@ -97,7 +96,7 @@ class PaperTable:
         preset = self.preset if row.preset is None else row.preset
         parameters = {**({"l_max": row.l_max} if row.l_max else {}), **row.set, **changed}
         given = [f"{name}={value}" for name, value in parameters.items()]
-        name = _folder_name(",".join(filter(None, [row.method, preset, *given])))
+        name = folder_name(",".join(filter(None, [row.method, preset, *given])))
         return name, {
             "method": row.method,
             "set": parameters,
@@ -350,13 +349,9 @@ def _grid(
     return Grid(
         common={**index, "retriever": options.retriever, "sample": options.sample},
         datasets={name: {"questions": spec} for name, spec in datasets.items()},
-        models={_folder_name(label): {"answer": spec} for label, spec in models.items()},
+        models={folder_name(label): {"answer": spec} for label, spec in models.items()},
         methods=methods,
     )
-
-
-def _folder_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.,+=-]+", "-", text)
 
 
 def _labelled(spec: str, labels: set[str] | None) -> tuple[str, str]:
@@ -372,9 +367,7 @@ def _labelled(spec: str, labels: set[str] | None) -> tuple[str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--table", nargs="+", default=list(paper_tables()), help="numbers of tables; all")
     parser.add_argument(
         "--dataset", nargs="+", required=True, metavar="[NAME=]SPEC", help="as NAME:FILE, or webqa=jsonl:FILE"

@@ -6,7 +6,6 @@ The calibration is written to a TOML file, as `src/askance/confidence.toml` in t
 answers: only the cross-encoder runs.
 """
 
-import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -16,15 +15,14 @@ from askance.evaluation.datasets import read_dataset
 from askance.models.cross_encoders import load_cross_encoder
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out as screen
+from recipes.command_line import parser_of
 from recipes.confidence.evidence import cases, drawn
 from recipes.confidence.fit import fit, measure, toml
 from recipes.relevance.evaluation import HELD_OUT
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
     parser.add_argument("--model", default="bundled", help="the cross-encoder")
     parser.add_argument("--learned", type=int, default=16, help="questions of a kind about an article")

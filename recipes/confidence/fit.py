@@ -29,7 +29,6 @@ class Separation:
     """The separation of answerable questions from those of one situation by confidence.
 
     Attributes:
-        area: The area under the ROC curve.
         refused: The share refused by the threshold of the calibration.
         refused_at_95: The share refused if exactly 95 % of the answerable questions are answered.
     """

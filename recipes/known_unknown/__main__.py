@@ -8,7 +8,6 @@ same command resumes after an interruption. It exits with 1 if the large world
 misses a condition of the gate.
 """
 
-import argparse
 import os
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from askance.evaluation.datasets import read_dataset
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import err
 from askance.terminal.console import out as screen
+from recipes.command_line import check_gate, parser_of
 from recipes.known_unknown import runs, study
 from recipes.known_unknown.analysis import order_of
 from recipes.known_unknown.page import write_page
@@ -27,9 +27,7 @@ from recipes.known_unknown.side_by_side import make_runs, processes
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder of the study")
     parser.add_argument("--pocket", action="store_true", help="a small world with few questions")
     parser.add_argument("--seed", type=int, default=study.SEED, help="the seed of the world")
@@ -66,13 +64,9 @@ def main(arguments: list[str] | None = None) -> None:
         queries = runs.run_queries(options.out, calibrated, second_unknown)
         results = results_of(made_runs, queries, examples)
         page = write_page(options.out, made, results, made_runs)
-        for row in gate(results):
-            screen.print(
-                f"{'met' if row.is_met else 'missed'}: {row.condition}: {row.measured}", markup=False
-            )
         screen.print(f"the page is {page}", markup=False)
-        if not options.pocket and not all(row.is_met for row in gate(results)):
-            raise SystemExit(1)
+        conditions = {f"{row.condition}: {row.measured}": row.is_met for row in gate(results)}
+        check_gate(conditions, exits=not options.pocket)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ class Row:
 
     Attributes:
         difference: The difference to one search for the question, over the same questions.
-        searches: The mean number of searches per question.
     """
 
     accuracy: MeanInterval

@@ -213,7 +213,6 @@ def run_table(
 
     Args:
         ids: A file with the ids of the questions to ask; by default all are asked.
-        model: The folder of the model.
 
     Raises:
         GridError: A setting of a method does not exist, or has a wrong value.

@@ -127,9 +127,6 @@ def _paragraphs(
 
     The distractors share words with the names in the chain, as those that a search finds, as far as there are
     any. The others are about entities of the same kinds.
-
-    Args:
-        words: The words of each text.
     """
     subjects = {fact.subject for fact in chain}
     kinds, sought = (

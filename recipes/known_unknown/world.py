@@ -95,7 +95,6 @@ class World:
 
     Attributes:
         seed: The seed that it was made from.
-        entities: The entities by name.
         facts: The true facts of each entity, by its name.
         stale: What a stale document states in place of these facts, by the entity's name.
     """
@@ -139,7 +138,6 @@ def make_world(seed: int, counts: Mapping[str, int], *, apart_from: World | None
 
     Args:
         seed: The same seed and counts always give the same world.
-        counts: The number of entities of each kind.
         apart_from: A world that the new one shares no entity with, though it shares parts of names.
 
     Raises:

@@ -7,12 +7,12 @@ cross-encoder learns from all others and from the training files. The command ex
 condition of the gate.
 """
 
-import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
 
 from askance.cli.main import exit_codes
+from askance.cli.options import parameters_by_name
 from askance.cli.train import examples_by_name
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import read_dataset
@@ -22,6 +22,7 @@ from askance.terminal.console import out as screen
 from askance.terminal.progress import TrainingProgress
 from askance.training.relevance.settings import RelevanceSettings
 from askance.training.relevance.train_relevance import load_base, train_relevance
+from recipes.command_line import check_gate, parser_of
 from recipes.relevance.evaluation import area_of_paragraphs, rank_candidates, reranking, split
 
 MIN_AREA, MIN_GAIN = 0.95, 0.04
@@ -30,9 +31,7 @@ MIN_AREA_ELSEWHERE = {"hotpotqa": 0.72, "musique": 0.64}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--squad2", type=Path, required=True, help="SQuAD 2.0 in the authors' format")
     parser.add_argument("--train", action="append", default=[], help="a dataset to learn from, as NAME:FILE")
     parser.add_argument("--test", action="append", default=[], help="a dataset to test on, as NAME:FILE")
@@ -42,8 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder of the cross-encoder")
     with exit_codes():
         options = parser.parse_args(arguments)
-        given = dict(each.partition("=")[::2] for each in options.set)
-        settings = RelevanceSettings(**parse_parameters(RelevanceSettings, given))
+        settings = RelevanceSettings(**parse_parameters(RelevanceSettings, parameters_by_name(options.set)))
         corpus = read_dataset(f"squad2:{options.squad2}?unanswerable=keep")
         learned, asked = split(corpus, options.squad2)
         tests = examples_by_name(options.test, None)
@@ -66,10 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name, area in elsewhere.items():
             least = MIN_AREA_ELSEWHERE.get(name, 0.5)
             gate[f"{name}: lower end of the area above {least}"] = area.low > least
-        for condition, is_met in gate.items():
-            screen.print(f"{'met' if is_met else 'missed'}: {condition}", markup=False)
-        if not all(gate.values()):
-            raise SystemExit(1)
+        check_gate(gate)
 
 
 if __name__ == "__main__":

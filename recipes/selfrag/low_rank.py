@@ -7,7 +7,6 @@ that of the base is replaced by its best approximation of the given rank (by a s
 in float16. The rows of the reflection tokens are kept as they are. The adapter is a LoRA in peft's format.
 """
 
-import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,14 +27,13 @@ from askance.terminal.console import print_plain
 from askance.training.loop.model_folder import model_folder
 from askance.training.reader.save import BUNDLED_NAME
 from askance.training.reader.train_reader import load_base
+from recipes.command_line import parser_of
 
 _EMBEDDINGS = "model.embed_tokens.weight"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("folder", type=Path, help="the folder of the trained model")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the adapter")
     parser.add_argument("--rank", type=int, default=16, help="the rank of the matrices")

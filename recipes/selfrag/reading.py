@@ -36,7 +36,9 @@ from askance.training.reader.train_reader import load_base
 from askance.training.selfrag.rows import SelfRagRow
 from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.train_selfrag import train_selfrag
+from recipes.command_line import markdown
 from recipes.grids import make_runs
+from recipes.known_unknown.study import write_rows
 from recipes.selfrag.plain import plain_rows, train_plain
 
 METRIC = "match:normalised"
@@ -83,11 +85,11 @@ def write_corpus(
     write_atomically(path, text)
     paragraphs = [each for example in corpus for each in example.supporting_facts.paragraphs]
     texts = dict.fromkeys((each.title, each.text) for each in paragraphs)
-    _write(
+    write_rows(
         out / "documents.jsonl",
         ({"id": f"{number}", "title": title, "text": text} for number, (title, text) in enumerate(texts)),
     )
-    _write(
+    write_rows(
         out / "questions.jsonl",
         (
             {
@@ -100,10 +102,6 @@ def write_corpus(
         ),
     )
     build_index([out / "documents.jsonl"], out / "index")
-
-
-def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    write_atomically(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
 
 def train_models(
@@ -228,13 +226,14 @@ def gate(rows: Mapping[str, Row]) -> list[tuple[str, str, bool]]:
 
 def table_of(rows: Mapping[str, Row]) -> str:
     """Return the rows as a table in Markdown."""
-    lines = [f"| method | {METRIC} | `selfrag` beside it, points | searches |", "|---|---|---|---|"]
+    lines = []
     for name, row in rows.items():
         accuracy, gain = row.accuracy, row.difference
         shown = f"{accuracy.mean:.3f} ({accuracy.low:.3f} to {accuracy.high:.3f})"
         points = f"{100 * gain.mean:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
-        lines.append(f"| `{name}` | {shown} | {'' if name == 'selfrag' else points} | {row.searches:.2f} |")
-    return "\n".join(lines)
+        beside = "" if name == "selfrag" else points
+        lines.append((f"`{name}`", shown, beside, f"{row.searches:.2f}"))
+    return markdown(("method", METRIC, "`selfrag` beside it, points", "searches"), lines)
 
 
 def write_page(out: Path, rows: Mapping[str, Row]) -> Path:

@@ -7,7 +7,6 @@ published; those that are not named are left out. Five are collections of conver
 with one question and one answer in English are taken.
 """
 
-import argparse
 import random
 import tomllib
 from collections import Counter
@@ -25,6 +24,7 @@ from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, SEPARATORS
 from askance.retrieval.bm25_analysis import STOP_WORDS
 from askance.terminal.console import err, plain_table
 from askance.training.selfrag.rows import SelfRagRow, json_row
+from recipes.command_line import parser_of
 
 MAX_WORDS = 500
 """The greatest number of words of a question, and of an answer."""
@@ -39,7 +39,6 @@ class Source:
     """A source of instructions with answers.
 
     Attributes:
-        rows: The number of rows to draw.
         format: The name of the reader in `READERS`.
         instruction: The name of the task instruction that precedes the question; empty for none.
         answers: Answers to take, and what they become; empty to take all as they are.
@@ -159,9 +158,7 @@ READERS: Mapping[str, Callable[[Field, int], Iterator[Pair | str]]] = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--source", action="append", default=[], help=f"NAME=FILE: {', '.join(SOURCES)}")
     parser.add_argument("--seed", type=int, default=0, help="the seed by which rows are drawn")
     parser.add_argument("--out", type=Path, required=True, help="the file to write")

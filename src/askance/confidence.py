@@ -52,7 +52,6 @@ class ConfidenceModel:
     """A logistic regression from evidence to confidence, and the threshold that was chosen with it.
 
     Attributes:
-        intercept: The intercept.
         coefficients: The coefficient of each kind of evidence, by name. Evidence that an answer lacks counts
             as its mean in `means`.
         means: The mean of the evidence that an answer may lack, over the questions of the fit.

@@ -62,10 +62,8 @@ class SourcedValue:
     """One value of a setting with its origin.
 
     Attributes:
-        name: The name of the setting.
         entry: The name of the value inside the setting, such as the role of a model; empty for a setting
             without entries.
-        value: The value.
         origin: The location where the value was set, such as a file and line.
     """
 
@@ -90,7 +88,6 @@ class SourcedConfig:
     """A configuration with the origins of its values.
 
     Attributes:
-        config: The merged configuration.
         layers: The values of every source. Later layers win, and flags come last.
         origins: The origin of each value that is not a default, by `SourcedValue.key`.
     """

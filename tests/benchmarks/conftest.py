@@ -1,4 +1,4 @@
-"""Options that the measuring scripts share, over three questions and the scripted model."""
+"""Options that the measuring scripts share, over three questions and the scripted model; a HotpotQA file."""
 
 import json
 
@@ -25,3 +25,22 @@ def options(questions, tmp_path, sample_index):
         "--dataset", questions, "--index", str(sample_index), "--model", "scripted",
         "--sample", "3", "--out", str(tmp_path / "out"),
     ]  # fmt: skip
+
+
+@pytest.fixture
+def hotpot(tmp_path):
+    """A file of HotpotQA with three questions, each with a supporting paragraph and a distractor."""
+    towns = [("Pisa", "Arno"), ("Ulm", "Danube"), ("Bonn", "Rhine")]
+    rows = [
+        {
+            "_id": f"q{number}",
+            "question": f"Which river flows through {town}?",
+            "answer": river,
+            "supporting_facts": [[town, 0]],
+            "context": [[town, [f"{town} lies on the {river}."]], ["Rome", ["Rome is old."]]],
+        }
+        for number, (town, river) in enumerate(towns)
+    ]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps(rows))
+    return f"hotpotqa:{path}"

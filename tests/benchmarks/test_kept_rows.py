@@ -1,7 +1,5 @@
 """The rows of a measurement that is stopped and continued."""
 
-import json
-
 import pytest
 from benchmarks.kept_rows import kept_rows
 
@@ -11,27 +9,25 @@ SETTINGS = {"model": "scripted"}
 
 
 def test_rows_are_there_again_and_half_a_row_is_not(tmp_path):
-    with kept_rows(tmp_path / "out", SETTINGS) as kept:
-        kept.add({"id": "a", "sentences": []})
-        assert kept.find("b") is None
+    with kept_rows(tmp_path / "out", SETTINGS) as (kept, add):
+        add({"id": "a", "sentences": []})
+        assert "b" not in kept
     path = tmp_path / "out" / "questions.jsonl"
     with path.open("a", encoding="utf-8") as file:
         file.write('{"id": "b", "sen')
-    with kept_rows(tmp_path / "out", SETTINGS) as kept:
-        assert kept.find("a") == {"id": "a", "sentences": []}
-        assert kept.find("b") is None
-        kept.add({"id": "b"})
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == [SETTINGS, {"id": "a", "sentences": []}, {"id": "b"}]
+    with kept_rows(tmp_path / "out", SETTINGS) as (kept, add):
+        assert kept["a"] == {"id": "a", "sentences": []}
+        assert "b" not in kept
+        add({"id": "b"})
+    with kept_rows(tmp_path / "out", SETTINGS) as (kept, _):
+        assert list(kept.values()) == [{"id": "a", "sentences": []}, {"id": "b"}]
 
 
-def test_other_settings_may_be_tried_before_the_first_question(tmp_path):
-    with kept_rows(tmp_path, {"model": "other"}):
-        pass
-    with kept_rows(tmp_path, SETTINGS) as kept:
-        kept.add({"id": "a"})
+def test_other_settings_are_refused(tmp_path):
+    with kept_rows(tmp_path, SETTINGS) as (_, add):
+        add({"id": "a"})
     with (
-        pytest.raises(InputError, match="was started with model 'scripted', now it is 'other'"),
+        pytest.raises(InputError, match="were made with model 'scripted', now it is 'other'"),
         kept_rows(tmp_path, {"model": "other"}),
     ):
         pass
@@ -40,7 +36,7 @@ def test_other_settings_may_be_tried_before_the_first_question(tmp_path):
 def test_one_process_at_a_time(tmp_path):
     with (
         kept_rows(tmp_path, SETTINGS),
-        pytest.raises(InputError, match="in use by another process"),
+        pytest.raises(InputError, match="another process is writing there"),
         kept_rows(tmp_path, SETTINGS),
     ):
         pass
@@ -51,5 +47,5 @@ def test_what_can_not_be_read_or_written(tmp_path):
     with pytest.raises(InputError, match="is damaged"), kept_rows(tmp_path, SETTINGS):
         pass
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(InputError, match="can't write in"), kept_rows(tmp_path / "file", SETTINGS):
+    with pytest.raises(InputError, match="can't write"), kept_rows(tmp_path / "file", SETTINGS):
         pass

@@ -1,8 +1,5 @@
 """The measurement of rankings: what counts as relevant, and what the table says."""
 
-import json
-
-import pytest
 from benchmarks.ranking import first_is_relevant, main, ranked, recall
 
 ROW = {
@@ -24,24 +21,6 @@ def test_the_first_passage_and_the_share_of_the_paragraphs_found():
     assert first_is_relevant(ROW, []) == 0
     assert recall(ROW, ["c", "a", "b", "d"]) == 0.5
     assert recall(ROW, ["c", "c", "c", "c", "c", "a"]) == 0
-
-
-@pytest.fixture
-def hotpot(tmp_path):
-    towns = [("Pisa", "Arno"), ("Ulm", "Danube"), ("Bonn", "Rhine")]
-    rows = [
-        {
-            "_id": f"q{number}",
-            "question": f"Which river flows through {town}?",
-            "answer": river,
-            "supporting_facts": [[town, 0]],
-            "context": [[town, [f"{town} lies on the {river}."]], ["Rome", ["Rome is old."]]],
-        }
-        for number, (town, river) in enumerate(towns)
-    ]
-    path = tmp_path / "dev.json"
-    path.write_text(json.dumps(rows))
-    return f"hotpotqa:{path}"
 
 
 def test_each_ranking_is_compared_with_bm25(hotpot, tmp_path, capsys):

@@ -2,29 +2,10 @@
 
 import json
 
-import pytest
 from benchmarks.reader_quality import is_well_formed, main
 
 from askance.evaluation.run.recorded_run import read_run
 from askance.models.scripted_replies import read_replies
-
-
-@pytest.fixture
-def hotpot(tmp_path):
-    towns = [("Pisa", "Arno"), ("Ulm", "Danube"), ("Bonn", "Rhine")]
-    rows = [
-        {
-            "_id": f"q{number}",
-            "question": f"Which river flows through {town}?",
-            "answer": river,
-            "supporting_facts": [[town, 0]],
-            "context": [[town, [f"{town} lies on the {river}."]], ["Rome", ["Rome is old."]]],
-        }
-        for number, (town, river) in enumerate(towns)
-    ]
-    path = tmp_path / "dev.json"
-    path.write_text(json.dumps(rows))
-    return f"hotpotqa:{path}"
 
 
 def test_each_model_reads_gold_passages_and_searches_for_its_own(hotpot, sample_index, tmp_path, capsys):

@@ -51,8 +51,6 @@ class _Work:
 
     Attributes:
         seconds: The time for questions and candidates together.
-        choice: The passages to write questions from.
-        common: The settings that all candidates share.
         load: A function that loads each model once.
     """
 

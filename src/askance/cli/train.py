@@ -71,9 +71,7 @@ def reader_command(builder_spec: str) -> Callable[..., None]:
             askance train reader --dataset jsonl:mine.jsonl --out my-reader
             askance train reader --dataset jsonl:mine.jsonl --out my-reader --set epochs=2
         """
-        for package in ("torch", "transformers", "peft"):
-            if find_spec(package) is None:
-                raise MissingExtra(package, "train", "training a reader")
+        check_packages("a reader")
         builder: type[ExampleBuilder] = resolve_name(builder_spec)
         settings = _settings(builder.settings_class, parameters_by_name(set_ or ()))
         examples = examples_by_name(dataset, limit)
@@ -198,9 +196,7 @@ def relevance(
         askance train relevance --dataset jsonl:mine.jsonl --out my-reranker
         askance train relevance --dataset squad2:dev.json --out my-reranker
     """
-    for package in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime"):
-        if find_spec(package) is None:
-            raise MissingExtra(package, "train", "training a cross-encoder")
+    check_packages("a cross-encoder", ("torch", "transformers", "onnx", "onnxscript", "onnxruntime"))
     from askance.training.loop.model_folder import check_free
     from askance.training.relevance.settings import RelevanceSettings
     from askance.training.relevance.train_relevance import load_base, train_relevance
@@ -241,8 +237,8 @@ def _show_cross_encoder(report: "RelevanceReport", folder: Path) -> None:
     print_plain(out, f"use it: --rerank cross-encoder:{folder}")
 
 
-def check_packages(what: str) -> None:
-    """Raise MissingExtra if a package that trains language models is not installed."""
-    for package in ("torch", "transformers", "peft"):
+def check_packages(what: str, packages: Sequence[str] = ("torch", "transformers", "peft")) -> None:
+    """Raise MissingExtra if a package that this training needs is not installed."""
+    for package in packages:
         if find_spec(package) is None:
             raise MissingExtra(package, "train", f"training {what}")

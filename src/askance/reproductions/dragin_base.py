@@ -232,7 +232,6 @@ class Trigger:
         kept: The text of the draft before the part to rewrite.
         words: The scored parts of the triggering sentence: words for DRAGIN, tokens or entities for FLARE.
             Without a triggering sentence, the parts of the whole draft.
-        query: The query of the search.
         signal: The meaning of the scores; an empty string for a trigger without scores.
         threshold: The threshold for the scores; None for a trigger without scores.
         is_due: Whether a sentence triggers the search; otherwise the whole draft is kept.

@@ -57,8 +57,6 @@ class Application:
 
     Args:
         config: The configuration of the engine. The models are loaded here.
-        keys: The API keys.
-        limits: The limits of the server.
         on_end: Receives the complete trace of every question (see `Engine`).
 
     Raises:

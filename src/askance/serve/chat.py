@@ -42,14 +42,10 @@ class ChatQuestion:
     """A question to answer, and where to record it.
 
     Attributes:
-        engine: The engine of the method.
-        question: The question.
         ignored: What the request has and the server does not use, as sentences.
         retriever: The retriever, which finds what the owner may see.
         owner: The owner of the trace.
         model: The model to name in the response.
-        method: The name of the method.
-        url_of: The function that returns the URL of a passage.
         id: The id of the trace.
         created: The time of the request, in seconds since 1970.
     """
@@ -89,12 +85,7 @@ class ChatQuestion:
 
 
 class ChatService:
-    """The service that answers questions.
-
-    Args:
-        traces: Where traces are kept.
-        metrics: Where questions are counted.
-    """
+    """The service that answers questions."""
 
     def __init__(self, traces: Traces, metrics: Metrics) -> None:
         self._traces, self._metrics = traces, metrics
@@ -126,7 +117,6 @@ class ChatService:
         question.
 
         Args:
-            chat: The question.
             has_events: Whether to also yield the events of the trace, as events of the type "trace".
             has_usage: Whether to yield the cost of the answer as the last chunk.
         """
@@ -240,8 +230,6 @@ class StreamResponse(EventSourceResponse):
     The response of a client that leaves before the first event would otherwise never release them.
 
     Args:
-        events: The events.
-        held: The resources.
         send_seconds: The time that the client may take to read one event.
     """
 

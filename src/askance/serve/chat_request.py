@@ -174,8 +174,6 @@ def read_parameters(
     ``max_tokens``, ``temperature`` and ``top_p`` are parameters of the methods that have them.
 
     Args:
-        request: The request.
-        known: The names of the method's parameters.
         method: The name of the method, for messages.
 
     Raises:

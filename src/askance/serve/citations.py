@@ -93,8 +93,6 @@ def source_list(citations: Sequence[Citation], url_of: UrlOf, text: str = "") ->
     """Return the cited passages as a list with their numbers, to follow the text; empty without citations.
 
     Args:
-        citations: The citations.
-        url_of: The function that returns the URL of a passage.
         text: The answer, if it has no numbers. Each source then quotes what it supports.
     """
     lines = []
@@ -142,9 +140,7 @@ def streamed_annotations(answer: Answer, num_sent: int, url_of: UrlOf) -> list[d
     """Return the annotations of an answer that was sent as a stream, without numbers.
 
     Args:
-        answer: The answer.
         num_sent: The number of characters sent. No offset is beyond it.
-        url_of: The function that returns the URL of a passage.
     """
     return [
         annotation(each, url_of(each.passage), min(each.start, num_sent), min(each.end, num_sent))

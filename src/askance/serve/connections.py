@@ -33,9 +33,7 @@ class LimitedConnection(H11Protocol):
     """A connection that is refused with 503 if too many are open, and closed if no request arrives in time.
 
     Args:
-        limits: The limits of the server.
         refused: The connections of the server that were refused and are not closed yet.
-        given: The arguments of uvicorn.
     """
 
     def __init__(self, limits: Limits, refused: set["LimitedConnection"], **given: Any) -> None:

@@ -30,7 +30,6 @@ class Engines:
     """The engines that share the models and the encoder of one configuration.
 
     Args:
-        config: The configuration.
         engine: The engine that `config.open` made, which answers if a request names no method.
 
     Attributes:

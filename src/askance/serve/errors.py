@@ -30,7 +30,6 @@ class ApiError(HTTPException):
     """An error to send to the client.
 
     Args:
-        status: The HTTP status.
         message: The message, which names the faulty value and the remedy.
         type, param, code: The other fields of OpenAI's error object.
         headers: Further headers of the response.
@@ -66,7 +65,6 @@ def api_error(error: BaseException, trace_id: str = "") -> ApiError:
     """Return the error to send for an exception.
 
     Args:
-        error: The exception.
         trace_id: The id of the trace that says more, if there is one.
     """
     more = f" The trace {trace_id} says more." if trace_id else ""

@@ -19,7 +19,6 @@ class Metrics:
         requests: The number of requests by route, method and status. The route is a template such as
             ``/v1/traces/{id}``, so the number of series stays small.
         questions: The number of questions by askance's method and outcome.
-        seconds: The duration of questions.
         first_text_seconds: The time until the first text of a streamed answer.
     """
 

@@ -112,7 +112,6 @@ def read_keys(specs: Iterable[str], environment: Mapping[str, str]) -> Keys:
     Args:
         specs: ``NAME`` or ``NAME where FILTER``: the variable with the keys, separated by commas, and the
             filter of these keys.
-        environment: The values of the variables.
 
     Raises:
         InputError: A variable is empty, a key is too short or given twice, or a filter can't be read.
@@ -150,13 +149,9 @@ class Guard:
     """The middleware that lets a request through, or answers it with an error in OpenAI's form.
 
     Attributes:
-        app: The application.
-        keys: The API keys.
         hosts: The host names that a request may name in its Host header; None accepts any name. A server on
             loopback accepts only its own names, so that a web page whose domain name was bound to 127.0.0.1
             (DNS rebinding) can't use it.
-        limits: The limits of the server.
-        metrics: Where requests are counted.
     """
 
     app: App

@@ -62,7 +62,6 @@ class ServedIndex:
 
     Args:
         config: The configuration, which names the retriever and the filter for all keys.
-        folder: The index folder.
         filters: The filters of the owners that have one.
 
     Attributes:
@@ -101,9 +100,6 @@ class ServedIndex:
 
     async def retriever(self, owner: str, where: Filter | None = None) -> Retriever:
         """Return the retriever over the newest generation, without the documents of other owners.
-
-        Args:
-            where: The filter of the request.
 
         Raises:
             FilterError, UnknownName: The filter of the request does not fit the fields of the index.

@@ -60,13 +60,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(app: Guard, listening: socket.socket, limits: Limits) -> None:
-    """Serve until the process receives a signal to end. Questions in flight get five seconds to end.
-
-    Args:
-        app: The application.
-        listening: The socket.
-        limits: The limits of the server.
-    """
+    """Serve until the process receives a signal to end. Questions in flight get five seconds to end."""
     make_server(app, with_open_files(limits)).run(sockets=[listening])
 
 

@@ -62,10 +62,8 @@ def plain_table(
 
     Args:
         headings: The headings of the columns; none for a table without a header.
-        rows: The rows of the table.
         num_words: The number of leading columns that hold words. All other columns, and every column that
             contains an integer, are aligned to the right.
-        style: The style of the headings.
     """
     table, shown = Table(box=None, pad_edge=False, header_style=style, show_header=bool(headings)), [*rows]
     for column, heading in enumerate(headings):

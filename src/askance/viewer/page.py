@@ -77,8 +77,6 @@ def html_document(title: str, style: str, body: str, sources: str) -> str:
     """Return the HTML of a self-contained file.
 
     Args:
-        title: The title, as text.
-        style: The style sheet.
         body: The content, as HTML.
         sources: The directives of the Content-Security-Policy for what the file contains. Everything else is
             forbidden.

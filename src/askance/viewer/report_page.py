@@ -44,9 +44,6 @@ def report_page(reported: Sequence[Reported], made_on: str) -> str:
 
     The page loads nothing from elsewhere, and questions and answers appear in it as text only. If matplotlib
     is not installed, a note replaces the charts.
-
-    Args:
-        made_on: The date of the report.
     """
     templates = Environment(
         loader=FileSystemLoader(_FOLDER),

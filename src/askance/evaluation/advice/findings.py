@@ -94,7 +94,6 @@ class Advice:
     """The advised candidate, with the findings that the advice rests on.
 
     Attributes:
-        findings: The findings, in the order of the candidates.
         too_few: The candidates with too few finished questions.
         abstaining: The effect of abstaining for the advised candidate; None if it was not measured.
     """
@@ -221,7 +220,6 @@ def settings_text(
 
     Args:
         config: The configuration of the advised candidate, as `EngineConfig.stored` returns it.
-        models: The specifications of the models by role.
         comments: The comments at the top, before the numbers.
     """
     rows = [" | ".join(cells) for cells in (advice.table().headings, *advice.table().rows)]

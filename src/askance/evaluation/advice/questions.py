@@ -58,7 +58,6 @@ class WrittenQuestion:
     """A question that was written from a passage.
 
     Attributes:
-        passage: The id of the passage.
         rejected: The reason why the question is not kept; empty if it is.
     """
 

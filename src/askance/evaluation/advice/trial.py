@@ -64,7 +64,6 @@ def prepare_candidates(
 
     Args:
         questions: The dataset, a file in JSON Lines.
-        models: The specifications of the models by role.
         common: The settings for all candidates, as at the top of a grid.
 
     Raises:

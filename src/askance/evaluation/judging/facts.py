@@ -62,7 +62,6 @@ def fact_judge(
     Args:
         spec: The specification of the judge model, as the user gave it.
         passages: The number of passages to retrieve for each fact.
-        gamma: The parameter of `fact_scores`.
         in_flight: The number of answers that are judged at the same time.
     """
     identity = {

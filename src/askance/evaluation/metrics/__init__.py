@@ -98,7 +98,6 @@ class Scoring:
     """Metrics that are ready to score answers.
 
     Attributes:
-        names: The metrics as the user named them.
         reading: The rules by which short answers are extracted before they are scored.
     """
 

@@ -89,7 +89,6 @@ class Grid:
             ``hotpotqa:FILE``. A model's table has the specification of each role. A method's table has the
             name of the method, unless it names another ``method``.
         common: The settings at the top, for every dataset.
-        place: The name of the file in error messages.
         lines: The line number of each value, by the path of keys that leads to it.
 
     Raises:

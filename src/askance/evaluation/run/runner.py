@@ -63,7 +63,6 @@ class RunStatus:
         searches: The running mean of the number of searches.
         num_before: The number of questions that were finished when this process started.
         num_finished: The number of finished questions, including failed ones.
-        num_failures: The number of failed questions.
         first_failure: The id and the error of the first question that failed.
         tokens_computed: The tokens that this process computed: uncached prompt tokens, and generated tokens.
         num_retries: The number of model calls that this process repeated.

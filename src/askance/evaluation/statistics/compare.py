@@ -182,7 +182,6 @@ def _blocks(draws: int, width: int) -> list[int]:
     """Split a number of draws into blocks that fit into memory, and return the number of draws per block.
 
     Args:
-        draws: The total number of draws.
         width: The number of random numbers that one draw takes.
     """
     rows = max(1, _DRAWS_AT_ONCE // width)

@@ -44,14 +44,11 @@ class Selective:
     """The measures of the confidence of a run's answers.
 
     Attributes:
-        metric: The metric that scores the answers.
-        num_abstained: The number of abstained answers.
         answerable_answered: The share of the answerable questions that were answered; None without one.
         unanswerable_refused: The share of the unanswerable questions that were not; None without one.
         auroc_right: The area under the ROC curve of the confidence, for right answers to answerable questions
             against wrong ones; None without both kinds.
         auroc_answerable: The same for answerable against unanswerable questions; None without both kinds.
-        aurc: The area under the risk-coverage curve.
         curve: The risk-coverage curve at equally spaced coverages.
     """
 

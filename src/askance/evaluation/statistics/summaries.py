@@ -31,7 +31,6 @@ class Costs:
     """The cost per question: means over the questions, except for the seconds.
 
     Attributes:
-        searches: The mean number of searches.
         tokens_computed: The prompt tokens that were not cached, and the generated tokens, including discarded
             ones.
         median_seconds: The median time from question to answer; a single stall would dominate a mean.
@@ -77,7 +76,6 @@ class RunSummary:
     Attributes:
         title: The method with its profile and the parameters that differ from their defaults.
         method: The method with its profile only.
-        num_questions: The number of questions of the run.
         num_finished: The number of finished questions; only these count in the other attributes.
         failures: The number of questions that failed; they are among the finished ones.
         main_metric: The metric to judge the run by (see `main_metrics`); empty if no metric has a score.
