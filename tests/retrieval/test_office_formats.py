@@ -370,9 +370,10 @@ def test_files_that_are_no_archives_are_refused(tmp_path, suffix, content, reaso
         rows(tmp_path / f"a{suffix}")
 
 
-def test_broken_xml_is_refused(tmp_path):
+@pytest.mark.parametrize("content", ["<w:p>", '<?xml version="1.0" encoding="utd-8"?><w/>'])
+def test_broken_xml_is_refused(tmp_path, content):
     with pytest.raises(UnreadableFile, match=r"word/document\.xml in it is not valid XML"):
-        rows(docx(tmp_path / "a.docx", "<w:p>"))
+        rows(package(tmp_path / "a.docx", {"word/document.xml": content}))
 
 
 def test_gzipped_files_are_read_as_what_they_hold(tmp_path):

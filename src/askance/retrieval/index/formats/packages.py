@@ -85,7 +85,7 @@ class Package:
                     yield from events
                     events.clear()
                 parser.Parse(b"", True)
-            except expat.ExpatError as error:
+            except (expat.ExpatError, LookupError) as error:  # the latter for an unknown encoding
                 raise UnreadableFile(f"damaged: {name} in it is not valid XML ({error})") from error
         yield from events
 
