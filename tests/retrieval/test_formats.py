@@ -91,6 +91,37 @@ def test_markdown_takes_its_title_from_the_first_heading(tmp_path, text, title):
     assert title_and_text(written(tmp_path / "a.md", text)) == (title, text)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "title"),
+    [
+        ("a.rst", "######\nManual\n######\n\n:Author: Ada\n\nPayload\n=======\r\n\nHeavy.\n", "Manual"),
+        ("a.adoc", "= Manual\nAda\n\n== Payload\n\nHeavy.\n", "Manual"),
+        ("b.adoc", "= Manual\n:author: Ada\n\n== Payload\n\nHeavy.\n", "Manual"),
+        ("a.org", "#+TITLE: Manual\n#+AUTHOR: Ada\n\n* Payload\nHeavy.\n", "Manual"),
+        (
+            "a.tex",
+            "\\title{Manual}\n\\author{Ada}\n\\section*{Payload}\\label{p}\r\n\\emph{Heavy}.\n",
+            "Manual",
+        ),
+        ("b.tex", "\\author{Ada}\n\\section[P]{Payload}\nHeavy.\n", "Payload"),
+        ("a.md", "---\ntitle: 'Manual'\nauthor: Ada\n---\n\n# Payload\n\nHeavy.\n", "Manual"),
+    ],
+)
+def test_markup_has_a_title_an_author_and_headings(tmp_path, name, text, title):
+    path = written(tmp_path / name, text)
+    (row,) = formats.READERS[path.suffix](path)
+    assert (row.title, row.text, row.fields) == (title, text, {"author": "Ada"})
+    assert [mark.section for mark in row.marks if mark.section != "Manual"] == ["Payload"]
+    assert "Payload" in text[row.marks[-1].start :].splitlines()[0]
+
+
+def test_the_footnotes_of_a_page_of_docutils_are_main_text(tmp_path):
+    note = '<aside class="footnote brackets" role="doc-footnote"><p>The Rhine rises in the Alps.</p></aside>'
+    page = PAGE.replace("</article>", f"{note}</article>")
+    _, text = title_and_text(written(tmp_path / "a.html", page))
+    assert text.endswith("The Rhine rises in the Alps.")
+
+
 def test_html_gives_title_and_main_text(tmp_path):
     title, text = title_and_text(written(tmp_path / "a.html", PAGE))
     assert title == "Rivers of Germany"

@@ -9,6 +9,7 @@ from tests.retrieval.test_formats import pdf
 
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile, UnreadPart, packages
+from askance.retrieval.index.formats import opendocument as opendocument_reader
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 REL = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
@@ -87,7 +88,7 @@ def test_a_presentation_has_pages_and_notes(tmp_path):
     assert sections(row) == [(1, "First", "First"), (2, "Last", "Last\n")]
 
 
-def workbook(path, sheet, strings="", styles="", sheets=("Models",)):
+def workbook(path, sheet, strings="", styles="", sheets=("Models",), **more):
     names = "".join(f'<sheet name="{name}" r:id="r{name}"/>' for name in sheets)
     targets = "".join(f'<Relationship Id="r{name}" Target="worksheets/s.xml"/>' for name in sheets)
     members = {
@@ -97,7 +98,7 @@ def workbook(path, sheet, strings="", styles="", sheets=("Models",)):
         "xl/sharedStrings.xml": f"<sst>{strings}</sst>",
         "xl/styles.xml": f"<styleSheet>{styles}</styleSheet>",
     }
-    return package(path, members)
+    return package(path, members | more)
 
 
 HEADER = '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="inlineStr"><is><t>Price</t></is></c></row>'
@@ -131,6 +132,14 @@ def test_formulas_without_saved_values_are_reported(tmp_path):
     assert unread.name == "sheet Models"
 
 
+def test_the_properties_of_a_workbook_are_the_title_and_the_author_of_its_rows(tmp_path):
+    sheet = HEADER.replace("Price", "Load") + '<row r="2"><c r="A2" t="str"><v>4 kg</v></c></row>'
+    members = {"docProps/core.xml": '<c xmlns:d="d"><d:title>Loads</d:title><d:creator>Ada</d:creator></c>'}
+    (row,) = rows(workbook(tmp_path / "a.xlsx", sheet, "<si><t>Part</t></si>", **members))
+    assert (row.title, row.text) == ("Loads", "Part: 4 kg")
+    assert row.fields == {"author": "Ada", "Part": "4 kg"}
+
+
 def test_an_opendocument_text_has_headings_tables_and_notes(tmp_path):
     body = (
         '<text:h>Payload</text:h><text:p>Heavy<text:s text:c="2"/>load<text:note><text:note-citation>1'
@@ -143,6 +152,73 @@ def test_an_opendocument_text_has_headings_tables_and_notes(tmp_path):
     (row,) = rows(package(tmp_path / "a.odt", {"content.xml": content}))
     assert row.text == "Payload\n\nHeavy  load A note.\nG1 | 4 kg"
     assert (row.title, sections(row)) == ("Payload", [(0, "Payload", "Paylo")])
+
+
+def opendocument(path, body, meta=""):
+    spaces = 'xmlns:office="o" xmlns:text="t" xmlns:table="b" xmlns:draw="d" xmlns:presentation="p"'
+    members = {"content.xml": f"<office:d {spaces}>{body}</office:d>", "meta.xml": f"<m>{meta}</m>"}
+    return package(path, members)
+
+
+def test_an_opendocument_presentation_has_pages_titles_and_notes(tmp_path):
+    slide = (
+        '<draw:page><draw:frame presentation:class="title"><text:p>{0}</text:p></draw:frame>'
+        "<draw:frame><text:p>Body {0}</text:p></draw:frame>{1}</draw:page>"
+    )
+    notes = "<presentation:notes><draw:frame><text:p>Say it.</text:p></draw:frame></presentation:notes>"
+    slides = slide.format("First", notes) + slide.format("Last", "")
+    body = f"<office:presentation>{slides}</office:presentation>"
+    (row,) = rows(opendocument(tmp_path / "a.odp", body))
+    assert row.text == "First\n\nBody First\n\nSay it.\n\nLast\n\nBody Last"
+    assert sections(row) == [(1, "First", "First"), (2, "Last", "Last\n")]
+
+
+def cell(text, attributes=""):
+    return f"<table:table-cell {attributes}><text:p>{text}</text:p></table:table-cell>"
+
+
+def test_an_opendocument_spreadsheet_gives_its_rows_as_other_spreadsheets_do(tmp_path):
+    blank = '<table:table-row table:number-rows-repeated="{}"><table:table-cell/></table:table-row>'
+    number = cell("4,50 kg", 'value-type="float" value="4.50"')
+    repeated = cell("yes", 'table:number-columns-repeated="2"')
+    date = cell("1.3.21", 'value-type="date" date-value="2021-03-01T00:00:00"')
+    columns = ("Name", "Load", "Since", "Old", "Older", "Checked", "Remark")
+    table = (
+        '<table:table table:name="{}">'
+        f"<table:table-row>{''.join(map(cell, columns))}</table:table-row>"
+        f"{blank.format(2)}<table:table-row>{cell('rotor')}{number}{date}"
+        f"{repeated}<table:covered-table-cell/>{cell('Heavy.')}"
+        f"</table:table-row>{blank.format(10**6)}</table:table>"
+    )
+    meta = "<title>Parts</title><initial-creator>Ada</initial-creator><creator>Bo</creator>"
+    (row,) = rows(opendocument(tmp_path / "a.ods", table.format("One"), meta))
+    text = "Name: rotor; Load: 4.5; Since: 2021-03-01; Old: yes; Older: yes; Remark: Heavy."
+    assert (row.title, row.text, row.line, row.marks[0].section) == ("rotor", text, 4, "row 4")
+    assert (row.fields["author"], row.fields["Load"]) == ("Ada", 4.5)
+    of_two = rows(opendocument(tmp_path / "b.ods", table.format("One") + table.format("Two")))
+    assert [(row.sheet, row.marks[0].section) for row in of_two] == [
+        ("One", "One, row 4"),
+        ("Two", "Two, row 4"),
+    ]
+
+
+def test_an_opendocument_spreadsheet_without_header_is_one_document(tmp_path):
+    table = (
+        f'<table:table table:name="S"><table:table-row>{cell("1")}{cell("2")}</table:table-row></table:table>'
+    )
+    (row,) = rows(opendocument(tmp_path / "a.ods", table, "<title>Counts</title>"))
+    assert (row.title, row.text, row.line) == ("Counts", "1 | 2", 0)
+
+
+@pytest.mark.parametrize("suffix", [".odt", ".ods"])
+def test_a_repeated_cell_is_bounded_and_content_must_be_there(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(opendocument_reader, "MAX_TEXT_CHARACTERS", 1_000)
+    repeated = cell("x" * 100, 'table:number-columns-repeated="16384"')
+    table = f"<table:table><table:table-row>{repeated}</table:table-row></table:table>"
+    with pytest.raises(UnreadableFile, match="a row of more than 1,000 characters"):
+        rows(opendocument(tmp_path / f"a{suffix}", table))
+    with pytest.raises(UnreadableFile, match=r"lacks content\.xml"):
+        rows(package(tmp_path / f"b{suffix}", {"xl/workbook.xml": "<workbook/>"}))
 
 
 def epub(path, *chapters, **more):
@@ -165,6 +241,32 @@ def test_a_book_has_chapters_in_reading_order(tmp_path):
     assert sections(row) == [(0, "One", "One\n\n"), (0, "Two", "Two\n\n")]
 
 
+@pytest.mark.parametrize(
+    ("item", "contents"),
+    [
+        (
+            'media-type="application/x-dtbncx+xml"',
+            "<ncx><navPoint><navLabel><text>Payload</text></navLabel>"
+            '<content src="c%200.xhtml#top"/></navPoint></ncx>',
+        ),
+        ('properties="nav"', '<nav><li><a href="c%200.xhtml">Payload</a></li></nav>'),
+    ],
+)
+def test_chapters_without_a_heading_have_the_names_of_the_table_of_contents(tmp_path, item, contents):
+    book = f'<p xmlns:dc="d"><item id="t" href="toc.xml" {item}/>' + "".join(
+        f'<item id="c{number}" href="c%20{number}.xhtml"/>' for number in range(2)
+    )
+    members = {
+        "in/book.opf": f'{book}<spine><itemref idref="c0"/><itemref idref="c1"/></spine></p>',
+        "in/toc.xml": contents,
+    }
+    pages = ("<body><p>It is heavy.</p></body>", "<body><h1>Range</h1><p>Far.</p></body>")
+    (row,) = rows(epub(tmp_path / "a.epub", *pages, **members))
+    assert sections(row) == [(0, "Payload", "It is"), (0, "Range", "Range")]
+    (row,) = rows(epub(tmp_path / "b.epub", *pages, **members | {"in/toc.xml": "<ncx>&broken;"}))
+    assert sections(row) == [(0, "Range", "Range")]
+
+
 def test_a_book_with_copy_protection_is_not_read(tmp_path):
     protection = '<e><EncryptionMethod Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/></e>'
     with pytest.raises(UnreadableFile, match="copy protection"):
@@ -185,6 +287,19 @@ def test_rich_text_is_decoded_and_has_headings_and_rows(tmp_path):
     path.write_bytes(b"{\\rtf1" + b"{" * 10_000)
     with pytest.raises(UnreadableFile, match="5,000 groups"):
         rows(path)
+
+
+def test_a_group_of_rich_text_ends_what_it_began_and_keeps_the_text_before_it(tmp_path):
+    content = (
+        rb"{\rtf1{\stylesheet{\s1 heading 1;}}{\info{\title Manual}{\author Ada}{\author Bo}}"
+        rb"\pard\s1{\listtext\pard\plain 1\tab}Payload\par\pard before{\*\bkmkstart b}, between"
+        rb"{\pict 00ff}, after\par}"
+    )
+    (tmp_path / "a.rtf").write_bytes(content)
+    (row,) = rows(tmp_path / "a.rtf")
+    assert (row.title, row.fields) == ("Manual", {"author": "Ada"})
+    assert row.text == "1 Payload\n\nbefore, between, after"
+    assert sections(row) == [(0, "1 Payload", "1 Pay")]
 
 
 def message(subject, text, *attached):
@@ -255,9 +370,10 @@ def test_files_that_are_no_archives_are_refused(tmp_path, suffix, content, reaso
         rows(tmp_path / f"a{suffix}")
 
 
-def test_broken_xml_is_refused(tmp_path):
+@pytest.mark.parametrize("content", ["<w:p>", '<?xml version="1.0" encoding="utd-8"?><w/>'])
+def test_broken_xml_is_refused(tmp_path, content):
     with pytest.raises(UnreadableFile, match=r"word/document\.xml in it is not valid XML"):
-        rows(docx(tmp_path / "a.docx", "<w:p>"))
+        rows(package(tmp_path / "a.docx", {"word/document.xml": content}))
 
 
 def test_gzipped_files_are_read_as_what_they_hold(tmp_path):

@@ -20,13 +20,15 @@ from askance.retrieval.index.formats.encodings import GZIPPED, open_bytes
 from askance.retrieval.index.formats.html import read_epub, read_html
 from askance.retrieval.index.formats.mail import read_mail
 from askance.retrieval.index.formats.office import read_docx, read_pptx
-from askance.retrieval.index.formats.opendocument import read_odt
+from askance.retrieval.index.formats.opendocument import read_ods, read_odt
 from askance.retrieval.index.formats.pdf import read_pdf
 from askance.retrieval.index.formats.plain import (
+    MARKUP,
     PLAIN_TEXT,
     SOURCE_CODE,
     read_code,
     read_markdown,
+    read_markup,
     read_plain,
 )
 from askance.retrieval.index.formats.rows import MAX_ID_CHARACTERS, read_json, read_jsonl, read_table
@@ -54,7 +56,8 @@ READERS: Mapping[str, Callable[[Path], Rows]] = {
     **dict.fromkeys((".docx", ".docm", ".dotx"), read_docx),
     **dict.fromkeys((".pptx", ".pptm", ".ppsx"), read_pptx),
     **dict.fromkeys((".xlsx", ".xlsm"), read_xlsx),
-    **dict.fromkeys((".odt", ".odp", ".ods"), read_odt),
+    **dict.fromkeys((".odt", ".odp"), read_odt),
+    ".ods": read_ods,
     ".rtf": read_rtf,
     ".epub": read_epub,
     **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
@@ -64,6 +67,7 @@ READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".json": read_json,
     **dict.fromkeys((".csv", ".tsv"), read_table),
     **dict.fromkeys(PLAIN_TEXT, read_plain),
+    **dict.fromkeys(MARKUP, read_markup),
     **dict.fromkeys(SOURCE_CODE, read_code),
 }
 _STREAMED = (".jsonl", ".ndjson", ".csv", ".tsv")

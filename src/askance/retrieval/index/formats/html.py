@@ -1,6 +1,7 @@
 """The readers of web pages, EPUB books, and of HTML inside other documents."""
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,7 +19,7 @@ from askance.retrieval.index.formats.content import (
 )
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.fields import author_field
-from askance.retrieval.index.formats.packages import joined, open_package
+from askance.retrieval.index.formats.packages import Package, joined, open_package
 
 _INVISIBLE = {"script", "style", "template", "noscript", "head", "title"}
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -33,6 +34,9 @@ _AROUND_BREAK = re.compile(r"[ \t]*\n[ \t]*")
 _DECLARED = re.compile(rb"""(?:charset\s*=\s*|<\?xml[^>]*encoding\s*=\s*)["']?\s*([-\w:]+)""", re.IGNORECASE)
 _HEAD_BYTES = 4096
 _EPUB = "META-INF/container.xml"
+_CONTENTS = "application/x-dtbncx+xml"
+_FOOTNOTE = re.compile(r"<aside\b(?=[^<>]*\bfootnote)", re.IGNORECASE)
+"""The start of a footnote as Docutils and Sphinx write it; trafilatura leaves out what stands aside."""
 _FONT_ENCRYPTION = "idpf.org/2008/embedding"
 
 
@@ -51,7 +55,9 @@ def read_html(path: Path) -> Rows:
         raise MissingExtra("trafilatura", "html", f"reading {path}") from error
     check_size(path.stat().st_size)
     page = decoded_page(path.read_bytes())
-    main = bare_extraction(page, with_metadata=True, include_comments=False, favor_recall=True)
+    main = bare_extraction(
+        _FOOTNOTE.sub("<div", page), with_metadata=True, include_comments=False, favor_recall=True
+    )
     row = visible_text(page)
     title = given_title(str(getattr(main, "title", None) or "")) or row.title
     body = getattr(main, "body", None)
@@ -98,17 +104,42 @@ def read_epub(path: Path) -> Rows:
                  and "full-path" in event.attributes]  # fmt: skip
         if not paths:
             raise UnreadableFile("damaged: it does not name its content")
-        members, spine = dict[str, str](), list[str]()
+        members, spine, chapters = dict[str, str](), list[str](), dict[str, str]()
+        folder = dirname(paths[0])
         for event in package.events(paths[0]):
             if event.kind == "start" and event.name == "item":
-                members[event.attributes.get("id", "")] = event.attributes.get("href", "")
+                member = members[event.attributes.get("id", "")] = event.attributes.get("href", "")
+                if (
+                    event.attributes.get("media-type") == _CONTENTS
+                    or event.attributes.get("properties") == "nav"
+                ):
+                    chapters |= _chapter_names(package, joined(folder, member))
             elif event.kind == "start" and event.name == "itemref":
                 spine.append(event.attributes.get("idref", ""))
         text = TextBuilder()
         for member in filter(None, map(members.get, spine)):
-            if (name := joined(dirname(paths[0]), member)) in package:
+            if (name := joined(folder, member)) in package:
+                if name in chapters:
+                    text.section(chapters[name])
                 add_page(text, decoded_page(package.read(name)))
         yield text.document(package.text_of(paths[0], "title"), package.text_of(paths[0], "creator"))
+
+
+def _chapter_names(package: Package, name: str) -> dict[str, str]:
+    """Return the names of the members in a table of contents of EPUB 2 or 3; none if it is damaged."""
+    names, member, label = dict[str, str](), "", ""
+    with suppress(UnreadableFile):
+        for kind, element, attributes in package.events(name):
+            target = attributes.get("src", "") or attributes.get("href", "")
+            if kind == "text":
+                label += element
+            elif kind == "start" and element in ("navLabel", "a"):
+                member, label = joined(dirname(name), target.partition("#")[0]), ""
+            elif kind == "start" and element == "content":
+                names.setdefault(joined(dirname(name), target.partition("#")[0]), label)
+            elif kind == "end" and element == "a":
+                names.setdefault(member, label)
+    return names
 
 
 class _Visible(HTMLParser):

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from askance.retrieval.index.formats.content import Rows, TextBuilder, given_title
-from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
+from askance.retrieval.index.formats.packages import PROPERTIES, Package, XmlEvent, open_package
 
-_PROPERTIES = "docProps/core.xml"
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MAX_LEVEL = 9
 
@@ -30,8 +29,8 @@ def read_docx(path: Path) -> Rows:
         for notes in ("word/footnotes.xml", "word/endnotes.xml"):
             for _, paragraph in _blocks(package.events(notes), text):
                 text.paragraph(paragraph)
-        author = package.text_of(_PROPERTIES, "creator")
-        yield text.document(given_title(package.text_of(_PROPERTIES, "title")) or title, author)
+        author = package.text_of(PROPERTIES, "creator")
+        yield text.document(given_title(package.text_of(PROPERTIES, "title")) or title, author)
 
 
 def read_pptx(path: Path) -> Rows:
@@ -60,7 +59,7 @@ def read_pptx(path: Path) -> Rows:
                     for style, paragraph in _blocks(package.events(target), text):
                         if style != "sldNum":
                             text.paragraph(paragraph)
-        yield text.document(package.text_of(_PROPERTIES, "title"), package.text_of(_PROPERTIES, "creator"))
+        yield text.document(package.text_of(PROPERTIES, "title"), package.text_of(PROPERTIES, "creator"))
 
 
 def _heading_styles(package: Package) -> tuple[set[str], set[str]]:

@@ -1,57 +1,183 @@
-"""The reader of OpenDocument texts, presentations and their tables."""
+"""The readers of OpenDocument texts, presentations and spreadsheets."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
-from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile
-from askance.retrieval.index.formats.packages import open_package
+from askance.retrieval.index.formats.content import (
+    MAX_TEXT_CHARACTERS,
+    Rows,
+    TextBuilder,
+    UnreadableFile,
+    given_title,
+)
+from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package
+from askance.retrieval.index.formats.tables import MAX_COLUMNS, rest_as_document, rows_as_documents
 
 _MAX_SPACES = 100
+_MAX_ROWS = 1 << 20
 _LEFT_OUT = ("tracked-changes", "annotation", "automatic-styles", "note-citation")
+_CELLS = ("table-cell", "covered-table-cell")
+
+
+class _Block(NamedTuple):
+    """A part of the content.
+
+    Attributes:
+        kind: "page" for the start of a slide, "h" for a heading, "p" for a paragraph, "row" for a row.
+        texts: The cells of a row; otherwise one text.
+        table: The name of the row's table.
+        number: The number of a row or slide, from 1.
+    """
+
+    kind: str
+    texts: list[str]
+    table: str = ""
+    number: int = 0
 
 
 def read_odt(path: Path) -> Rows:
-    """Yield a text as one row, with its headings as sections. Deleted text and comments are left out.
+    """Yield a text or a presentation as one row. Deleted text and comments are left out.
+
+    The sections are the headings of a text, and the titles of slides, which are pages.
 
     Raises:
         UnreadableFile: The file is damaged, encrypted or too large.
     """
     with open_package(path) as package:
-        if any(event.name == "encryption-data" for event in package.events("META-INF/manifest.xml")):
-            raise UnreadableFile("encrypted; remove its password first")
-        text, pieces, cells, cell = TextBuilder(), list[str](), list[str](), list[str]()
-        left_out = num_tables = num_open = 0
-        for event in package.events("content.xml"):
-            name, is_start = event.name, event.kind == "start"
-            if event.kind == "text":
-                if num_open and not left_out:
-                    pieces.append(name)
-            elif name in _LEFT_OUT:
-                left_out += 1 if is_start else -1
-            elif left_out:
-                continue
-            elif name in ("p", "h"):
-                num_open += 1 if is_start else -1
-                if is_start:
-                    pieces += [" "] * (num_open > 1)  # a paragraph of a note inside another
-                elif num_open == 0:
-                    paragraph, pieces = "".join(pieces), []
-                    if num_tables:
-                        cell.append(paragraph)
-                    elif name == "h":
-                        text.heading(paragraph)
-                    else:
-                        text.paragraph(paragraph)
-            elif name == "table":
-                num_tables += 1 if is_start else -1
-            elif is_start and name in ("tab", "line-break"):
-                pieces.append("\t" if name == "tab" else "\n")
-            elif is_start and name == "s":
-                count = event.attributes.get("c", "1")
-                pieces.append(" " * min(_MAX_SPACES, int(count) if count.isdecimal() else 1))
-            elif not is_start and name == "table-cell":
-                cells.append(" ".join(cell))
-                cell = []
-            elif not is_start and name == "table-row" and num_tables == 1:
-                text.row(cells)
-                cells = []
-        yield text.document(package.text_of("meta.xml", "title"), package.text_of("meta.xml", "creator"))
+        text = TextBuilder()
+        for kind, texts, _, number in _blocks(package):
+            if kind == "row":
+                text.row(texts)
+            elif kind == "page":
+                text.section("", page=number)
+            elif kind == "h":
+                text.heading(texts[0])
+            else:
+                text.paragraph(texts[0])
+        yield text.document(*_title_and_author(package))
+
+
+def read_ods(path: Path) -> Rows:
+    """Yield the rows of a spreadsheet as documents, as those of a CSV file.
+
+    Formulas have the values that were saved with them. A row that is saved as repeated is read once.
+
+    Raises:
+        UnreadableFile: The file is damaged, encrypted or too large.
+    """
+    with open_package(path) as package:
+        title, author = _title_and_author(package)
+        tables = [event for event in package.events("content.xml") if event[:2] == ("start", "table")]
+        blocks = (block for block in _blocks(package, has_values=True) if block.kind == "row")
+        rest = TextBuilder()
+        for name, rows in groupby(blocks, key=lambda block: block.table):
+            numbered = ((row.number, row.texts) for row in rows)
+            sheet = name if len(tables) > 1 else ""
+            yield from rows_as_documents(numbered, given_title(title) or path.stem, rest, sheet, author)
+        yield from rest_as_document(rest, title, author)
+
+
+def _title_and_author(package: Package) -> tuple[str, str]:
+    author = package.text_of("meta.xml", "initial-creator") or package.text_of("meta.xml", "creator")
+    return package.text_of("meta.xml", "title"), author
+
+
+def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
+    """Yield the blocks in order.
+
+    Args:
+        has_values: Cells have their values; otherwise the text that is shown, such as "4.00 kg".
+    """
+    cells, cell, table, value = list[str](), list[str](), "", ""
+    num_tables = num_rows = num_pages = 0
+    num_repeated = num_repeated_rows = 1
+    is_title = is_presentation = False
+    for kind, name, attributes in _paragraphs(package):
+        is_start = kind == "start"
+        if kind in ("p", "h"):
+            if num_tables:
+                cell.append(name)
+            else:
+                yield _Block("h" if is_title else kind, [name])
+        elif name == "table":
+            num_tables += 1 if is_start else -1
+            if is_start and num_tables == 1:
+                table, num_rows = attributes.get("name", ""), 0
+        elif name == "presentation":
+            is_presentation = is_start
+        elif name == "frame":
+            is_title = is_start and attributes.get("class") == "title"
+        elif name == "page" and is_start and is_presentation:
+            num_pages += 1
+            yield _Block("page", [], number=num_pages)
+        elif name in _CELLS and is_start:
+            num_repeated = _count(attributes, "number-columns-repeated", MAX_COLUMNS)
+            value = _value(attributes) if has_values else ""
+        elif name in _CELLS:
+            shown, cell, value = value or " ".join(cell), [], ""
+            if num_repeated * len(shown) > MAX_TEXT_CHARACTERS:
+                raise UnreadableFile(f"a row of more than {MAX_TEXT_CHARACTERS:,} characters")
+            cells += [shown] * num_repeated
+            num_repeated = 1
+        elif name == "table-row" and num_tables == 1 and is_start:
+            num_repeated_rows = _count(attributes, "number-rows-repeated", _MAX_ROWS)
+        elif name == "table-row" and num_tables == 1:
+            yield _Block("row", cells, table, num_rows + 1)
+            num_rows += num_repeated_rows
+            cells = []
+
+
+def _paragraphs(package: Package) -> Iterator[XmlEvent]:
+    """Yield the events of the content, with each paragraph and heading as one event with its text.
+
+    The kind of these events is "p" or "h". What is left out has no events.
+    """
+    if "content.xml" not in package:
+        raise UnreadableFile("damaged, or no OpenDocument file: it lacks content.xml")
+    if any(event.name == "encryption-data" for event in package.events("META-INF/manifest.xml")):
+        raise UnreadableFile("encrypted; remove its password first")
+    pieces, left_out, num_open = list[str](), 0, 0
+    for event in package.events("content.xml"):
+        name, is_start = event.name, event.kind == "start"
+        if event.kind == "text":
+            if num_open and not left_out:
+                pieces.append(name)
+        elif name in _LEFT_OUT:
+            left_out += 1 if is_start else -1
+        elif left_out:
+            continue
+        elif name in ("p", "h"):
+            num_open += 1 if is_start else -1
+            if is_start:
+                pieces += [" "] * (num_open > 1)  # a paragraph of a note inside another
+            elif num_open == 0:
+                yield XmlEvent(name, "".join(pieces), {})
+                pieces = []
+        elif is_start and name in ("tab", "line-break"):
+            pieces.append("\t" if name == "tab" else "\n")
+        elif is_start and name == "s":
+            pieces.append(" " * _count(event.attributes, "c", _MAX_SPACES))
+        else:
+            yield event
+
+
+def _count(attributes: Attributes, name: str, limit: int) -> int:
+    """Return how often something is repeated, at most `limit` times."""
+    count = attributes.get(name, "1")
+    return min(limit, int(count)) if count.isdecimal() and len(count) < 10 else 1
+
+
+def _value(attributes: Attributes) -> str:
+    """Return the value of a number, date or truth value as in tables of other formats, or an empty string."""
+    match attributes.get("value-type"):
+        case "float" | "currency" | "percentage":
+            with suppress(ValueError, OverflowError):
+                return f"{float(attributes.get('value', '')):.15g}"
+        case "date":
+            return attributes.get("date-value", "").replace("T", " ").removesuffix(" 00:00:00")
+        case "boolean":
+            return attributes.get("boolean-value", "").upper()
+    return ""

@@ -27,6 +27,8 @@ MAX_RATIO = 400
 """The greatest ratio of unpacked to packed bytes; office files with repetitive tables reach about 100."""
 MAX_UNCHECKED_BYTES = 16_000_000
 """A member that unpacks to no more than this may have any ratio."""
+PROPERTIES = "docProps/core.xml"
+"""The member with the title and the author of an Office file."""
 _BLOCK_BYTES = 1 << 16
 _OLE = b"\xd0\xcf\x11\xe0"
 Attributes = dict[str, str]
@@ -83,7 +85,7 @@ class Package:
                     yield from events
                     events.clear()
                 parser.Parse(b"", True)
-            except expat.ExpatError as error:
+            except (expat.ExpatError, LookupError) as error:  # the latter for an unknown encoding
                 raise UnreadableFile(f"damaged: {name} in it is not valid XML ({error})") from error
         yield from events
 

@@ -42,36 +42,41 @@ def read_rtf(path: Path) -> Rows:
     for token in _TOKEN.finditer(content):
         reader.process(token)
     reader.end_paragraph()
-    yield reader.text.document(reader.title)
+    yield reader.text.document(reader.info[b"title"], reader.info[b"author"])
 
 
 class _Reader:
     """The state of reading: the text, and what holds in each open group.
 
-    A group is (destination, font, number of characters that stand for a Unicode character).
+    A group is (destination, font, number of characters that stand for a Unicode character, style of the
+    paragraph, whether it is a heading, whether it is in a table).
     """
 
     def __init__(self) -> None:
-        self.text, self.title = TextBuilder(), ""
-        self._groups: list[tuple[bytes, int, int]] = []
+        self.text, self.info = TextBuilder(), {b"title": "", b"author": ""}
+        self._groups: list[tuple[bytes, int, int, int, bool, bool]] = []
         self._destination, self._font, self._num_alternatives = b"", 0, 1
         self._encoding, self._fonts, self._headings = "cp1252", dict[int, str](), set[int]()
-        self._style, self._style_name, self._styles_open = 0, "", 0
+        self._style = 0
         self._bytes, self._pieces, self._cells = bytearray(), list[str](), list[str]()
         self._to_skip, self._is_heading, self._is_table = 0, False, False
 
     def process(self, token: re.Match[bytes]) -> None:
         """Process one token."""
         word, number, hexadecimal, symbol, brace, text = token.groups()
+        if brace:
+            self._flush()
         if brace == b"{":
             if len(self._groups) == MAX_GROUPS:
                 raise UnreadableFile(f"more than {MAX_GROUPS:,} groups are nested")
-            self._groups.append((self._destination, self._font, self._num_alternatives))
+            paragraph = self._style, self._is_heading, self._is_table
+            self._groups.append((self._destination, self._font, self._num_alternatives, *paragraph))
             self._to_skip = 0
         elif brace:
-            self._flush()
             if self._groups:
-                self._destination, self._font, self._num_alternatives = self._groups.pop()
+                group = self._groups.pop()
+                self._destination, self._font, self._num_alternatives = group[:3]
+                self._style, self._is_heading, self._is_table = group[3:]
             self._to_skip = 0
         elif hexadecimal:
             self._add_bytes(bytes([int(hexadecimal, 16)]))
@@ -100,8 +105,8 @@ class _Reader:
         elif word == b"footnote" and self._destination == b"*":
             self._destination = b""
             self._add(" ")
-        elif word == b"title" and self._destination == b"info":
-            self._destination = b"title"
+        elif self._destination == b"info" and not self.info.get(word, "given"):
+            self._destination = word
         elif word == b"f":
             self._flush()
             self._font = value
@@ -150,8 +155,8 @@ class _Reader:
         self._flush()
         if not self._destination:
             self._pieces.append(text)
-        elif self._destination == b"title":
-            self.title += text
+        elif self._destination in self.info:
+            self.info[self._destination] += text
 
     def _flush(self) -> None:
         """Decode the bytes so far with the encoding of their font."""
@@ -164,7 +169,7 @@ class _Reader:
             text = content.decode("cp1252", "replace")
         if not self._destination:
             self._pieces.append(text)
-        elif self._destination == b"title":
-            self.title += text
+        elif self._destination in self.info:
+            self.info[self._destination] += text
         elif self._destination == b"stylesheet" and text.lower().startswith("heading "):
             self._headings.add(self._style)

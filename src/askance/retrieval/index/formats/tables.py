@@ -17,10 +17,11 @@ from askance.retrieval.index.formats.content import (
     TextBuilder,
     UnreadableFile,
     UnreadPart,
+    given_title,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
-from askance.retrieval.index.formats.fields import cell_fields
-from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
+from askance.retrieval.index.formats.fields import author_field, cell_fields
+from askance.retrieval.index.formats.packages import PROPERTIES, Package, XmlEvent, open_package
 
 MAX_COLUMNS = 16_384
 """As many as a sheet of a spreadsheet program has."""
@@ -55,11 +56,15 @@ def read_delimited(path: Path, encoding: str, delimiter: str) -> Rows:
             yield from rows_as_documents(((reader.line_num, cells) for cells in reader), name, rest)
         except csv.Error as error:
             raise UnreadableFile(f"line {reader.line_num}: {error}") from error
-    yield from _whole(rest)
+    yield from rest_as_document(rest)
 
 
 def rows_as_documents(
-    rows: Iterable[tuple[int, Sequence[str]]], title: str, rest: TextBuilder, sheet: str = ""
+    rows: Iterable[tuple[int, Sequence[str]]],
+    title: str,
+    rest: TextBuilder,
+    sheet: str = "",
+    author: str = "",
 ) -> Iterator[DocumentRow]:
     """Yield each row under a header as a document that repeats the names of the columns, as fields as well.
 
@@ -70,6 +75,7 @@ def rows_as_documents(
         rows: The line number and the cells of each row.
         title: The title of rows without a column "title", "name" or "subject".
         sheet: The name of the sheet, if there are several.
+        author: The author of the file, who is a field of each row unless a column has this name.
 
     Raises:
         UnreadableFile: There are too many columns.
@@ -91,7 +97,7 @@ def rows_as_documents(
         text = "; ".join(f"{name}{cell}" for name, cell in zip(names, cells, strict=False) if cell)
         own = cells[titled] if titled is not None and titled < len(cells) else ""
         section = ", ".join(filter(None, (sheet, f"row {line}")))
-        fields = cell_fields(dict(zip(header, cells, strict=False)))
+        fields = author_field(author) | cell_fields(dict(zip(header, cells, strict=False)))
         yield DocumentRow(own or title, text, None, line, sheet, (Mark(0, 0, section),), fields)
 
 
@@ -106,27 +112,30 @@ def read_xlsx(path: Path) -> Rows:
     with open_package(path) as package:
         relations, workbook = package.relations(_WORKBOOK), list(package.events(_WORKBOOK))
         sheets = [each.attributes for each in workbook if each.kind == "start" and each.name == "sheet"]
+        title, author = package.text_of(PROPERTIES, "title"), package.text_of(PROPERTIES, "creator")
         is_1904 = any(each.attributes.get("date1904") in ("1", "true") for each in workbook)
         values = _Values(_shared_strings(package), _date_styles(package), is_1904)
         rest, num_rows, unread = TextBuilder(), 0, list[UnreadPart]()
         for sheet in sheets:
             name, before = sheet.get("name", ""), values.num_missing
             rows = values.rows(package.events(relations.get(sheet.get("id", ""), "")))
-            for row in rows_as_documents(rows, path.stem, rest, name if len(sheets) > 1 else ""):
+            shown = name if len(sheets) > 1 else ""
+            for row in rows_as_documents(rows, given_title(title) or path.stem, rest, shown, author):
                 num_rows += 1
                 yield row
             if missing := values.num_missing - before:
                 reason = f"{missing:,} formulas without saved values; save the file in a spreadsheet program"
                 unread.append(UnreadPart(f"sheet {name}", reason))
-        whole = list(_whole(rest))
+        whole = list(rest_as_document(rest, title, author))
         if not num_rows and not whole and unread:
             raise UnreadableFile(f"holds only {unread[0].reason}")
         yield from whole
         yield from unread
 
 
-def _whole(rest: TextBuilder) -> Iterator[DocumentRow]:
-    row = rest.document()
+def rest_as_document(rest: TextBuilder, title: str = "", author: str = "") -> Iterator[DocumentRow]:
+    """Yield the rows of the tables without header as one document, if there are any."""
+    row = rest.document(title, author)
     if row.text:
         yield row
 

@@ -1,0 +1,152 @@
+"""Count how many files of other programs askance reads well: their text, titles, authors and places.
+
+    python -m benchmarks.foreign_files [--out DIR]
+
+Each program that is installed writes its files, with made-up words in headings, paragraphs, lists, cells and
+notes. The script indexes the folder of these files and searches for each word. A word is kept if the passage
+that is found comes from the file and contains the word. A title, an author and a place (page, section, sheet
+or row) are right if that passage shows them. The place of a note is not checked.
+
+The programs are no dependencies of askance. A program that is missing is named, and its files are not made.
+Libraries: pip install pypandoc_binary python-docx python-pptx openpyxl XlsxWriter pandas odfpy odfdo
+pyexcel-ods3 EbookLib reportlab fpdf2 typst weasyprint matplotlib docutils. Programs on the PATH: soffice
+(LibreOffice) and chromium.
+
+The exit code is 1 if a word of a file is lost.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+from askance.core.ports import Retriever
+from askance.core.types import Passage
+from askance.retrieval.bm25 import open_index
+from askance.retrieval.index.build import build_index
+from benchmarks.foreign_content import Content, Fact, made_up_words
+from benchmarks.foreign_programs import PROGRAMS, NotInstalled
+
+_HEAD = ("file", "program", "words", "titles", "authors", "places", "lost or wrong")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A file that a program wrote, with what it has to show.
+
+    Attributes:
+        program: The name and the version of the program.
+    """
+
+    path: Path
+    program: str
+    facts: tuple[Fact, ...]
+
+
+def make_files(folder: Path) -> Iterator[Made | str]:
+    """Write the files of all programs, and yield each file, or why the files of a program are not made."""
+    words = made_up_words()
+    for program, make, extensions in PROGRAMS:
+        try:
+            name = f"{program.name} {program.version()}"
+        except NotInstalled as error:
+            yield f"{program.name} ({extensions}): {error}"
+            continue
+        for extension in extensions.split():
+            path = folder / f"by-{program.name.replace(' ', '-')}.{extension}"
+            content = Content(f"{program.name} {extension}", words)
+            make(path, content)
+            yield Made(path, name, tuple(content.facts))
+
+
+def found(retriever: Retriever, made: Made) -> Mapping[Fact, Passage]:
+    """Return the passages of a file that contain its words."""
+    passages = dict[Fact, Passage]()
+    for fact in made.facts:
+        for hit in asyncio.run(retriever.search(fact.word, 5)):
+            if hit.passage.source == str(made.path) and fact.word in hit.passage.text:
+                passages.setdefault(fact, hit.passage)
+    return passages
+
+
+def row(made: Made, passages: Mapping[Fact, Passage]) -> tuple[str, ...]:
+    """Return the row of a file for the table: counts, and the first thing that is lost or wrong."""
+    wrong = [f"no {fact.word}" for fact in made.facts if fact not in passages]
+    shares = [f"{len(passages)}/{len(made.facts)}"]
+    for what, is_right, shown in (
+        ("title", _has_title, lambda passage: passage.title),
+        ("author", _has_author, lambda passage: passage.fields.get("author", "")),
+        ("place", _has_place, _place),
+    ):
+        asked = [fact for fact in made.facts if fact.places or what != "place"]
+        failed = [passages[fact] for fact in asked if fact in passages and not is_right(fact, passages[fact])]
+        wrong += [f"{what} {shown(passage)!r}" for passage in failed]
+        num_right = sum(fact in passages for fact in asked) - len(failed)
+        shares.append(f"{num_right}/{len(asked)}")
+    return made.path.name, made.program, *shares, "; ".join(dict.fromkeys(wrong))
+
+
+def _has_title(fact: Fact, passage: Passage) -> bool:
+    return passage.title == fact.title
+
+
+def _has_author(fact: Fact, passage: Passage) -> bool:
+    return passage.fields.get("author", "") == fact.author
+
+
+def _has_place(fact: Fact, passage: Passage) -> bool:
+    return all(place in _place(passage) for place in fact.places)
+
+
+def _place(passage: Passage) -> str:
+    """Return the page and the section, which a citation leaves out if it repeats the title."""
+    return f"p. {passage.page}, {passage.section}" if passage.page else passage.section
+
+
+def measure(folder: Path) -> int:
+    """Make the files in `folder`, index them, print the table, and return the exit code."""
+    files, notes = folder / "files", list[str]()
+    files.mkdir(parents=True)
+    made = list[Made]()
+    for each in make_files(files):
+        if isinstance(each, Made):
+            made.append(each)
+        else:
+            notes.append(f"not made: {each}")
+    report = build_index([files], folder / "index")
+    notes += [f"skipped: {skipped.source}: {skipped.reason}" for skipped in report.skipped]
+    retriever = open_index(folder / "index")
+    table, num_read, num_right = Table(*_HEAD, box=None, header_style="bold"), 0, 0
+    for each in made:
+        passages = found(retriever, each)
+        cells = row(each, passages)
+        num_read += len(passages) == len(each.facts)
+        num_right += not cells[-1]
+        table.add_row(*cells)
+    Console(width=200).print(table)
+    print(*notes, sep="\n")
+    print(f"{num_read} of {len(made)} files read; {num_right} with all titles, authors and places")
+    return int(num_read < len(made))
+
+
+def main() -> int:
+    """Measure in a temporary folder, or in a new one that is kept."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, help="keep the files and their index in this new folder")
+    out: Path | None = parser.parse_args().out
+    if out is not None:
+        return measure(out)
+    with TemporaryDirectory() as folder:
+        return measure(Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
