@@ -27,7 +27,6 @@ class Event:
         id: The event's position in the trace, from 0.
         parent: The id of the event that caused this one, such as the decision to search.
         at_seconds: The time from the question to the end of the event.
-        seconds: The duration of the event.
     """
 
     type: ClassVar[str]
@@ -42,16 +41,12 @@ class Asked(Event):
     """The question, with the settings needed to reproduce the answer.
 
     Attributes:
-        question_id: The id of the question.
-        text: The question itself.
         method: The repr of the method, which shows all its parameters.
         title: The method's name with its profile and the parameters that differ from their defaults.
         models: The names of the models by role.
         retriever: The name of the retriever; empty if there is none.
-        seed: The seed of the run.
         started_at: The start time in ISO 8601, in UTC.
         precisions: The floating-point format of each model by role, where it is known.
-        options: The options of a multiple-choice question.
         history: The earlier questions of the conversation with their answers, oldest first.
         config: The engine's configuration, as `EngineConfig.stored` returns it; empty if unknown.
     """
@@ -86,13 +81,10 @@ class Generated(Event):
     """One generation of a model.
 
     Attributes:
-        role: The role of the model.
         key: The name of the call inside the question.
         prompt: The prompt as readable text.
         text: The text that was kept.
         finish: The reason why the generation ended (see `Generation.finish`).
-        tokens: The tokens that were kept.
-        prompt_tokens: The length of the prompt in tokens.
         generated_tokens: The number of tokens computed, kept or not.
         reused_tokens: The number of prompt tokens that came from a cache.
         is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
@@ -179,7 +171,6 @@ class Decided(Event):
         words: The words of the text that the decision is about.
         query: The query, if the outcome is a search, or the question that a follow-up is rewritten into.
         query_words: The words of the query, if the method chose them by attention.
-        numbers: Further values by name.
     """
 
     type: ClassVar[str] = "decide"
@@ -203,8 +194,6 @@ class Expanded(Event):
             from 1.
         action: The kind of step, such as "retrieve".
         text: The text that the step adds to the answer, or its intermediate result.
-        passage: The passage that the step used.
-        numbers: Scores and other values by name.
         distributions: Probabilities by group and name.
         rejected: The reason why the search did not continue from the node; empty if it did.
     """
@@ -283,13 +272,7 @@ class Answered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """An error that ended a call or the whole question.
-
-    Attributes:
-        error: The name of the exception's class.
-        message: The message of the exception.
-        place: The call that failed.
-    """
+    """An error that ended a call or the whole question."""
 
     type: ClassVar[str] = "error"
     error: str
@@ -323,10 +306,6 @@ class Trace:
 
     A trace belongs to one event loop. Each task has its own current parent (see `because`), so concurrent
     branches do not affect each other.
-
-    Attributes:
-        events: The events so far.
-        listener: A callback that receives every event.
     """
 
     def __init__(self, listener: Listener | None = None) -> None:

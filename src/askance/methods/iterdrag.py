@@ -71,7 +71,6 @@ class IterdragState:
         text: The lines so far, without a line break at the end.
         hits: All passages, in the order in which the prompt shows them.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
-        follow_ups: The follow-up questions so far.
         final: The content of the final line; None until it is written.
     """
 

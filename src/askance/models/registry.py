@@ -30,7 +30,6 @@ class ModelKind:
         spec: The format of the specification.
         what: A description of the kind.
         install: A function that returns the command which installs the packages on this machine.
-        factory: The factory of models.
         options: The names of the options that the factory takes.
         packages: Alternative sets of required packages; one set is enough.
         names: The names that may follow the kind and a colon; None for any name.
@@ -189,7 +188,6 @@ def parse_spec(spec: str, role: str = "models") -> tuple[ModelKind, str, dict[st
     """Split a specification into the kind of model, the name after it, and the options.
 
     Args:
-        spec: The specification.
         role: The group of plug-ins to search as well: "models", "encoders" or "entailments".
 
     Raises:

@@ -112,9 +112,7 @@ def claim_of(sentence: str, question: str = "", short: str = "") -> Claim:
     """Return the claim that a sentence makes.
 
     Args:
-        sentence: A sentence of an answer.
         question: The question that the sentence answers.
-        short: The short answer.
     """
     reasoning, stated = split_statement(sentence)
     words, question_words = _words(f"{reasoning} {stated}"), _words(question)
@@ -143,7 +141,6 @@ def sentence_support(
         shown: The passages in the prompt while the answer was generated.
         questions: The questions that the text answers. Without a question, no passage supports a sentence
             that states only a one-word answer.
-        short: The short answer.
         marks: The markers that the model generated.
     """
     spans = _spans(text)

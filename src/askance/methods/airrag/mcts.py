@@ -137,7 +137,6 @@ class MctsTree(Generic[S]):
     """One tree search and its results.
 
     Args:
-        seed: The seed of all random choices.
         number: The position of this tree among the trees of the question, from 1.
         side_actions: Actions at the root that lead only to terminals. They are expanded once, concurrently
             with the first rollouts, and rewarded as if one rollout had ended in each outcome. Rollouts never

@@ -63,7 +63,6 @@ class GenerationState:
         max_tokens: The maximum number of new tokens of the answer.
         text: The answer so far, including citation markers that the model wrote.
         num_tokens: The number of tokens in `text`.
-        num_searches: The number of searches so far.
         hits: The passages in the prompt.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
         stop_reason: The reason why the answer has ended; an empty string while it continues.

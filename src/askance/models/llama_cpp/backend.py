@@ -47,7 +47,6 @@ class SequenceSlot:
     """A sequence in a llama.cpp context, used as the KV slot of a text.
 
     Attributes:
-        seq_id: The number of the sequence in llama.cpp.
         ids: The token ids that the sequence holds.
         num_prefilled: The number of those tokens that were computed as part of a prompt.
         num_prefix_tokens: The number of tokens that are certainly part of the prompt. Decoding starts at this
@@ -222,7 +221,6 @@ class LlamaBackend:
 
         Args:
             size: The capacity of each sequence in tokens.
-            num_needed: The least number of sequences.
 
         Raises:
             RuntimeError: There is not enough memory, or running texts can't be moved.

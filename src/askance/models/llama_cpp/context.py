@@ -35,7 +35,6 @@ class SavedState:
 
     Attributes:
         content: The bytes that llama.cpp wrote.
-        seq_id: The number of the sequence.
         num_sequences: The number of sequences in the context that saved it.
     """
 
@@ -140,7 +139,6 @@ class Context:
         """Compute one pass over neighbouring sequences with equally many new tokens.
 
         Args:
-            seq_ids: The numbers of the sequences.
             starts: The position of the first new token of each sequence.
             ids: The new token ids of each sequence.
             num_logits: The number of tokens at the end of each sequence whose logits are wanted.

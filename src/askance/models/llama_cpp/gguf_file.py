@@ -16,7 +16,6 @@ class GgufFile:
     """A GGUF file, mapped into memory instead of read as a whole.
 
     Attributes:
-        path: The path of the file.
         architecture: The name of the model's architecture.
         tensors: The tensors by name, in the order of the file.
 

@@ -75,7 +75,6 @@ class TokenLogprob:
     """A token in the log-probabilities of an event.
 
     Attributes:
-        text: The token as text.
         raw: The bytes of the token.
         logprob: The log-probability in nats.
         top: The most probable tokens at this position, best first, as far as the server reports them.
@@ -103,7 +102,6 @@ class ReportedUsage:
     """The token counts that a server reports.
 
     Attributes:
-        prompt_tokens: The number of prompt tokens.
         cached_tokens: The number of prompt tokens that came from the server's prefix cache.
     """
 

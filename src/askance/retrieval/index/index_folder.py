@@ -45,7 +45,6 @@ class EncoderRecord:
     Attributes:
         name: The specification from which the encoder was loaded, if there was one.
         fingerprint: A string that distinguishes the encoder's vectors from those of other encoders.
-        dimensions: The number of dimensions of a vector.
     """
 
     name: str
@@ -68,7 +67,6 @@ class Manifest:
         engine: The library that wrote the index, with its version.
         created_at, updated_at: The times of the first build and of the latest change, in UTC (ISO 8601).
         encoder: The encoder that made the vectors; None if the index has no vectors.
-        chunking: How documents are split into passages.
         scripts: The number of passages with letters of each script, by the script's name.
         fields: The fields of the documents with the types of their values.
     """

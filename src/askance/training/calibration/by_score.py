@@ -109,7 +109,6 @@ async def calibrate_by_score(
     decisions would have been to search, and values between them. All randomness comes from the engine's seed.
 
     Args:
-        examples: The questions with their gold answers.
         metric: The metric to choose by, such as "f1".
         max_searches: The most searches per question, on average, that the value may have. If every value
             that is tried has more, the one with the fewest is the result.

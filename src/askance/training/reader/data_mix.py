@@ -77,7 +77,6 @@ class ExampleBuilder:
         model: The model to be trained. Its capabilities determine whether prompts are raw or chat prompts.
         left_out: The number of questions that yielded no example, by dataset and reason. The builder adds to
             these counts.
-        name: The name of the dataset.
     """
 
     settings_class: ClassVar[type[ReaderSettings]] = ReaderSettings

@@ -30,8 +30,6 @@ class TargetToken:
 
     Attributes:
         index: The index of the token in the row whose output predicts the target token.
-        token_id: The token's id.
-        weight: The token's weight in the loss.
     """
 
     index: int
@@ -46,7 +44,6 @@ class PackedRow:
     Attributes:
         parents: The index of each token's parent; -1 for the first token of an example.
         positions: Each token's position in its own example.
-        examples: The examples in the row.
     """
 
     ids: list[int] = field(default_factory=list)

@@ -17,7 +17,6 @@ class LabelledJudgement:
     """A judgement with its label (see `askance.methods.selfrag.scoring.Scorer`).
 
     Attributes:
-        row: The row that the judgement comes from.
         label: A reflection token.
     """
 
