@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from askance.core.answers import Answer
 from askance.core.concurrency import gather_or_cancel
 from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.types import (
-    Answer,
     GenerateRequest,
     Generation,
     Hit,

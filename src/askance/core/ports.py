@@ -10,11 +10,11 @@ from typing import Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.core.answers import Answer
 from askance.core.errors import FilterError, about
 from askance.core.filters import FieldKinds, Filter, check_filter, parse_filter
 from askance.core.trace import Trace
 from askance.core.types import (
-    Answer,
     Attention,
     Capability,
     GenerateRequest,

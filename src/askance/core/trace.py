@@ -12,7 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar, get_args
 
-from askance.core.types import Answer, Demo, Hit, Key, Role, Usage
+from askance.core.answers import Answer, Usage
+from askance.core.types import Demo, Hit, Key, Role
 
 SCHEMA_VERSION = 1
 UPPER_BOUND = "upper bound"

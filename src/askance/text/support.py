@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from askance.core.types import Answer, Citation, Hit, Passage
+from askance.core.answers import Answer, Citation
+from askance.core.types import Hit, Passage
 from askance.text.answers import is_yes_or_no, sentence_spans, split_statement
 from askance.text.linguistics import content_words, entity_spans
 from askance.text.markers import without_markers

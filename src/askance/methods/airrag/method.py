@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from askance.core.answers import Answer
 from askance.core.errors import MissingAbility
 from askance.core.parameters import parameter
 from askance.core.ports import Model, Needs, Run
-from askance.core.types import Answer, Hit, Question, Role
+from askance.core.types import Hit, Question, Role
 from askance.methods.airrag.mcts import MctsTree, Node
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
 from askance.methods.airrag.state import QT, RA, SAY, PathState

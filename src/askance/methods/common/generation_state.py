@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from askance.core.answers import Answer
 from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided
 from askance.core.types import (
-    Answer,
     GenerateRequest,
     Generation,
     Hit,

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, replace
 
+from askance.core.answers import Answer
 from askance.core.errors import BudgetTooSmall
 from askance.core.parameters import Parameters, name_of, parameter
 from askance.core.ports import Method, Retriever, Run, WrappedRetriever
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
-from askance.core.types import Answer, Hit, Question
+from askance.core.types import Hit, Question
 from askance.methods.common.answer_text import PlainTrace, committed_answer, full_text, num_committed_chars
 
 

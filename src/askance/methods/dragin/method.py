@@ -13,10 +13,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, QueryWord, WordSignal
-from askance.core.types import Answer, Generation, Question, Signal, StopCondition, Token, Want
+from askance.core.types import Generation, Question, Signal, StopCondition, Token, Want
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from askance.core.answers import Answer
 from askance.core.errors import MissingAbility
 from askance.core.parameters import SearchParameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom
-from askance.core.types import Answer, Question, Role, Signal, Span
+from askance.core.types import Question, Role, Signal, Span
 from askance.methods.common.answer_text import check_citations
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs

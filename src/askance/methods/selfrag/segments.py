@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from askance.core.answers import Citation
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Citation, Hit, TokenIds
+from askance.core.types import Hit, TokenIds
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.prompts import record_escaped
 from askance.methods.selfrag.tokens import Distribution

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from askance.ask import Engine
+from askance.core.answers import Answer
 from askance.core.errors import InputError
 from askance.core.parameters import SearchParameter, name_of, parameter_field, parameter_range, titled
 from askance.core.trace import Trace
-from askance.core.types import Answer
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import open_metrics
 from askance.evaluation.statistics.compare import mean_interval, paired_difference

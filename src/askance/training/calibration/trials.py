@@ -7,10 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from askance.ask import Engine
+from askance.core.answers import Answer, Usage
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import LASTING, AskanceError
 from askance.core.trace import Trace
-from askance.core.types import Answer, Question, Usage
+from askance.core.types import Question
 
 OnProgress = Callable[[int, float, int, float | None], None]
 """A callback for the progress of a trial. It takes the number of the trial, the value, the number of
