@@ -29,7 +29,7 @@ from askance.methods.common.prompts import passage_text
 from askance.training.held_out import is_held_out_question
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix
-from askance.training.reader.save import TrainingReport, language_model_card, write_model
+from askance.training.reader.save import TrainingReport, language_model_card
 from askance.training.reader.settings import LanguageModelSettings
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.reader.training_example import TargetSpan, TrainingExample
@@ -131,29 +131,17 @@ def train_reward(
 
         return DataMix(examples(training), examples(held_out), counts, Counter())
 
-    def write(
-        out: Path,
-        module: Any,
-        tokenizer: Any,
-        report: TrainingReport[RewardSettings],
-        fingerprint: str,
-        template: str,
-    ) -> None:
-        def card(folder: Path) -> str:
-            drawn = random.Random(f"{settings.seed} measured").sample(
-                held_out, min(len(held_out), settings.measured)
-            )
-            result = None
-            if has_both_kinds(drawn):
-                result = asyncio.run(measure(load_model(f"hf:{folder}"), drawn, tokenizer))
-            on_end(result)
-            return reward_card(report, result)
+    def card(folder: Path, report: TrainingReport[RewardSettings]) -> str:
+        drawn = random.Random(f"{settings.seed} measured").sample(
+            held_out, min(len(held_out), settings.measured)
+        )
+        result = None
+        if has_both_kinds(drawn):
+            result = asyncio.run(measure(load_model(f"hf:{folder}"), drawn, base.tokenizer))
+        on_end(result)
+        return reward_card(report, result)
 
-        write_model(out, module, tokenizer, report, fingerprint, template, card)
-
-    return train_language_model(
-        make_mix, base, settings, out, on_step, on_start, write, is_dry_run=is_dry_run
-    )
+    return train_language_model(make_mix, base, settings, out, on_step, on_start, card, is_dry_run=is_dry_run)
 
 
 async def measure(model: Model, states: Sequence[LabelledState], tokenizer: Any) -> RewardResult:
