@@ -283,7 +283,6 @@ def opened(
 
     Args:
         kind: The type of error to raise.
-        newline: The handling of line breaks, as for `open`.
         encoding: The encoding. In any other than UTF-8, bytes that have no meaning are replaced.
 
     Raises:

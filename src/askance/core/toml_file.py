@@ -13,7 +13,6 @@ def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> tu
     Args:
         what: The name of the file in messages, such as "the configuration".
         error: The type of error to raise.
-        remedy: The advice to give if the file can't be read.
 
     Raises:
         InputError: The file can't be read, or is not UTF-8 or not TOML; raised as `error`.

@@ -104,8 +104,6 @@ class BudgetShares:
 
     Attributes:
         whole: The budget of all methods and the last call together.
-        members: The budget of each method, by name.
-        last: The budget of the last call.
     """
 
     whole: TokenLedger

@@ -122,13 +122,14 @@ def _record_tree(
         if chosen is not None and node.state is chosen.path.state:
             numbers["chosen"] = 1.0
         hits = node.state.found[-1] if node.action == RA and node.state.found else ()
+        is_candidate = node.state.answer is None or FinishedPath(node.state).is_valid
         run.trace.expand(
             node.name,
             node.action,
             _output_text(node),
             passage=hits[0] if hits else None,
             numbers=numbers,
-            rejected="" if _is_candidate(node) else "it says that there is no answer",
+            rejected="" if is_candidate else "it says that there is no answer",
         )
 
 
@@ -194,11 +195,6 @@ def short_form(text: str, question: Question) -> str:
     """Return the short answer in `text` or, for an open question, the whole text."""
     is_open = question.task == "open" or (question.task == "choice" and not question.options)
     return text if is_open else short_answer(text, question)
-
-
-def _is_candidate(node: Node[PathState]) -> bool:
-    """Return False only if the node has an invalid answer. A node without an answer passes."""
-    return node.state.answer is None or FinishedPath(node.state).is_valid
 
 
 def _output_text(node: Node[PathState]) -> str:

@@ -43,7 +43,6 @@ class ScoredSentence:
         search_at: The offset of the word that triggers a search, or the end of the text for a scheduled
             search; None for no search.
         kept: The part of the text to keep if a search is made.
-        num_kept_tokens: The number of tokens in `kept`.
     """
 
     words: tuple[WordSignal, ...]

@@ -114,10 +114,8 @@ class ServerEvent:
     """One event of a stream.
 
     Attributes:
-        text: The text that the event adds.
         entries: The tokens of that text; None if the event has no log-probabilities.
         finish: The reason why generation ended; empty if it has not ended.
-        usage: The token counts, if the event reports them.
         has_choice: Whether the event belongs to a choice.
     """
 

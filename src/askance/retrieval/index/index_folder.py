@@ -62,7 +62,6 @@ class Manifest:
     Attributes:
         generation: The number of builds so far that changed the index. The generation folder is named after
             this number.
-        documents, passages: Counts of the documents and passages in the index.
         content_hash: A hash of all documents with their ids, independent of their files and order.
         engine: The library that wrote the index, with its version.
         created_at, updated_at: The times of the first build and of the latest change, in UTC (ISO 8601).
@@ -90,7 +89,6 @@ class IndexReader:
     """An index opened for reading. It stays valid and unchanged while a build writes a new generation.
 
     Attributes:
-        columns: The fields of the documents.
         vectors: The vectors; None unless an encoder was given.
     """
 

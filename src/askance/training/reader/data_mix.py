@@ -30,9 +30,7 @@ class DataMix:
     """The training examples of one run.
 
     Attributes:
-        training: The examples to train on, in order.
         held_out: The examples made from held-out questions, none of which `training` uses.
-        num_questions: The number of questions of each dataset.
         left_out: The number of questions that yielded no example, by dataset and reason.
     """
 
