@@ -99,15 +99,10 @@ def _note_quicker_way(name: str, adapter: str) -> None:
 
 
 def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Model:
-    """Load a model from a GGUF file.
+    """Load a model from a GGUF file (see `load_gguf`).
 
     Args:
-        attention: "1" for a model that can return its attention, or "0" for a model that can't.
         adapter: A folder that peft or `askance train reader` wrote, or a GGUF file; empty for no adapter.
-
-    Raises:
-        ModelSpecError: The file can't be loaded, the adapter is no plain LoRA, or the cache can't be written.
-        ParameterError: The value of `attention` is unknown.
     """
     from askance.models.local.model_files import gguf_file
 
@@ -135,8 +130,7 @@ def load_adapted(
     Args:
         base: The specification of the base model, ``bundled:base`` or ``hf:NAME``; by default, the base model
             that the adapter names.
-        device: The device, as for `load_hf`.
-        dtype: The precision, as for `load_hf`.
+        device, dtype: As for `load_hf`.
 
     Raises:
         ModelSpecError: The base or the adapter can't be loaded, or they do not fit together.
