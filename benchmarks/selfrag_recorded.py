@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from askance.core.answers import Answer
 from askance.core.types import (
-    Answer,
     Attention,
     Capability,
     Chat,

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from askance.core.types import Answer, Passage, Question
+from askance.core.answers import Answer
+from askance.core.types import Passage, Question
 from askance.evaluation.metrics.answers import exact_match, f1, match
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Separator, Task, prompt_head
 from askance.methods.selfrag.tokens import CONTINUE

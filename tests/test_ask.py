@@ -4,10 +4,11 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import ask, describe_models
+from askance.core.answers import Answer
 from askance.core.errors import AskanceError, MissingAbility, ModelFailure, QuestionError
 from askance.core.ports import ChecksModels, Needs
 from askance.core.trace import Answered, Asked, Failed, Generated, Trace
-from askance.core.types import Answer, GenerateRequest, Question, Raw, Sampling, Span
+from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span
 from askance.methods.baselines import ClosedBook, FixedLength, FixedSentence, Single
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_profile import DraginPaper

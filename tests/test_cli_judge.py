@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from askance.core.types import Answer, Citation, Passage
+from askance.core.answers import Answer, Citation
+from askance.core.types import Passage
 from askance.evaluation.datasets import read_dataset
 from askance.models.scripted import Reply, ScriptedModel
 from tests.evaluation.datasets.test_files import FILES

@@ -16,9 +16,10 @@ from askance.confidence import (
 )
 from askance.config import EngineConfig
 from askance.conversation import Conversation
+from askance.core.answers import Answer, Citation
 from askance.core.errors import InputError, MissingAbility, MissingExtra, ModelFailure
 from askance.core.trace import Committed, Decided, Searched, Trace, Uncited
-from askance.core.types import Answer, Citation, Hit, Passage
+from askance.core.types import Hit, Passage
 from askance.methods.airrag.state import PathState
 from askance.methods.airrag.verifiers import FinishedPath, agreement_with
 from askance.methods.baselines import ClosedBook, Single

@@ -8,10 +8,10 @@ import pytest
 import askance
 from askance.config import SETTINGS, EngineConfig, open_engine
 from askance.config_sources import read_config
+from askance.core.answers import Answer
 from askance.core.errors import ConfigError, InputError, ParameterError, UnknownName
 from askance.core.parameters import described
 from askance.core.ports import Needs
-from askance.core.types import Answer
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 from askance.core.parameters import Parameters, SearchParameter, parameter
 from askance.core.ports import Needs
-from askance.core.types import Answer, Question
+from askance.core.answers import Answer
+from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import ScriptedModel

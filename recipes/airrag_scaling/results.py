@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from askance.core.answers import Answer
 from askance.core.trace import AnyEvent, Expanded
-from askance.core.types import Answer
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.experiment import ReadyExperiment
 from askance.evaluation.run.record import Record

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from askance.confidence import AnswerEvidence, evidence_of
+from askance.core.answers import Answer
 from askance.core.ports import Reranker
-from askance.core.types import Answer, Passage
+from askance.core.types import Passage
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import UNANSWERABLE
 from askance.retrieval.bm25_analysis import Analysis

@@ -24,7 +24,7 @@ from askance.terminal.console import out as screen
 from askance.terminal.progress import TrainingProgress
 from askance.training.actions.rows import NO_QUERY, ActionRow
 from askance.training.reader.data_mix import DataMix, build_data_mix
-from askance.training.reader.save import TrainingReport, write_reader
+from askance.training.reader.save import TrainingReport, model_card
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.train_reader import load_base, train_language_model
 from askance.training.reader.training_example import TrainingExample
@@ -207,6 +207,6 @@ def teach(out: Path, size: Size, world: World, base: str, *, is_dry_run: bool = 
             out / "reader",
             progress,
             show,
-            write_reader,
+            lambda folder, report: model_card(report),
             is_dry_run=is_dry_run,
         )

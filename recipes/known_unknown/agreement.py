@@ -3,9 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from askance.core.answers import Answer
 from askance.core.parameters import parameter
 from askance.core.ports import Run
-from askance.core.types import Answer, GenerateRequest, Question, Sampling
+from askance.core.types import GenerateRequest, Question, Sampling
 from askance.methods.baselines import ClosedBook
 from askance.methods.common.prompts import STOPS, answer_prompt
 from askance.text.answers import normalise_answer, short_answer

@@ -21,10 +21,6 @@ from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.common.prompts import Layout
 from askance.training.actions.relations import (
     RELATIONS,
-    as_sentence,
-    compare_dates,
-    conclusions,
-    date,
     in_chain_order,
     is_same_name,
     object_description,
@@ -34,6 +30,7 @@ from askance.training.actions.relations import (
 )
 from askance.training.reader.answer_examples import Reasoning, reasoned_answer, retrieval_answer
 from askance.training.reader.training_example import TrainingExample
+from recipes.reader.statements import as_sentence, compare_dates, conclusions, date
 
 PARTS_REFUSAL_PROMPT_SHARE = 0.1
 """The fraction of multi-hop questions whose parts use the prompt that allows a refusal. It is small because

@@ -10,11 +10,12 @@ from math import floor
 from typing import ClassVar
 
 from askance.core.parameters import parameter
+from askance.core.ports import Model
 from askance.core.types import Hit
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Triple
 from askance.methods.common.prompts import Layout
-from askance.training.reader.answer_examples import conclusion_example
+from askance.training.reader.answer_examples import gold_reasoning, reasoned_answer
 from askance.training.reader.data_mix import ExampleBuilder, grouped_by_paragraph
 from askance.training.reader.settings import ReaderSettings
 from askance.training.reader.training_example import TrainingExample
@@ -104,3 +105,11 @@ class RecipeBuilder(ExampleBuilder):
         yield from judgements.support(example, facts, self.model, self.passage_limits, self.rng)
         yield from judgements.usefulness(example, other, self.model, self.rng)
         yield from judgements.retrieval(example, self.model, self.passage_limits, self.rng)
+
+
+def conclusion_example(example: Example, model: Model, layout: Layout) -> Iterator[TrainingExample]:
+    """Yield an example in which only the last fact and the conclusion of an answer remain to be written."""
+    reasoning = gold_reasoning(example)
+    if len(reasoning.facts) > 1:
+        split = " ".join(reasoning.facts[:-1]), f"{reasoning.facts[-1]} {reasoning.conclusion}"
+        yield reasoned_answer("going_on", example.question, reasoning, (), model, layout, split)

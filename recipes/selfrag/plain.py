@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from askance.core.answers import Answer
 from askance.core.concurrency import gather_or_cancel
 from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.types import (
-    Answer,
     GenerateRequest,
     Generation,
     Hit,
@@ -32,7 +32,7 @@ from askance.methods.selfrag.tokens import IRRELEVANT, sequence_score
 from askance.terminal.console import err
 from askance.terminal.progress import TrainingProgress
 from askance.training.reader.data_mix import DataMix
-from askance.training.reader.save import write_model
+from askance.training.reader.save import TrainingReport
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.selfrag.rows import (
     SelfRagRow,
@@ -122,13 +122,12 @@ def train_plain(rows: Sequence[SelfRagRow], base: Base, settings: SelfRagSetting
         parts[is_held_out(row, settings.held_out)].append(example)
     mix = DataMix(tuple(parts[False]), tuple(parts[True]), {"plain": len(rows)}, Counter())
 
-    def write(out: Path, module: Any, tokenizer: Any, report: Any, fingerprint: str, template: str) -> None:
-        card = (
+    def card(folder: Path, report: TrainingReport[SelfRagSettings]) -> str:
+        return (
             f"# A reader to compare with\n\nTrained from `{report.base}` on rows without reflection tokens.\n"
         )
-        write_model(out, module, tokenizer, report, fingerprint, template, lambda folder: card)
 
     with TrainingProgress(err) as progress:
         train_language_model(
-            lambda model: mix, base, settings, out, progress, lambda report: None, write, is_dry_run=False
+            lambda model: mix, base, settings, out, progress, lambda report: None, card, is_dry_run=False
         )

@@ -6,6 +6,9 @@ from askance.config import EngineConfig as EngineConfig
 from askance.config import open_engine as open_engine
 from askance.config_sources import read_config as read_config
 from askance.conversation import Conversation as Conversation
+from askance.core.answers import Answer as Answer
+from askance.core.answers import Citation as Citation
+from askance.core.answers import Usage as Usage
 from askance.core.errors import AskanceError as AskanceError
 from askance.core.errors import InputError as InputError
 from askance.core.parameters import Parameters as Parameters
@@ -19,10 +22,8 @@ from askance.core.ports import Reranker as Reranker
 from askance.core.ports import Retriever as Retriever
 from askance.core.ports import Run as Run
 from askance.core.trace import Trace as Trace
-from askance.core.types import Answer as Answer
 from askance.core.types import Attention as Attention
 from askance.core.types import Chat as Chat
-from askance.core.types import Citation as Citation
 from askance.core.types import Demo as Demo
 from askance.core.types import GenerateRequest as GenerateRequest
 from askance.core.types import Generation as Generation
@@ -35,7 +36,6 @@ from askance.core.types import Scored as Scored
 from askance.core.types import Span as Span
 from askance.core.types import Token as Token
 from askance.core.types import Turn as Turn
-from askance.core.types import Usage as Usage
 from askance.core.types import Want as Want
 from askance.evaluation.datasets import Example as Example
 from askance.methods.common.question_rewriter import QuestionRewriter as QuestionRewriter

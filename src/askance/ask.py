@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from askance.confidence import Abstaining, supported_part
+from askance.core.answers import Answer, Usage
 from askance.core.errors import AskanceError, InputError, MissingAbility, ModelLacks, QuestionError
 from askance.core.filters import Filter
 from askance.core.panics import panics_as
@@ -26,7 +27,7 @@ from askance.core.ports import (
     filtered_retriever,
 )
 from askance.core.trace import Answered, AnyEvent, Asked, Failed, Listener, Noted, Trace
-from askance.core.types import JUDGING_ROLES, Answer, Capability, Hit, Question, Role, Usage
+from askance.core.types import JUDGING_ROLES, Capability, Hit, Question, Role
 from askance.methods.common.question_rewriter import QuestionRewriter
 from askance.methods.common.token_limit import answer_within_limit
 from askance.middleware.session import Budget, Session, SessionModel, SessionRetriever

@@ -21,10 +21,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from askance.core.answers import Answer, Citation
 from askance.core.errors import InputError
 from askance.core.ports import Reranker
 from askance.core.trace import Searched, Trace, Uncited
-from askance.core.types import Answer, Citation, Passage, Question
+from askance.core.types import Passage, Question
 from askance.text.answers import sentence_spans
 from askance.text.support import covered_share
 

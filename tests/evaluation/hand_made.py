@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from askance.core.answers import Usage
 from askance.core.trace import Answered, Searched, Trace
-from askance.core.types import Question, Usage
+from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.record import Record, Settings

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from askance.core.answers import Answer, Citation
 from askance.core.errors import DatasetError, InputError, RunFolderError
-from askance.core.types import Answer, Citation, Hit, Passage
+from askance.core.types import Hit, Passage
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.report.export import alce, factscore
 from tests.evaluation.datasets.test_files import FILES

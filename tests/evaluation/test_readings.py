@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from askance.core.answers import Answer
 from askance.core.errors import GridError, InputError, UnknownName
 from askance.core.trace import Trace
-from askance.core.types import Answer
 from askance.evaluation.report.tables import results_table, setting_lines
 from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid

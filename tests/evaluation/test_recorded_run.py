@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from askance.core.answers import Answer, Usage
 from askance.core.errors import RunFolderError
 from askance.core.trace import Answered, Trace
-from askance.core.types import Answer, Question, Usage
+from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.recorded_run import LOCK, RECORDS, SETTINGS, TRACES, claimed, open_run, read_run

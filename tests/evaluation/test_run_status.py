@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askance.core.types import Usage
+from askance.core.answers import Usage
 from askance.evaluation.run.runner import RunningMean, RunStatus
 from tests.evaluation.hand_made import record
 from tests.tolerances import near

@@ -2,8 +2,9 @@
 
 import pytest
 
+from askance.core.answers import Answer
 from askance.core.trace import Trace
-from askance.core.types import Answer, Question
+from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import open_metrics
 from askance.evaluation.run.record import make_record

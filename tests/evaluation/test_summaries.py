@@ -3,8 +3,8 @@ import json
 
 import pytest
 
+from askance.core.answers import Usage
 from askance.core.errors import RunFolderError
-from askance.core.types import Usage
 from askance.evaluation.statistics.summaries import main_metrics, summarise
 from tests.evaluation.hand_made import record, run_of, scored, written
 from tests.tolerances import near

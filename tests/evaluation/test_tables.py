@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from askance.core.types import Usage
+from askance.core.answers import Usage
 from askance.evaluation.metrics.prices import Prices
 from askance.evaluation.report.tables import label, markdown, p_text, remarks_of, signed, tables_of
 from askance.evaluation.statistics.paired_runs import compare_group

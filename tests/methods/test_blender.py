@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import ask
+from askance.core.answers import Answer, Citation
 from askance.core.errors import (
     AllFailed,
     LimitReached,
@@ -19,7 +20,7 @@ from askance.core.errors import (
 from askance.core.parameters import short_repr
 from askance.core.ports import Needs
 from askance.core.trace import Decided, Failed, Generated, Searched
-from askance.core.types import Answer, Citation, GenerateRequest, Question, Raw, Sampling, Span
+from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.parameters import LITE, Actions
 from askance.methods.baselines import ClosedBook, Single

@@ -6,9 +6,10 @@ import math
 import pytest
 
 from askance.ask import ask
+from askance.core.answers import Citation
 from askance.core.errors import MissingAbility, ParameterError
 from askance.core.parameters import short_repr
-from askance.core.types import Citation, Passage, Question
+from askance.core.types import Passage, Question
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,

@@ -2,8 +2,9 @@
 
 import pytest
 
+from askance.core.answers import Citation
 from askance.core.trace import Generated
-from askance.core.types import Citation, Generation, Token, untrusted
+from askance.core.types import Generation, Token, untrusted
 from askance.methods.selfrag.method import Selfrag
 from askance.methods.selfrag.tokens import (
     ALL_TOKENS,

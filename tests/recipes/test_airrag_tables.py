@@ -6,8 +6,8 @@ import pytest
 from recipes.airrag_scaling import tables
 from recipes.airrag_scaling.tables import Measured, main, measure, numbers_of_row, paper_tables, table_text
 
+from askance.core.answers import Usage
 from askance.core.errors import AskanceError
-from askance.core.types import Usage
 from askance.evaluation.report.published import published
 from askance.evaluation.run.grid import Grid
 from askance.models.scripted import ScriptedModel

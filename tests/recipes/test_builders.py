@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from recipes.reader import judgements
 from recipes.reader.composed_questions import chain_parts, comparisons, part_examples, with_sentences
+from recipes.reader.data_mix import conclusion_example
 from recipes.reader.decomposition import following_up_examples, splitting_examples, summing_up_examples
 
 from askance.core.types import Chat, Demo, Question, Raw
@@ -18,7 +19,6 @@ from askance.methods.common.prompts import PLAIN, answer_prompt
 from askance.methods.selfrag.scoring import LABELS
 from askance.text.answers import has_answer
 from askance.training.reader.answer_examples import (
-    conclusion_example,
     draw_passages,
     from_memory,
     from_passages,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from recipes.reader.composed_questions import with_sentences
+from recipes.reader.statements import compare_dates, conclusions
 
 from askance.evaluation.datasets.example import SupportingFacts, Triple
-from askance.training.actions.relations import compare_dates, conclusions
 from askance.training.reader.answer_examples import gold_reasoning
 from tests.training.reader.sample_examples import FILM
 

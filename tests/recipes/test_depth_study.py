@@ -15,8 +15,8 @@ from recipes.depth_study.world import HOPS, QUICK
 from recipes.known_unknown.questions import chain_of
 from recipes.known_unknown.world import make_world
 
+from askance.core.answers import Usage
 from askance.core.errors import InputError
-from askance.core.types import Usage
 from askance.evaluation.datasets import read_dataset
 from askance.loaders import open_retriever
 from askance.methods.airrag.prompt_template import REFUSAL

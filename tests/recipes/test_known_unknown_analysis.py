@@ -15,9 +15,10 @@ from recipes.known_unknown.runs import documents_of, tables
 from recipes.known_unknown.world import make_world
 
 from askance.ask import Engine
+from askance.core.answers import Usage
 from askance.core.ports import WrappedModel
 from askance.core.trace import Generated, Searched, Trace, TracedToken, WordSignal
-from askance.core.types import Hit, Passage, Usage
+from askance.core.types import Hit, Passage
 from askance.models.scripted import ScriptedModel
 from tests.evaluation.hand_made import record, written
 from tests.tolerances import near

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 from recipes.reader.composed_questions import with_sentences
+from recipes.reader.statements import as_sentence
 
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.example import Paragraph, SupportingFacts, Triple
 from askance.training.actions.relations import (
-    as_sentence,
     in_chain_order,
     is_same_name,
     object_description,

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 
+from askance.core.answers import Answer
 from askance.core.errors import RetrieverFailure
 from askance.core.ports import Needs
 from askance.core.trace import Trace
-from askance.core.types import Answer
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.serve.errors import ApiError

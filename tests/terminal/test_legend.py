@@ -5,8 +5,9 @@ from dataclasses import fields
 
 from rich.console import Console
 
+from askance.core.answers import Answer, Usage
 from askance.core.trace import Answered, Asked, Drafted, Searched, Trace, WordSignal
-from askance.core.types import Answer, Hit, Passage, Usage
+from askance.core.types import Hit, Passage
 from askance.methods.airrag.parameters import FULL as AIRRAG_ACTIONS
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_profile import DraginPaper

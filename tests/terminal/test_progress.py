@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from askance.evaluation.run.runner import RunStatus
-from askance.retrieval.index.build import BuildProgress
+from askance.retrieval.index.build_report import BuildProgress
 from askance.terminal.progress import (
     CalibrationProgress,
     EvaluationProgress,

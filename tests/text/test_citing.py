@@ -2,7 +2,8 @@ import doctest
 
 import pytest
 
-from askance.core.types import Answer, Citation, Passage
+from askance.core.answers import Answer, Citation
+from askance.core.types import Passage
 from askance.text import support
 from askance.text.support import CitedSentence, cited_passages, cited_sentences, marked, unmarked
 

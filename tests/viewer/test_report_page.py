@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from markupsafe import escape
 
-from askance.core.types import Usage
+from askance.core.answers import Usage
 from askance.evaluation.report.charts import curves_of, risk_chart
 from askance.evaluation.report.published import caveats, published
 from askance.evaluation.statistics.paired_runs import compare_group

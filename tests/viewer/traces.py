@@ -3,7 +3,8 @@
 from functools import cache
 
 from askance.core import trace
-from askance.core.types import Answer, Citation, Hit, Passage, Usage
+from askance.core.answers import Answer, Citation, Usage
+from askance.core.types import Hit, Passage
 from askance.methods.airrag.method import Airrag
 from tests.methods import bridge, reflecting
 from tests.methods.reflecting_long import ONE_P, REPLIES, long

@@ -67,7 +67,6 @@ async def map_concurrent(
 
     Args:
         items: The items, which are read lazily.
-        work: The coroutine function to run on each item.
         in_flight: The maximum number of items that have been started but not yet yielded.
 
     Raises:

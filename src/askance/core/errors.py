@@ -88,8 +88,6 @@ class UnknownName(InputError):
 
         Args:
             kind: The kind of thing that the name should refer to, such as "method".
-            name: The unknown name.
-            known: The valid names.
             place: A phrase that locates the name, such as "of method single".
             remedy: The advice to give; by default the message suggests the nearest valid name.
         """
@@ -204,7 +202,6 @@ class ModelLacks(MissingAbility):
 
     Attributes:
         what: A sentence without a full stop that names the method, its needs and the model.
-        remedy: The advice to the user.
     """
 
     def __init__(self, what: str, remedy: str) -> None:
@@ -263,11 +260,7 @@ class ModelUnavailable(ModelFailure):
 
 
 class RequestRefused(ModelFailure):
-    """A model's server rejects a request because of an option, an endpoint or the prompt.
-
-    Attributes:
-        server_message: The server's own error message.
-    """
+    """A model's server rejects a request because of an option, an endpoint or the prompt."""
 
     exit_code = 2
 

@@ -148,10 +148,7 @@ def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) 
     Any other object is returned unchanged.
 
     Args:
-        factory: The class, function or object.
         what: The extension's name for messages, such as "the retriever NAME".
-        arguments: The positional arguments of the call.
-        options: The keyword arguments of the call.
 
     Raises:
         InputError: The class or function does not accept these arguments.

@@ -58,7 +58,6 @@ class FieldComparison:
     """A comparison of a field with values.
 
     Attributes:
-        name: The name of the field.
         operator: The operator. "=" and "in" are true if the field has any of `values`.
         values: The values; a single one, except for "in".
         at: The position of the field in the text of the filter, from 0.

@@ -25,7 +25,6 @@ def install_line(extra: str, package: str = "") -> str:
     """Return the command that installs an extra.
 
     Args:
-        extra: The name of the extra.
         package: The package to install if the packages of the extra are unknown.
     """
     return pip_line(*(_origin(extra) or packages_of(extra) or [package]))

@@ -52,7 +52,6 @@ def doing(what: str, total: float | None = None) -> Iterator[Advance]:
     """Display the work inside the block as an activity, such as "loading the model bundled".
 
     Args:
-        what: The description of the activity.
         total: The total amount of work in any unit, if it is known.
 
     Yields:

@@ -34,10 +34,7 @@ def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: fl
     """Declare a parameter: a dataclass field with a default, a help text and, for numbers, a range.
 
     Args:
-        default: The default value.
         help: The meaning of the parameter, as `askance methods` shows it.
-        at_least: The minimum value.
-        at_most: The maximum value.
     """
     metadata = {"help": help, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(default=default, metadata=metadata)
@@ -48,7 +45,6 @@ class SearchParameter:
     """The parameter that controls how often a method searches, which `askance calibrate` tunes.
 
     Attributes:
-        name: The name of the parameter.
         rises: True if a greater value means more searches.
         belongs_to: The parameters that the right value depends on. A preset file sets them as well.
         scale: The part of `belongs_to` that determines which quantity the value is compared with. A preset
@@ -127,7 +123,6 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
     """Convert settings such as ``{"passages": "3"}`` to the types of the parameters of `cls`.
 
     Args:
-        cls: The class that declares the parameters.
         settings: The settings by name. Strings are parsed, and other values are returned unchanged.
 
     Returns:
@@ -159,7 +154,6 @@ def with_current_names(owner: str, known: Container[str], settings: Mapping[str,
         owner: The owner of the parameters, for messages, such as "method single".
         known: The names of the owner's parameters. A former name is replaced only if `known` contains the
             current name, and not the former one.
-        settings: The settings by name.
 
     Raises:
         ParameterError: A parameter is given under both its former and its current name.

@@ -10,11 +10,11 @@ from typing import Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.core.answers import Answer
 from askance.core.errors import FilterError, about
 from askance.core.filters import FieldKinds, Filter, check_filter, parse_filter
 from askance.core.trace import Trace
 from askance.core.types import (
-    Answer,
     Attention,
     Capability,
     GenerateRequest,
@@ -81,7 +81,6 @@ class Model(Protocol):
         """Return the last layer's attention over `text` alone, from one forward pass.
 
         Args:
-            text: The text or its token ids.
             bos: True to put the beginning-of-sequence token before the text.
         """
 
@@ -97,7 +96,6 @@ class Model(Protocol):
         """Return the text of token ids.
 
         Args:
-            ids: The token ids.
             at_start: True if the ids start a sequence, false if they continue one. The results differ for
                 tokenizers that prepend a space when they encode and strip it when they decode.
         """
@@ -257,10 +255,8 @@ class Run:
     The models and the retriever record every call in the trace.
 
     Attributes:
-        models: The models by role.
         retriever: The collection to search.
         trace: The trace, in which the method records its decisions.
-        seed: The seed of the run.
         encoder: The encoder, for methods that need one.
     """
 

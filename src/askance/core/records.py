@@ -45,7 +45,6 @@ class Field:
     Every method raises `Flaw` if the value does not have the expected form.
 
     Attributes:
-        value: The value.
         path: The path from the record to the value, such as ``questions.0.answer``. It is empty for the
             record itself.
     """
@@ -173,9 +172,7 @@ def converted(
     """Convert a record, and yield the resulting values.
 
     Args:
-        row: The parsed record.
         number: The number of the record in its file, from 1.
-        convert: The function that converts a record.
         shape: A description of a valid record, for the error message.
         place: The file and the location of the record in it, for the error message.
         error: The type of error to raise.
@@ -195,7 +192,6 @@ def rows(path: Path, inside: str | None = None) -> Rows:
     """Yield the records of a file, which is either JSON Lines or a JSON array.
 
     Args:
-        path: The file.
         inside: The name of the field that holds the array, if the file may also contain an object with such a
             field.
 
@@ -246,7 +242,6 @@ def table_rows(
         error: The type of error to raise.
         needs: The name of a required column, in lower case. The header may use any case.
         delimiter: The delimiter of the cells; None takes that of the file's extension.
-        encoding: The encoding of the file.
 
     Raises:
         InputError: The file can't be read, or is not a valid table; raised as `error`.
@@ -287,9 +282,7 @@ def opened(
     """Open a text file, and unpack it on the way if its name ends in .gz.
 
     Args:
-        path: The file.
         kind: The type of error to raise.
-        newline: The handling of line breaks, as for `open`.
         encoding: The encoding. In any other than UTF-8, bytes that have no meaning are replaced.
 
     Raises:

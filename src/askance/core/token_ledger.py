@@ -35,7 +35,6 @@ class TokenLedger:
         num_spent: The number of tokens spent so far, including those spent by borrowing ledgers.
         set_aside: The number of tokens that are lent but not yet spent, or reserved for later.
         was_short: True if some call did not fit.
-        num_calls: The number of calls so far.
         num_output: The number of output tokens so far, unless output tokens count as spent.
         is_upper_bound: True if the length of some prompt is only known as an upper bound.
     """
@@ -96,9 +95,7 @@ class TokenLedger:
         """Record a call and spend its input tokens.
 
         Args:
-            model: The model to call.
             prompt: The prompt, if the call has one.
-            max_tokens: The maximum number of output tokens.
             further: The number of input tokens besides the prompt.
 
         Raises:
@@ -141,7 +138,6 @@ class BudgetedModel(WrappedModel):
     """A model whose calls spend their input tokens from a ledger.
 
     Args:
-        model: The model to call.
         ledger: The ledger to spend from. A call that does not fit raises `NoRoom`.
         scope: A prefix for the keys of all calls, so that two methods never draw the same random numbers.
     """

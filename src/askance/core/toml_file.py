@@ -11,10 +11,8 @@ def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> tu
     """Return the content of a TOML file, both parsed and as a string.
 
     Args:
-        path: The file.
         what: The name of the file in messages, such as "the configuration".
         error: The type of error to raise.
-        remedy: The advice to give if the file can't be read.
 
     Raises:
         InputError: The file can't be read, or is not UTF-8 or not TOML; raised as `error`.

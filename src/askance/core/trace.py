@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
-from askance.core.types import Answer, Demo, Hit, Key, Role, Usage
+from askance.core.answers import Answer, Usage
+from askance.core.types import Demo, Hit, Key, Role
 
 SCHEMA_VERSION = 1
 UPPER_BOUND = "upper bound"
@@ -27,7 +28,6 @@ class Event:
         id: The event's position in the trace, from 0.
         parent: The id of the event that caused this one, such as the decision to search.
         at_seconds: The time from the question to the end of the event.
-        seconds: The duration of the event.
     """
 
     type: ClassVar[str]
@@ -42,16 +42,10 @@ class Asked(Event):
     """The question, with the settings needed to reproduce the answer.
 
     Attributes:
-        question_id: The id of the question.
-        text: The question itself.
         method: The repr of the method, which shows all its parameters.
         title: The method's name with its profile and the parameters that differ from their defaults.
-        models: The names of the models by role.
-        retriever: The name of the retriever; empty if there is none.
-        seed: The seed of the run.
         started_at: The start time in ISO 8601, in UTC.
         precisions: The floating-point format of each model by role, where it is known.
-        options: The options of a multiple-choice question.
         history: The earlier questions of the conversation with their answers, oldest first.
         config: The engine's configuration, as `EngineConfig.stored` returns it; empty if unknown.
     """
@@ -86,13 +80,8 @@ class Generated(Event):
     """One generation of a model.
 
     Attributes:
-        role: The role of the model.
-        key: The name of the call inside the question.
         prompt: The prompt as readable text.
         text: The text that was kept.
-        finish: The reason why the generation ended (see `Generation.finish`).
-        tokens: The tokens that were kept.
-        prompt_tokens: The length of the prompt in tokens.
         generated_tokens: The number of tokens computed, kept or not.
         reused_tokens: The number of prompt tokens that came from a cache.
         is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact number is unknown.
@@ -113,10 +102,7 @@ class Generated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredOptions(Event):
-    """The log-probabilities of options after a prompt, in nats.
-
-    `is_upper_bound` has the same meaning as in `Generated`.
-    """
+    """The log-probabilities of options after a prompt, in nats."""
 
     type: ClassVar[str] = "score"
     role: Role
@@ -173,13 +159,8 @@ class Decided(Event):
     Attributes:
         name: The kind of decision, such as "retrieve".
         outcome: The choice that was made, such as "search" or "keep".
-        why: The reason, in one sentence.
         signal: The quantity in `words`, with its unit, such as "token probability".
-        threshold: The threshold that the values are compared with.
-        words: The words of the text that the decision is about.
         query: The query, if the outcome is a search, or the question that a follow-up is rewritten into.
-        query_words: The words of the query, if the method chose them by attention.
-        numbers: Further values by name.
     """
 
     type: ClassVar[str] = "decide"
@@ -203,9 +184,6 @@ class Expanded(Event):
             from 1.
         action: The kind of step, such as "retrieve".
         text: The text that the step adds to the answer, or its intermediate result.
-        passage: The passage that the step used.
-        numbers: Scores and other values by name.
-        distributions: Probabilities by group and name.
         rejected: The reason why the search did not continue from the node; empty if it did.
     """
 
@@ -224,13 +202,7 @@ class Noted(Event):
     """A problem that a call ran into and recovered from.
 
     Attributes:
-        name: "retry" if a server was called again, "top_k" if a server may have ignored top-k sampling,
-            "refused" if a server refused a parameter, "window" if a server may have truncated a prompt,
-            "method" if a method other than the default one answers, "script" if hardly any passage has
-            letters of a script of the query, and "rewrite" if a follow-up question
-            could not be rewritten.
-        text: The problem, in a sentence.
-        place: The call that ran into the problem.
+        name: The kind of problem, such as "retry" if a server was called again. `docs/trace.md` lists them.
     """
 
     type: ClassVar[str] = "note"
@@ -260,12 +232,7 @@ class Drafted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncited(Event):
-    """A sentence of the answer that cites no passage, or does not cite a passage that the model named.
-
-    Attributes:
-        text: The sentence.
-        why: The reason why the citation is missing.
-    """
+    """A sentence of the answer that cites no passage, or not the one that the model named, and the reason."""
 
     type: ClassVar[str] = "uncited"
     text: str
@@ -283,13 +250,7 @@ class Answered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """An error that ended a call or the whole question.
-
-    Attributes:
-        error: The name of the exception's class.
-        message: The message of the exception.
-        place: The call that failed.
-    """
+    """An error that ended a call or the whole question."""
 
     type: ClassVar[str] = "error"
     error: str
@@ -313,6 +274,7 @@ AnyEvent = (
     | Failed
 )
 EVENT_TYPES: tuple[type[AnyEvent], ...] = get_args(AnyEvent)
+E = TypeVar("E", bound=AnyEvent)
 Listener = Callable[[AnyEvent], None]
 
 _cause: ContextVar["tuple[list[AnyEvent], int] | None"] = ContextVar("askance_trace_cause", default=None)
@@ -323,10 +285,6 @@ class Trace:
 
     A trace belongs to one event loop. Each task has its own current parent (see `because`), so concurrent
     branches do not affect each other.
-
-    Attributes:
-        events: The events so far.
-        listener: A callback that receives every event.
     """
 
     def __init__(self, listener: Listener | None = None) -> None:
@@ -334,7 +292,7 @@ class Trace:
         self.listener = listener
         self._started = time.perf_counter()
 
-    def add(self, kind: type[Any], *, seconds: float = 0.0, **fields: Any) -> Any:
+    def add(self, kind: type[E], *, seconds: float = 0.0, **fields: Any) -> E:
         """Append an event of type `kind` with its id, parent and time, and return the event."""
         event = self._make(kind, seconds=seconds, **fields)
         self.events.append(event)
@@ -343,13 +301,11 @@ class Trace:
 
     def decide(self, name: str, outcome: str, why: str, **fields: Any) -> Decided:
         """Record a decision and return its event. `fields` are the other fields of `Decided`."""
-        event: Decided = self.add(Decided, name=name, outcome=outcome, why=why, **fields)
-        return event
+        return self.add(Decided, name=name, outcome=outcome, why=why, **fields)
 
     def expand(self, node: str, action: str, text: str, **fields: Any) -> Expanded:
         """Record a node of a tree search and return its event. `fields` are further fields of `Expanded`."""
-        event: Expanded = self.add(Expanded, node=node, action=action, text=text, **fields)
-        return event
+        return self.add(Expanded, node=node, action=action, text=text, **fields)
 
     @contextmanager
     def because(self, decision: Event) -> Iterator[None]:
@@ -364,7 +320,7 @@ class Trace:
         """Record text of the answer as final. Consecutive pieces are stored as one event."""
         if not text:
             return
-        piece: Committed = self._make(Committed, text=text)
+        piece = self._make(Committed, text=text)
         last = self.events[-1] if self.events else None
         if isinstance(last, Committed):
             piece = replace(piece, id=last.id, parent=last.parent)
@@ -414,7 +370,7 @@ class Trace:
             is_upper_bound=any(e.is_upper_bound for e in counted),
         )
 
-    def _make(self, kind: type[Any], **fields: Any) -> Any:
+    def _make(self, kind: type[E], **fields: Any) -> E:
         at_seconds = self.elapsed_seconds
         events, cause = _cause.get() or (self.events, None)
         # A method may answer one question while it answers another, so a cause applies to one trace only.

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
+from askance.core.answers import Answer
 from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
-from askance.core.types import Answer, Hit, Prompt, Question
+from askance.core.types import Hit, Prompt, Question
 from askance.methods.common.generation_state import WritesAnswer
 from askance.methods.common.prompts import answer_prompt, layout_needs
 from askance.methods.common.search import (

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from askance.core.answers import Answer
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import AllFailed, AskanceError, LimitReached, ModelSpecError, RequestRefused
 from askance.core.parameters import Parameters, parameter
 from askance.core.ports import Method, Model, Needs, Run
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
-from askance.core.types import Answer, Demo, Hit, Question, Role
+from askance.core.types import Demo, Hit, Question, Role
 from askance.methods.airrag.method import Airrag, AirragLite, answer_with_sources
 from askance.methods.airrag.prompt_template import OWN, AirragPromptTemplate
 from askance.methods.airrag.prompts import PromptBuilder
@@ -103,8 +104,6 @@ class BudgetShares:
 
     Attributes:
         whole: The budget of all methods and the last call together.
-        members: The budget of each method, by name.
-        last: The budget of the last call.
     """
 
     whole: TokenLedger

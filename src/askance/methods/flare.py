@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Run
 from askance.core.trace import Decided, Trace, WordSignal
-from askance.core.types import Answer, Generation, Question, Signal, Token, Want
+from askance.core.types import Generation, Question, Signal, Token, Want
 from askance.methods.common.generation_state import WritesAnswer
 from askance.text.answers import SentenceEnd
 from askance.text.linguistics import token_words

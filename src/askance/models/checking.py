@@ -48,7 +48,6 @@ class CheckFinding:
         is_declared: Whether the model declares the ability; None for a guarantee.
         works: Whether the ability works; None if it was not tried.
         why: The reason why the ability does not work or was not tried.
-        declare: The option that would declare the ability.
     """
 
     ability: str

@@ -27,8 +27,6 @@ def convert_once(target: Path, write: Callable[[Path], None], *, megabytes: int 
     this process only, and a note reports this.
 
     Args:
-        target: The folder in the cache.
-        write: A function that writes the files into an empty folder.
         megabytes: The size of the files, for the message about a full disk.
 
     Returns:

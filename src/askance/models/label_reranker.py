@@ -23,9 +23,6 @@ class LabelReranker:
     The score of a passage is P(Yes) / (P(Yes) + P(No)), between 0 and 1. A passage for which the context
     window has no room is truncated at the end. The calls count in no budget and no trace.
 
-    Args:
-        model: A model that can score options.
-
     Raises:
         MissingAbility: The model can't score options.
     """
@@ -75,7 +72,6 @@ def load_label_reranker(name: str, **options: str) -> LabelReranker:
 
     Args:
         name: The specification without its options, such as "bundled:base" or "openai:NAME@URL".
-        options: The options of the specification.
 
     Raises:
         UnknownName: The kind of model or an option is unknown.

@@ -44,7 +44,6 @@ class LangchainModel:
 
     Args:
         model: The chat model, or another runnable that takes messages and returns a message.
-        name: The name of the model for traces and reports.
         context: The context window in tokens; 0 for the one that the model states.
     """
 
@@ -147,7 +146,6 @@ def load_model(name: str, *, context: str = "") -> LangchainModel:
     """Load the chat model ``module:object``. A class or function is called without arguments.
 
     Args:
-        name: The name of the object.
         context: The context window in tokens; by default the one that the model states.
 
     Raises:

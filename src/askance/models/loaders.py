@@ -73,7 +73,6 @@ def load_hf_model(name: str, *, adapter: str = "", **options: str) -> Model:
     Args:
         name: The model, or the folder of an adapter, which is then merged into its base model.
         adapter: The folder of an adapter to merge into the model; empty for none.
-        options: The options of `load_hf`.
     """
     from askance.models.hf import load_hf
     from askance.models.hf.adapter import holds_adapter
@@ -105,16 +104,10 @@ def _note_quicker_way(name: str, adapter: str) -> None:
 
 
 def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Model:
-    """Load a model from a GGUF file.
+    """Load a model from a GGUF file (see `load_gguf`).
 
     Args:
-        name: The GGUF file.
-        attention: "1" for a model that can return its attention, or "0" for a model that can't.
         adapter: A folder that peft or `askance train reader` wrote, or a GGUF file; empty for no adapter.
-
-    Raises:
-        ModelSpecError: The file can't be loaded, the adapter is no plain LoRA, or the cache can't be written.
-        ParameterError: The value of `attention` is unknown.
     """
     from askance.models.local.model_files import gguf_file
 
@@ -140,12 +133,9 @@ def load_adapted(
     """Load a base model and merge the adapter in `folder` into it.
 
     Args:
-        folder: The folder of the adapter.
         base: The specification of the base model, ``bundled:base`` or ``hf:NAME``; by default, the base model
             that the adapter names.
-        device: The device, as for `load_hf`.
-        dtype: The precision, as for `load_hf`.
-        display_name: The name of the model in traces and messages.
+        device, dtype: As for `load_hf`.
 
     Raises:
         ModelSpecError: The base or the adapter can't be loaded, or they do not fit together.

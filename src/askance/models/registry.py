@@ -28,16 +28,12 @@ class ModelKind:
 
     Attributes:
         spec: The format of the specification.
-        what: A description of the kind.
         install: A function that returns the command which installs the packages on this machine.
-        factory: The factory of models.
         options: The names of the options that the factory takes.
         packages: Alternative sets of required packages; one set is enough.
         names: The names that may follow the kind and a colon; None for any name.
-        needs_name: Whether a name is required.
         in_flight: The recommended number of questions in flight.
         encoder: The factory of encoders; empty if the kind has none.
-        encodes: A description of these encoders.
         entailment: The factory of entailment models; empty if the kind has none.
         takes_time: Whether loading takes long enough to announce it.
         enabling_options: For each ability that a model of this kind may have, the options that declare the
@@ -189,7 +185,6 @@ def parse_spec(spec: str, role: str = "models") -> tuple[ModelKind, str, dict[st
     """Split a specification into the kind of model, the name after it, and the options.
 
     Args:
-        spec: The specification.
         role: The group of plug-ins to search as well: "models", "encoders" or "entailments".
 
     Raises:

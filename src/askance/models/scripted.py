@@ -71,10 +71,6 @@ class ScriptedModel:
         attention: The function that returns the attention of a position, for both heads; None for made-up
             attention.
         control: Further strings that are single control tokens.
-        name: The name of the model.
-        context_tokens: The context window in tokens.
-        signals: The signals that the model declares.
-        capabilities: The capabilities that the model declares.
 
     Attributes:
         prompts: The texts of the last prompts, at most `KEPT_PROMPTS`.
@@ -306,7 +302,6 @@ class ScriptedEntailment:
     Args:
         judge: A function that takes a premise and a claim. The default, `shares_words`, is a crude substitute
             for entailment.
-        name: The name of the model.
 
     Attributes:
         calls: The premise and the claim of each call so far.

@@ -32,7 +32,6 @@ class Reply:
     """A reply of a scripted model.
 
     Attributes:
-        text: The text of the reply.
         doubts: The probabilities of some words of the text, by word.
         sureness: The probability of every other word.
         ends: Whether the end token follows the text.

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Model, Run
 from askance.core.trace import WordSignal
-from askance.core.types import Answer, Generation, Question, Signal, Token, Want
+from askance.core.types import Generation, Question, Signal, Token, Want
 from askance.reproductions.dragin_base import (
     AuthorsDrafts,
     AuthorsMethod,

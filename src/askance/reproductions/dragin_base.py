@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+from askance.core.answers import Answer
 from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, Trace, WordSignal
 from askance.core.types import (
-    Answer,
     GenerateRequest,
     Generation,
     Hit,

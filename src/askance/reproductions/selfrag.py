@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from askance.core.answers import Answer, Citation
 from askance.core.concurrency import gather_or_cancel
 from askance.core.errors import MissingAbility
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Model, Needs, Run
-from askance.core.types import Answer, Citation, Generation, Hit, Part, Question, Role, Signal
+from askance.core.types import Generation, Hit, Part, Question, Role, Signal
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.parameters import SelfragParameters
 from askance.methods.selfrag.prompts import answer_options, named_option

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from askance.core.answers import Citation
 from askance.core.ports import Run
 from askance.core.types import (
-    Citation,
     GenerateRequest,
     Generation,
     Hit,

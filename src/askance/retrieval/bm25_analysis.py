@@ -103,17 +103,12 @@ class Analysis:
             return _stemmer("english").analyze(" ".join(words)) if self.stemming else words
         terms = list[str]()
         for match in _WORD.finditer(plain):
-            if match.lastgroup:
-                terms += _ngrams(match[0].replace("\n", ""))
+            if match.lastgroup:  # without spaces: each character, and each pair of adjacent characters
+                run = match[0].replace("\n", "")
+                terms += [*run, *map("".join, pairwise(run))]
             else:
                 terms += _word_terms(match[0], *rules)
         return terms
-
-
-def _ngrams(run: str) -> Iterator[str]:
-    """Yield each character of a run of text without spaces, and each pair of adjacent characters."""
-    yield from run
-    yield from map("".join, pairwise(run))
 
 
 @lru_cache(maxsize=65_536)

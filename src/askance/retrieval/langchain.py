@@ -19,10 +19,6 @@ class LangchainRetriever:
 
     A retriever with a field `k`, or whose asynchronous search takes an argument `k`, is asked for as many
     documents as needed. Any other retriever may return fewer.
-
-    Args:
-        retriever: The retriever.
-        name: The name of the retriever for traces and reports.
     """
 
     fingerprint = ""

@@ -15,10 +15,11 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from askance.ask import Engine
+from askance.core.answers import Answer, Usage
 from askance.core.ports import Retriever
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, AnyEvent, Committed, Generated, Trace
-from askance.core.types import Answer, Question, Usage
+from askance.core.types import Question
 from askance.serve.citations import (
     PlainText,
     UrlOf,

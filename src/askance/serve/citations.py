@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from askance.core.types import Answer, Citation, Passage
+from askance.core.answers import Answer, Citation
+from askance.core.types import Passage
 
 UrlOf = Callable[[Passage], str]
 """A function that returns the URL at which the server shows a passage."""

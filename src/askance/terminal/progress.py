@@ -16,7 +16,7 @@ from askance.text.printable import printable
 
 if TYPE_CHECKING:
     from askance.evaluation.run.runner import RunningMean, RunStatus
-    from askance.retrieval.index.build import BuildProgress
+    from askance.retrieval.index.build_report import BuildProgress
     from askance.training.loop.trainer import TrainingStatus
 
 

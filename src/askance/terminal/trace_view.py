@@ -11,7 +11,8 @@ from rich.tree import Tree
 
 from askance.ask import describe_models
 from askance.core import trace
-from askance.core.types import NOT_IN_DOCUMENTS, Passage, Question, Usage
+from askance.core.answers import NOT_IN_DOCUMENTS, Usage
+from askance.core.types import Passage, Question
 from askance.methods.common.answer_text import quotable_texts
 from askance.terminal.legend import ACTIONS, Legend
 from askance.text.markers import UnmarkedText, without_markers

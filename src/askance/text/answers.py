@@ -23,7 +23,6 @@ def sentence_spans(text: str, language: str = "en") -> tuple[tuple[int, int], ..
     """Return the sentences of `text` as character offsets (start, end), without surrounding white space.
 
     Args:
-        text: The text.
         language: The ISO 639-1 code of the language, whose abbreviations do not end a sentence.
     """
     spans = []
@@ -62,7 +61,6 @@ def first_sentence_end(text: str, min_chars: int = 0) -> int | None:
     a sentence.
 
     Args:
-        text: The text so far.
         min_chars: The minimum end offset. A sentence that ends earlier is joined to the next sentence.
     """
     spans = sentence_spans(text)
@@ -211,7 +209,6 @@ def authors_statement(text: str, prompt: str, statement: str) -> str:
     and the prompt for the short answer ends with these words. Otherwise `text` is returned unchanged.
 
     Args:
-        text: The text of the answer.
         prompt: The prompt that asked for the short answer.
         statement: The text that the model generated after this prompt.
     """

@@ -65,7 +65,6 @@ class UnmarkedText:
     Text is withheld as long as the next characters could turn it into a marker, so released text is final.
 
     Attributes:
-        sources: A function that returns the strings that the answer may quote.
         written: The generated text so far, with its markers.
         num_decided: The number of characters of `written` already classified as text or marker.
         markers: The markers in the classified part, in order.

@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from askance.core.types import Answer, Citation, Hit, Passage
+from askance.core.answers import Answer, Citation
+from askance.core.types import Hit, Passage
 from askance.text.answers import is_yes_or_no, sentence_spans, split_statement
 from askance.text.linguistics import content_words, entity_spans
 from askance.text.markers import without_markers
@@ -109,13 +110,7 @@ class SentenceSupport:
 
 
 def claim_of(sentence: str, question: str = "", short: str = "") -> Claim:
-    """Return the claim that a sentence makes.
-
-    Args:
-        sentence: A sentence of an answer.
-        question: The question that the sentence answers.
-        short: The short answer.
-    """
+    """Return the claim that a sentence makes."""
     reasoning, stated = split_statement(sentence)
     words, question_words = _words(f"{reasoning} {stated}"), _words(question)
     if len(_words(reasoning)) >= LEAST_WORDS:
@@ -143,10 +138,9 @@ def sentence_support(
         shown: The passages in the prompt while the answer was generated.
         questions: The questions that the text answers. Without a question, no passage supports a sentence
             that states only a one-word answer.
-        short: The short answer.
-        marks: The markers that the model generated.
     """
-    spans = _spans(text)
+    lines = re.finditer(r"[^\n]+", text)  # a line break always ends a sentence
+    spans = [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
     support = list[SentenceSupport]()
     for index, (start, end) in enumerate(spans):
         own = [mark for mark in marks if _sentence_of(mark.offset, text, spans) == index]
@@ -213,12 +207,6 @@ def _supporting(
         supporting += [best] if best else []
         reasons += [why] if why else []
     return tuple(supporting), "; ".join(reasons)
-
-
-def _spans(text: str) -> list[tuple[int, int]]:
-    """Return the spans of sentences. A line break always ends a sentence."""
-    lines = re.finditer(r"[^\n]+", text)
-    return [(line.start() + a, line.start() + b) for line in lines for a, b in sentence_spans(line[0])]
 
 
 def _sentence_of(offset: int, text: str, spans: Sequence[tuple[int, int]]) -> int:

@@ -1,7 +1,8 @@
 import asyncio
 import doctest
 
-from askance.core.types import Answer, Citation, Passage
+from askance.core.answers import Answer, Citation
+from askance.core.types import Passage
 from askance.evaluation.judging import citations
 from askance.evaluation.judging.citations import citation_scores, judge_citations
 from askance.evaluation.judging.judge_run import JudgeFinding

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askance.core.answers import Answer
 from askance.core.errors import PromptTooLong
-from askance.core.types import Answer, Passage
+from askance.core.types import Passage
 from askance.evaluation.judging import facts
 from askance.evaluation.judging.facts import FactJudge, fact_scores, facts_in, is_refusal, says_true
 from askance.evaluation.judging.judge_run import JudgeFinding

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from askance.core.answers import Answer, Citation
 from askance.core.errors import InputError, ModelFailure, RunFolderError
-from askance.core.types import Answer, Citation, Passage
+from askance.core.types import Passage
 from askance.evaluation.judging.citations import citation_judge
 from askance.evaluation.judging.facts import fact_judge
 from askance.evaluation.judging.judge_run import (

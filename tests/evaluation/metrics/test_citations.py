@@ -1,6 +1,7 @@
 import pytest
 
-from askance.core.types import Citation, Passage, Question
+from askance.core.answers import Citation
+from askance.core.types import Passage, Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics.evidence import citation_precision, citation_recall
 from tests.tolerances import near

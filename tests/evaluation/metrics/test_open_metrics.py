@@ -2,10 +2,11 @@ import re
 
 import pytest
 
+from askance.core.answers import Answer, Citation
 from askance.core.errors import InputError, MissingExtra, UnknownName
 from askance.core.installing import install_line
 from askance.core.trace import Searched, Trace
-from askance.core.types import Answer, Citation, Hit, Passage, Question
+from askance.core.types import Hit, Passage, Question
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import DEFAULT_METRICS, METRICS, open_metrics
 from tests.tolerances import near

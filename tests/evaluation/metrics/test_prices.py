@@ -1,7 +1,7 @@
 import pytest
 
+from askance.core.answers import Usage
 from askance.core.errors import InputError, UnknownName
-from askance.core.types import Usage
 from askance.evaluation.metrics.prices import Prices, cost, read_prices
 from tests.tolerances import near
 

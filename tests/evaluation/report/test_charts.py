@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askance.core.answers import Usage
 from askance.core.errors import MissingExtra
-from askance.core.types import Usage
 from askance.evaluation.report.charts import (
     MOST_BARS,
     Point,

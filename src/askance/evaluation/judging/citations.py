@@ -18,8 +18,9 @@ by askance's rules instead of NLTK's; answers without sentences are not skipped.
 
 from collections.abc import Sequence
 
+from askance.core.answers import Answer
 from askance.core.ports import Entailment
-from askance.core.types import Answer, Passage
+from askance.core.types import Passage
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgeFinding
 from askance.text.support import cited_sentences
 

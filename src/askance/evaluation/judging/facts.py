@@ -27,19 +27,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from askance.core.answers import Answer
 from askance.core.ports import Model, Retriever
-from askance.core.types import (
-    Answer,
-    Chat,
-    GenerateRequest,
-    Hit,
-    Prompt,
-    Raw,
-    Sampling,
-    Span,
-    Turn,
-    untrusted,
-)
+from askance.core.types import Chat, GenerateRequest, Hit, Prompt, Raw, Sampling, Span, Turn, untrusted
 from askance.evaluation.judging.judge_run import AnswerJudge, JudgeFinding
 from askance.methods.common.prompts import numbered_passages
 from askance.text.answers import sentences

@@ -17,9 +17,9 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from askance.core.answers import Answer
 from askance.core.errors import InputError, RunFolderError
 from askance.core.strict_json import json_line
-from askance.core.types import Answer
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.result_file import Append, open_results, work_through

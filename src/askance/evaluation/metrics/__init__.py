@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Literal
 
+from askance.core.answers import Answer
 from askance.core.errors import InputError, MissingExtra, UnknownName
 from askance.core.extensions import find_extension, known_names
 from askance.core.trace import AnyEvent
-from askance.core.types import Answer
 from askance.evaluation.datasets import Example
 from askance.evaluation.datasets.single_hop import NO_ANSWER
 from askance.evaluation.metrics import answers, evidence

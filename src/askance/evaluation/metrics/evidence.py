@@ -8,8 +8,8 @@ entailment (`evaluation.judging.citations`). The metrics here read no text and n
 
 from collections.abc import Iterable
 
+from askance.core.answers import Citation
 from askance.core.trace import AnyEvent, Searched
-from askance.core.types import Citation
 from askance.evaluation.datasets import Example
 
 

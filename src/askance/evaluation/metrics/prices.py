@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from askance.core.answers import Usage
 from askance.core.errors import InputError
 from askance.core.parameters import Parameters, parameter, parse_parameters
-from askance.core.types import Usage
 
 DEFAULT_CURRENCY = "USD"
 _RANGE = {"at_least": 0.0, "at_most": 1e12}

@@ -9,10 +9,10 @@ titles of the passages that it found.
 
 from typing import Any
 
+from askance.core.answers import Answer
 from askance.core.errors import DatasetError, InputError, RunFolderError
 from askance.core.strict_json import json_line
 from askance.core.trace import Searched
-from askance.core.types import Answer
 from askance.evaluation.datasets import located, read_dataset
 from askance.evaluation.datasets.long_form import asqa_rows
 from askance.evaluation.judging.judge_run import check_has_citations, topic_of

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from askance.core.answers import Answer
 from askance.core.errors import InputError, UnknownName
 from askance.core.trace import AnyEvent, Generated
-from askance.core.types import Answer
 from askance.text.answers import AUTHORS_READINGS, AuthorsReading, authors_short_answer, authors_statement
 
 ReadingName = Literal["own", "authors"]

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from askance.core.answers import Answer, Usage
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, Trace
-from askance.core.types import Answer, Task, Usage
+from askance.core.types import Task
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import Scoring
 from askance.evaluation.run.readings import DEFAULT_READING, ReadingName

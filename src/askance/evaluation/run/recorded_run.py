@@ -25,10 +25,10 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from askance.core.answers import Answer
 from askance.core.errors import RunFolderError
 from askance.core.parameters import FORMER_PARAMETERS, current_name
 from askance.core.trace import Answered, AnyEvent, Trace
-from askance.core.types import Answer
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import Scoring
 from askance.evaluation.run.record import Record, Settings, continued, differences, first_changed_field

@@ -40,7 +40,6 @@ class ActionRunner:
     Attributes:
         prompts: The prompt builder of RA, SA and DA. The calls of its model spend `budget`.
         planning: The same of SAY and QT, whose model may be another (the role "plan").
-        reward_model: The reward model, if there is one.
         reply_cache: The replies of this rollout and of all rollouts that ended before this one started.
     """
 

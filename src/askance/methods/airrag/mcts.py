@@ -137,7 +137,6 @@ class MctsTree(Generic[S]):
     """One tree search and its results.
 
     Args:
-        seed: The seed of all random choices.
         number: The position of this tree among the trees of the question, from 1.
         side_actions: Actions at the root that lead only to terminals. They are expanded once, concurrently
             with the first rollouts, and rewarded as if one rollout had ended in each outcome. Rollouts never
@@ -215,7 +214,8 @@ class MctsTree(Generic[S]):
         for child in sorted(node.children, key=lambda each: each.uct(weight), reverse=True):
             if unvisited and child.visits:
                 break
-            selection = None if self._is_side_action(child) else self._select(child, rollout)
+            is_side_action = node is self.root and child.action in self._side_actions
+            selection = None if is_side_action else self._select(child, rollout)
             if selection is None:
                 continue
             extended = [node, *selection[0]], selection[1]
@@ -236,9 +236,6 @@ class MctsTree(Generic[S]):
             tried |= set(self._side_actions)
         legal = () if node.is_terminal else self._problem.legal_actions(node.state, frozenset(unavailable))
         return [action for action in legal if action not in tried]
-
-    def _is_side_action(self, node: Node[S]) -> bool:
-        return node.parent is self.root and node.action in self._side_actions
 
     async def _roll_out(self, path: list[Node[S]], action: str, rollout: int) -> Node[S] | None:
         """Run a rollout from the end of `path`, and return the terminal that the rollout reaches, or None.

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from askance.core.answers import Answer
 from askance.core.errors import MissingAbility
 from askance.core.parameters import parameter
 from askance.core.ports import Model, Needs, Run
-from askance.core.types import Answer, Hit, Question, Role
+from askance.core.types import Hit, Question, Role
 from askance.methods.airrag.mcts import MctsTree, Node
 from askance.methods.airrag.parameters import WITHOUT_ANALYSIS, Actions, AirragParameters
 from askance.methods.airrag.state import QT, RA, SAY, PathState
@@ -121,13 +122,14 @@ def _record_tree(
         if chosen is not None and node.state is chosen.path.state:
             numbers["chosen"] = 1.0
         hits = node.state.found[-1] if node.action == RA and node.state.found else ()
+        is_candidate = node.state.answer is None or FinishedPath(node.state).is_valid
         run.trace.expand(
             node.name,
             node.action,
             _output_text(node),
             passage=hits[0] if hits else None,
             numbers=numbers,
-            rejected="" if _is_candidate(node) else "it says that there is no answer",
+            rejected="" if is_candidate else "it says that there is no answer",
         )
 
 
@@ -193,11 +195,6 @@ def short_form(text: str, question: Question) -> str:
     """Return the short answer in `text` or, for an open question, the whole text."""
     is_open = question.task == "open" or (question.task == "choice" and not question.options)
     return text if is_open else short_answer(text, question)
-
-
-def _is_candidate(node: Node[PathState]) -> bool:
-    """Return False only if the node has an invalid answer. A node without an answer passes."""
-    return node.state.answer is None or FinishedPath(node.state).is_valid
 
 
 def _output_text(node: Node[PathState]) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.concurrency import Together, gather_or_cancel, in_turn
 from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import Parameters, name_of, parameter
 from askance.core.ports import Method
@@ -16,6 +15,7 @@ from askance.methods.airrag.state import DA, QT, RA, SA, SAY, PathState
 from askance.methods.airrag.verifiers import Verifier
 from askance.methods.common.named_methods import MethodCollection, NamedMethods
 from askance.methods.common.prompts import STOPS
+from askance.methods.common.token_limit import HasTokenLimit
 
 FULL, LITE, DIRECT = (SAY, DA, RA, QT, SA), (RA, QT, SA), (DA,)
 SETS = (FULL, (SAY, RA, QT, SA), LITE, DIRECT)
@@ -29,7 +29,6 @@ class Actions(MethodCollection):
     Attributes:
         own: One of `SETS`: all five actions of AirRAG, all but the direct answer, the actions of AirRAG-Lite,
             or only the direct answer, which is the paper's zero-shot question answering.
-        named: Other methods, by name.
 
     Raises:
         ParameterError: The set is not one of `SETS`, or a method is named twice.
@@ -63,7 +62,6 @@ def read_actions(text: str, methods: Iterable[str], make: Callable[[str], Method
     """Parse a comma-separated list of actions, such as ``say,da,ra,qt,sa,dragin``.
 
     Args:
-        methods: The names of methods that may be actions.
         make: Returns the method of a given name, with its default parameters.
 
     Raises:
@@ -83,7 +81,7 @@ ALL, WITHOUT_ANALYSIS = Actions(), Actions(LITE)
 
 
 @dataclass(frozen=True, slots=True)
-class AirragParameters(Parameters):
+class AirragParameters(HasTokenLimit):
     """The parameters of AirRAG."""
 
     rollouts: int = parameter(1, "number of rollouts", at_least=1)
@@ -180,15 +178,6 @@ class AirragParameters(Parameters):
     def num_examples(self) -> int:
         """Return the number of worked examples in the prompts of SAY, QT and SA."""
         return self.prompts.examples if self.examples is None else self.examples
-
-    @property
-    def together(self) -> Together:
-        """Return the function that runs independent calls.
-
-        Calls run concurrently unless `l_max` is set. With `l_max`, calls run one after another, so that
-        timing never decides which call no longer fits the budget.
-        """
-        return gather_or_cancel if self.l_max is None else in_turn
 
     def weight(self, rollout: int) -> float:
         """Return the exploration weight of a rollout, which depends on `schedule`."""

@@ -101,7 +101,6 @@ class PromptBuilder:
     """A builder of the prompts for one question.
 
     Attributes:
-        template: The prompt template.
         examples: The number of worked examples that SAY, QT and SA show.
     """
 

@@ -38,7 +38,6 @@ class PathRewardModel:
     """The reward model for one question, with a cache of its rewards.
 
     Attributes:
-        prompts: The prompt builder for the reward model.
         ledger: The token budget of the reward calls; None if these calls spend the budget of their rollout.
         judges_steps: Whether unfinished paths are judged, too. The reward of a path is then the least of the
             rewards after each of its steps.

@@ -56,7 +56,10 @@ class TreeSearch:
         params, kept = self.parameters, self._tokens_for_verifier()
         self.total_budget.set_aside += kept
         if params.has_direct_candidate:
-            self._side_runner = self._action_runner(self.total_budget.part(self._tokens_for_direct_answer()))
+            runner = self._action_runner(TokenLedger(0))
+            num_tokens = self.run.model.count(runner.prompts.da())
+            num_tokens += runner.tokens_for_reward_model(PathState())
+            self._side_runner = self._action_runner(self.total_budget.part(num_tokens))
         side_actions = (DA,) if params.has_direct_candidate else ()
         if params.search == "paths":
             trees = await self._search_paths(side_actions)
@@ -293,10 +296,6 @@ class TreeSearch:
         if params.l_max is None or params.verifier != "sa" or not params.count_verifier or not may_call:
             return 0
         return verifiers.verifier_tokens(self._prompts(self.run.model), num_candidates, params.l_max)
-
-    def _tokens_for_direct_answer(self) -> int:
-        runner = self._action_runner(TokenLedger(0))
-        return self.run.model.count(runner.prompts.da()) + runner.tokens_for_reward_model(PathState())
 
     def _judged_rewards(self, answers: Sequence[tuple[PathState, int, float]]) -> list[float]:
         """Return the reward model's rewards of valid answers, or zeros if there is no reward model.

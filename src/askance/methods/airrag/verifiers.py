@@ -205,8 +205,6 @@ async def choose_answer(
 
     Args:
         paths: The valid paths, at least one.
-        prompts: The prompt builder, with the model to call.
-        max_tokens: The maximum number of new tokens of the verifier's call.
     """
     copies = [path.copies for path in paths]
     jcd = jcd_scores([path.answer for path in paths], copies)

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from askance.core.answers import Answer, Citation
 from askance.core.ports import Run
 from askance.core.token_ledger import has_room
 from askance.core.trace import Decided, Event, Searched, Trace, Uncited
-from askance.core.types import Answer, Chat, Citation, Passage, Prompt, Question
+from askance.core.types import Chat, Passage, Prompt, Question
 from askance.text.answers import has_content, short_answer
 from askance.text.markers import UnmarkedText, without_markers
 from askance.text.support import (

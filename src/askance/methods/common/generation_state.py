@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from askance.core.answers import Answer
 from askance.core.parameters import parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided
 from askance.core.types import (
-    Answer,
     GenerateRequest,
     Generation,
     Hit,
@@ -60,10 +60,7 @@ class GenerationState:
 
     Attributes:
         short_answer_tokens: The maximum number of new tokens of the short answer; 0 means not to ask for one.
-        max_tokens: The maximum number of new tokens of the answer.
         text: The answer so far, including citation markers that the model wrote.
-        num_tokens: The number of tokens in `text`.
-        num_searches: The number of searches so far.
         hits: The passages in the prompt.
         shown: Pairs (offset in `text`, passages that the prompt shows from that offset on).
         stop_reason: The reason why the answer has ended; an empty string while it continues.
@@ -146,7 +143,6 @@ class GenerationState:
         """Generate and return the next part of the answer, without appending it to the answer.
 
         Args:
-            until: An additional stop condition.
             on_text: A function that receives the text while the model writes it. By default, the trace
                 records the text as a draft.
         """

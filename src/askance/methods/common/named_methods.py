@@ -5,11 +5,12 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
 from typing import Any, cast
 
+from askance.core.answers import Answer
 from askance.core.errors import ParameterError, UnknownName
 from askance.core.parameters import changed_parameters, name_of
 from askance.core.ports import ChecksModels, Method, Model, Needs, Run
 from askance.core.token_ledger import BudgetedModel, TokenLedger
-from askance.core.types import Answer, Question, Role
+from askance.core.types import Question, Role
 from askance.methods.common.token_limit import answer_within_limit
 
 NamedMethods = tuple[tuple[str, Method], ...]

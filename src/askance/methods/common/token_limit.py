@@ -2,17 +2,36 @@
 
 from dataclasses import dataclass, replace
 
+from askance.core.answers import Answer
+from askance.core.concurrency import Together, gather_or_cancel, in_turn
 from askance.core.errors import BudgetTooSmall
 from askance.core.parameters import Parameters, name_of, parameter
 from askance.core.ports import Method, Retriever, Run, WrappedRetriever
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.trace import Trace
-from askance.core.types import Answer, Hit, Question
+from askance.core.types import Hit, Question
 from askance.methods.common.answer_text import PlainTrace, committed_answer, full_text, num_committed_chars
 
 
+class HasTokenLimit(Parameters):
+    """The base class of methods with the parameter `l_max`."""
+
+    __slots__ = ()
+
+    l_max: int | None
+
+    @property
+    def together(self) -> Together:
+        """The function that runs independent calls.
+
+        Calls run concurrently unless `l_max` is set. With `l_max`, calls run one after another, so that
+        timing never decides which call no longer fits the budget.
+        """
+        return gather_or_cancel if self.l_max is None else in_turn
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenLimited(Parameters):
+class TokenLimited(HasTokenLimit):
     """The base class of methods whose L_max `answer_within_limit` enforces.
 
     The methods `airrag` and `blender` divide L_max among several attempts, so they enforce it themselves.

@@ -13,10 +13,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import Decided, QueryWord, WordSignal
-from askance.core.types import Answer, Generation, Question, Signal, StopCondition, Token, Want
+from askance.core.types import Generation, Question, Signal, StopCondition, Token, Want
 from askance.methods.common.answer_text import parse_markers
 from askance.methods.common.generation_state import GenerationState, WritesAnswer
 from askance.methods.common.prompts import layout_needs
@@ -42,7 +43,6 @@ class ScoredSentence:
         search_at: The offset of the word that triggers a search, or the end of the text for a scheduled
             search; None for no search.
         kept: The part of the text to keep if a search is made.
-        num_kept_tokens: The number of tokens in `kept`.
     """
 
     words: tuple[WordSignal, ...]

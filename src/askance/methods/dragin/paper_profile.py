@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
+from askance.core.answers import Answer
 from askance.core.parameters import SearchParameter, parameter
 from askance.core.ports import Needs, Run
 from askance.core.trace import QueryWord
-from askance.core.types import Answer, Generation, Question, Signal
+from askance.core.types import Generation, Question, Signal
 from askance.methods.common.prompts import layout_needs
 from askance.methods.dragin.attention_map import AttentionMap, Heads
 from askance.methods.dragin.method import DraginParameters, ScoredSentence, improbability

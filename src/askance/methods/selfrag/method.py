@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from askance.core.answers import Answer
 from askance.core.errors import MissingAbility
 from askance.core.parameters import SearchParameter
 from askance.core.ports import Model, Needs, Run
 from askance.core.token_ledger import NoRoom
-from askance.core.types import Answer, Question, Role, Signal, Span
+from askance.core.types import Question, Role, Signal, Span
 from askance.methods.common.answer_text import check_citations
 from askance.methods.common.generation_state import GenerationState
 from askance.methods.common.prompts import layout_needs
@@ -21,7 +22,6 @@ from askance.methods.selfrag.segment_writer import PromptedWriter, SegmentWriter
 from askance.methods.selfrag.segments import cite_passages
 from askance.methods.selfrag.short_form import ShortForm
 from askance.methods.selfrag.tokens import ReflectionVocabulary, has_reflection_tokens
-from askance.text.answers import short_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class Selfrag(OwnParameters):
             raise NoRoom("no segment had room")
         run.trace.commit(text)
         if is_native:
-            short = _short_answer(text, question) if prompts.answer_options(question) else text
+            short = prompts.named_option(text, question) if prompts.answer_options(question) else text
             return Answer(text, option or short, citations, reflection=path.reflection)
         hits = () if path.current_hit is None else (path.current_hit,)
         short_answer_tokens = self.short_answer_tokens if self.ask_short_answer and not option else 0
         writing = GenerationState(question, run, short_answer_tokens, self.layout, self.prompts, hits=hits)
         writing.text = path.written.rstrip()
         text += await writing.ask_short_answer()
-        short = option or _short_answer(text, question)
+        short = option or prompts.named_option(text, question)
         return Answer(text, short, citations, reflection=path.reflection)
 
     def _default_writer(self, question: Question, run: Run) -> SegmentWriter:
@@ -133,11 +133,3 @@ class Selfrag(OwnParameters):
         if head is None:
             return PromptedWriter(self, question, run, scorer)
         return NativeWriter(self, question, run, scorer, head)
-
-
-def _short_answer(text: str, question: Question) -> str:
-    return (
-        prompts.named_option(text, question)
-        if prompts.answer_options(question)
-        else short_answer(text, question)
-    )

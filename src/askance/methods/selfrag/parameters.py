@@ -4,7 +4,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from askance.core.concurrency import Together, gather_or_cancel, in_turn
 from askance.core.parameters import parameter
 from askance.methods.common.prompts import OWN, Layout, PromptTemplate
 from askance.methods.common.token_limit import TokenLimited
@@ -106,15 +105,6 @@ class OwnParameters(SelfragParameters):
             "utility": self.utility_weight > 0 or self.least_utility > 1,
         }
         return frozenset(group for group, reads in is_read.items() if reads)
-
-    @property
-    def together(self) -> Together:
-        """Return the function that runs independent calls.
-
-        Calls run concurrently unless `l_max` is set. With `l_max`, calls run one after another, so that
-        timing never decides which call no longer fits the budget.
-        """
-        return gather_or_cancel if self.l_max is None else in_turn
 
     def next_action(self, retrieve_probs: Distribution, path: Path) -> Action:
         """Return how the next segment of `path` begins, given the probabilities of the retrieve tokens."""

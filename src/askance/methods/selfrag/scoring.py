@@ -135,7 +135,6 @@ def pair_scorer(critic: Model, question: Question, others: Scorer) -> Scorer:
 
     Args:
         critic: A model with the capability "pair".
-        others: The scorer of the other groups.
     """
 
     async def judge(group: Group, hit: Hit | None, so_far: str, text: str, *, key: Key) -> Distribution:

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from askance.core.answers import Citation
 from askance.core.ports import Run
 from askance.core.trace import Decided
-from askance.core.types import Citation, Hit, TokenIds
+from askance.core.types import Hit, TokenIds
 from askance.methods.selfrag import tokens
 from askance.methods.selfrag.prompts import record_escaped
 from askance.methods.selfrag.tokens import Distribution
@@ -22,7 +23,6 @@ class Segment:
 
     Attributes:
         written: The text as it goes into the next prompt, without control tokens.
-        action: How the segment begins.
         hit: The passage that the segment was written with, new or reused; None if there was none.
         ids: The token ids that the model wrote, including control tokens; empty without native tokens.
         relevance, support, utility: The distributions over these token groups; empty if not judged.
@@ -30,7 +30,6 @@ class Segment:
             scorer.
         retrieve_probs: The probabilities of the retrieve tokens at the end of the segment.
         sequence_score: The geometric mean of the token probabilities.
-        is_last: True if the answer ends here.
         is_judged: False if the score depends on support that is not judged yet.
     """
 

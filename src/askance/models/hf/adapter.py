@@ -33,7 +33,6 @@ class Adapter:
     """An adapter whose files have been checked.
 
     Attributes:
-        folder: The folder with the adapter.
         base: The specification of the model that the adapter was trained on, or None if it is not stated.
         note: The note that askance's trainer wrote, or None if another trainer made the adapter.
     """

@@ -33,7 +33,6 @@ class AttentionGroup:
     """The sequences of a pass with equally many new tokens, whose attention is computed together.
 
     Args:
-        inputs: The inputs of the sequences.
         first: The index of the group's first new token among all tokens of the pass. The other new tokens of
             the group follow directly.
 

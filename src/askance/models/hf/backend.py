@@ -35,7 +35,6 @@ class TorchBackend:
     transformers, and has no prefix cache.
 
     Args:
-        name: The model's name, for messages.
         batched: Whether to try to compute several sequences in one pass.
 
     Attributes:

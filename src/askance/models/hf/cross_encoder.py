@@ -41,17 +41,7 @@ class CrossEncoder(PairScorer):
 
 
 def load_cross_encoder(name: str, *, device: str = "auto") -> CrossEncoder:
-    """Load a cross-encoder.
-
-    Args:
-        name: A folder, or a name on the hub such as "BAAI/bge-reranker-base", which is downloaded if needed.
-        device: The device, as for `load_hf`.
-
-    Raises:
-        ModelSpecError: The model is missing, unreachable, damaged or not a cross-encoder, or there is no
-            such device.
-        MissingExtra: The package sentence-transformers is not installed.
-    """
+    """Load a cross-encoder (see `askance.models.cross_encoders.load_cross_encoder`)."""
     module, folder = load_module("CrossEncoder", name, device, f"the reranker {name}")
     declared = ", ".join(module.config.architectures or ())
     # For any other model, the loader would add a last layer with random weights.

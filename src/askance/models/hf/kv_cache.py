@@ -95,9 +95,6 @@ class KVCells:
     """References to the cells of a sequence's tokens, in order.
 
     The references are released when this object is deleted.
-
-    Attributes:
-        indices: The indices of the cells in the pool.
     """
 
     def __init__(self, pool: KVPool, indices: Sequence[int]) -> None:

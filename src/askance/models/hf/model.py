@@ -30,7 +30,6 @@ class HfModel(LocalModel):
 
     Args:
         module: The module, whose weights must not change afterwards, since keys and values are cached.
-        name: The model's name, for traces and messages.
         memory_bytes: The memory of the KV cache in bytes. By default, it is a fraction of the free memory.
         speculative: Whether to use speculative decoding, which changes only the speed.
     """

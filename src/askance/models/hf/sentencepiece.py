@@ -16,9 +16,6 @@ def check_readers(name: str, error: Exception) -> None:
     """Raise MissingExtra if loading a tokenizer failed because a package is not installed.
 
     If a package is missing, transformers mistakes the file for a tiktoken file, and asks for tiktoken.
-
-    Args:
-        error: The error from loading the tokenizer.
     """
     missing = [package for package, is_available in _PACKAGES.items() if not is_available()]
     message = str(error).lower()

@@ -47,12 +47,9 @@ class SequenceSlot:
     """A sequence in a llama.cpp context, used as the KV slot of a text.
 
     Attributes:
-        seq_id: The number of the sequence in llama.cpp.
-        ids: The token ids that the sequence holds.
         num_prefilled: The number of those tokens that were computed as part of a prompt.
         num_prefix_tokens: The number of tokens that are certainly part of the prompt. Decoding starts at this
             position or later.
-        is_open: Whether a running text uses the slot.
         num_cached_tokens: The number of the text's tokens that the slot held when it was opened.
         closed_at: A logical time stamp: the number of slots that had been closed when this one last was.
     """
@@ -81,7 +78,6 @@ class LlamaBackend:
 
     Args:
         budget_tokens: The capacity of all sequences and the prefix cache together, in tokens.
-        max_sequence_tokens: The length of the longest text in tokens.
         flash_attention: Whether to use flash attention, which keeps no attention weights.
     """
 
@@ -222,7 +218,6 @@ class LlamaBackend:
 
         Args:
             size: The capacity of each sequence in tokens.
-            num_needed: The least number of sequences.
 
         Raises:
             RuntimeError: There is not enough memory, or running texts can't be moved.
@@ -358,16 +353,13 @@ def _groups(inputs: Sequence[LlamaInput]) -> Iterator[list[LlamaInput]]:
     """
     group = list[LlamaInput]()
     for step_input in sorted(inputs, key=lambda step_input: (len(step_input.ids), step_input.slot.seq_id)):
-        if group and not _can_join(group[-1], step_input):
-            yield group
-            group = []
+        if group:
+            is_neighbour = step_input.slot.seq_id == group[-1].slot.seq_id + 1
+            if not (is_neighbour and len(step_input.ids) == len(group[-1].ids) <= _MAX_BATCHED_TOKENS):
+                yield group
+                group = []
         group.append(step_input)
     yield group
-
-
-def _can_join(last: LlamaInput, following: LlamaInput) -> bool:
-    is_neighbour = following.slot.seq_id == last.slot.seq_id + 1
-    return is_neighbour and len(following.ids) == len(last.ids) <= _MAX_BATCHED_TOKENS
 
 
 def _is_prefill(step_input: LlamaInput) -> bool:

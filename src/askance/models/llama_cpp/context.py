@@ -34,8 +34,6 @@ class SavedState:
     """The keys and values of one sequence, as llama.cpp saves them.
 
     Attributes:
-        content: The bytes that llama.cpp wrote.
-        seq_id: The number of the sequence.
         num_sequences: The number of sequences in the context that saved it.
     """
 
@@ -140,9 +138,7 @@ class Context:
         """Compute one pass over neighbouring sequences with equally many new tokens.
 
         Args:
-            seq_ids: The numbers of the sequences.
             starts: The position of the first new token of each sequence.
-            ids: The new token ids of each sequence.
             num_logits: The number of tokens at the end of each sequence whose logits are wanted.
 
         Returns:
@@ -254,7 +250,6 @@ class TensorCallback(dict[int, bool]):
     dictionary has to be cleared, and the pass repeated.
 
     Args:
-        name: The name of the wanted tensor.
         remembers: Whether to store unwanted addresses. If they are stored, a pass may have to be repeated.
 
     Attributes:

@@ -1,6 +1,7 @@
 """Read and write GGUF files: their metadata and their tensors."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ class GgufFile:
     """A GGUF file, mapped into memory instead of read as a whole.
 
     Attributes:
-        path: The path of the file.
-        architecture: The name of the model's architecture.
         tensors: The tensors by name, in the order of the file.
 
     Raises:
@@ -67,8 +66,14 @@ def shape_of(tensor: ReaderTensor) -> tuple[int, ...]:
     return tuple(int(extent) for extent in reversed(tensor.shape))
 
 
-def write_out(writer: GGUFWriter) -> None:
-    """Write all that the writer has collected to its file."""
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
+@contextmanager
+def gguf_writer(target: Path, architecture: str) -> Iterator[GGUFWriter]:
+    """Yield a writer, and write all that it has collected to its file at the end of the block."""
+    writer = GGUFWriter(target, architecture)
+    try:
+        yield writer
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    finally:
+        writer.close()

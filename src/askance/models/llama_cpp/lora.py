@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
 from askance.core.errors import ModelSpecError
-from askance.models.llama_cpp.gguf_file import GgufFile, shape_of, write_out
+from askance.models.llama_cpp.gguf_file import GgufFile, gguf_writer, shape_of
 from askance.models.local.model_files import CONFIG, WEIGHTS, read_added_tokens
 
 _NAME = re.compile(r"base_model\.model\.(?P<part>.+)\.lora_(?P<half>[AB])\.weight")
@@ -103,17 +103,13 @@ def write_lora(folder: Path, base: Path, target: Path) -> None:
             f"adapter {str(folder)!r} adds tokens such as {lora.tokens[0]}, which llama.cpp can't do while "
             f"it computes: use it with torch, hf:NAME?adapter={folder}."
         )
-    writer = gguf.GGUFWriter(target, file.architecture)
-    try:
+    with gguf_writer(target, file.architecture) as writer:
         writer.add_type("adapter")
         writer.add_string("adapter.type", "lora")
         writer.add_float32("adapter.lora.alpha", lora.alpha)
         for name, halves in lora.parts.items():
             for half, numbers in halves.items():
                 writer.add_tensor(f"{name}.lora_{half}", np.ascontiguousarray(numbers))
-        write_out(writer)
-    finally:
-        writer.close()
 
 
 def read_tensors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -32,7 +32,6 @@ class LlamaModel(LocalModel):
     """A GGUF model that llama.cpp runs (see `load_gguf`).
 
     Args:
-        name: The model's name, for traces and messages.
         reads_attention: Whether to try to read attention. If not, flash attention is used.
         memory_bytes: The memory of the KV cache in bytes. By default, it is a fraction of the free memory.
     """

@@ -11,11 +11,11 @@ from typing import Any
 
 import gguf
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, ReaderTensor
+from gguf import GGMLQuantizationType, LlamaFileType, ReaderTensor
 from numpy.typing import NDArray
 
 from askance.core.notes import doing
-from askance.models.llama_cpp.gguf_file import GgufFile, write_out
+from askance.models.llama_cpp.gguf_file import GgufFile, gguf_writer
 from askance.models.llama_cpp.lora import EMBEDDING, Lora, read_lora
 
 EMBEDDINGS = (EMBEDDING, "output.weight")
@@ -43,8 +43,7 @@ def pack(
     """
     base = GgufFile(source)
     lora = None if adapter is None else read_lora(adapter, base)
-    writer = GGUFWriter(target, base.architecture)
-    try:
+    with gguf_writer(target, base.architecture) as writer:
         for name, value, kind, items in base.entries():
             writer.add_key_value(name, extended(base, name, value, lora.tokens if lora else ()), kind, items)
         writer.add_file_type(LlamaFileType["ALL_F32" if matrices == "F32" else f"MOSTLY_{matrices}"])
@@ -53,9 +52,6 @@ def pack(
                 kind = type_of(tensor, embeddings if name in EMBEDDINGS else matrices)
                 writer.add_tensor(name, _converted(tensor, kind, lora), raw_dtype=kind)
                 advance(1)
-        write_out(writer)
-    finally:
-        writer.close()
 
 
 def extended(base: GgufFile, name: str, value: Any, tokens: Sequence[str]) -> Any:

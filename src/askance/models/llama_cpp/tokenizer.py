@@ -26,7 +26,6 @@ class GgufTokenizer:
     Attributes:
         chat_template: The source of the chat template, or None if the file has no chat template.
         added_tokens_decoder: The control tokens and added tokens by id.
-        unk_token_id: The id of the unknown token, or None.
         end_ids: The ids of the tokens that llama.cpp treats as the end of a generation.
     """
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
+from gguf import GGMLQuantizationType, LlamaFileType
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from askance.core.errors import ModelSpecError
-from askance.models.llama_cpp.gguf_file import GgufFile, shape_of, write_out
+from askance.models.llama_cpp.gguf_file import GgufFile, gguf_writer, shape_of
 from askance.models.llama_cpp.lora import read_tensors, reordered_heads, tensor_names
 from askance.models.llama_cpp.packing import EMBEDDINGS, extended, type_of
 
@@ -30,8 +30,7 @@ def write_trained(source: Path, target: Path, folder: Path, tokens: Sequence[str
         OSError: The file `target` can't be written.
     """
     base = GgufFile(source)
-    writer = GGUFWriter(target, base.architecture)
-    try:
+    with gguf_writer(target, base.architecture) as writer:
         for name, value, kind, items in base.entries():
             writer.add_key_value(name, extended(base, name, value, tokens), kind, items)
         writer.add_file_type(LlamaFileType["ALL_F32" if matrices == "F32" else f"MOSTLY_{matrices}"])
@@ -51,9 +50,6 @@ def write_trained(source: Path, target: Path, folder: Path, tokens: Sequence[str
                 )
             tensor = base.tensors[name]
             writer.add_tensor(name, tensor.data, raw_dtype=tensor.tensor_type)
-        write_out(writer)
-    finally:
-        writer.close()
 
 
 def _tensors(folder: Path, base: GgufFile) -> Iterator[tuple[str, NDArray[np.float32]]]:

@@ -27,7 +27,6 @@ class Weights:
 
     Attributes:
         num_tokens: The size of the vocabulary.
-        num_layers: The number of layers.
         context_tokens: The length of the context window, in tokens, that the model was trained with.
         can_truncate: Whether the last tokens of a sequence can be removed. A recurrent state can't be rolled
             back, so the answer is no for recurrent models.

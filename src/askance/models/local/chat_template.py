@@ -36,7 +36,6 @@ class ChatTemplate:
     """A compiled chat template.
 
     Args:
-        source: The template's Jinja source.
         variables: Additional variables for the template, such as ``bos_token``.
 
     Raises:

@@ -29,7 +29,6 @@ class Encoding:
 
     Attributes:
         vocabulary: The tokenizer with its control tokens.
-        takes_chat: Whether the model has a chat template.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:

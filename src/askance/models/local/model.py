@@ -53,7 +53,6 @@ class LocalModel(ABC):
     The model has every signal that logits give. If its attention can be read, it also has attention.
 
     Args:
-        context_tokens: The length of the context window in tokens.
         engine: The engine that runs the model. Nothing else may add requests to the engine.
         why_no_attention: The reason why attention can't be read, or an empty string if it can be read.
 

@@ -35,7 +35,6 @@ class ReaderNote(BaseModel):
         base: The specification of the model that the reader was trained from.
         base_fingerprint: The `weights_fingerprint` of that model before training.
         chat_template_digest: The `chat_template_digest` of the tokenizer in training.
-        method: The kind of fine-tuning: an adapter, or all weights.
         prompts: The prompt set of the training (see `askance prompts`), also the default for answering.
     """
 

@@ -48,7 +48,6 @@ class Connection:
     Every event loop has its own client, which is closed when the loop shuts down.
 
     Args:
-        model: The name of the model on the server.
         url: The base URL, such as ``http://host/v1``.
         key: The API key; empty for none.
         in_flight: The maximum number of concurrent requests in one event loop; further requests wait.

@@ -33,8 +33,6 @@ class ServerErrors:
     """A factory of errors about one model on one server.
 
     Args:
-        name: The name of the model.
-        url: The URL of the server.
         key: The API key, which no message may contain.
 
     Attributes:

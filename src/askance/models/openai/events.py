@@ -75,7 +75,6 @@ class TokenLogprob:
     """A token in the log-probabilities of an event.
 
     Attributes:
-        text: The token as text.
         raw: The bytes of the token.
         logprob: The log-probability in nats.
         top: The most probable tokens at this position, best first, as far as the server reports them.
@@ -103,7 +102,6 @@ class ReportedUsage:
     """The token counts that a server reports.
 
     Attributes:
-        prompt_tokens: The number of prompt tokens.
         cached_tokens: The number of prompt tokens that came from the server's prefix cache.
     """
 
@@ -116,10 +114,8 @@ class ServerEvent:
     """One event of a stream.
 
     Attributes:
-        text: The text that the event adds.
         entries: The tokens of that text; None if the event has no log-probabilities.
         finish: The reason why generation ended; empty if it has not ended.
-        usage: The token counts, if the event reports them.
         has_choice: Whether the event belongs to a choice.
     """
 

@@ -39,7 +39,6 @@ def load_openai(name: str, *, environment: Mapping[str, str] = os.environ, **opt
         name: ``MODEL@URL``, or ``MODEL`` for the server of OPENAI_BASE_URL, which is OpenAI's own by default.
         environment: The environment variables. OPENAI_API_KEY is sent to the server even if the server is not
             OpenAI's.
-        options: The options of the specification (see `ServerOptions`).
 
     Raises:
         ModelSpecError: The model's name is missing, the URL or key can't be used, or no URL follows the

@@ -32,9 +32,7 @@ class OpenaiModel:
     about as long as tokens.
 
     Args:
-        model: The name of the model on the server.
         options: The abilities of the server.
-        connection: The connection to the server.
 
     Attributes:
         options: The abilities of the server, without the parameters that it refused.

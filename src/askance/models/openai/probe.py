@@ -49,7 +49,6 @@ class ProbeResult:
     """A text that was generated with some options.
 
     Attributes:
-        generation: The generation.
         signal_level: The signals of each token: 0 for none, 1 for its log-probability, and n + 1 for n
             alternatives.
         options: The options that the server accepted.

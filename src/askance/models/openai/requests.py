@@ -140,12 +140,7 @@ def count_tokens(model: str, options: ServerOptions, connection: Connection, pro
 
 
 def refused_parameter(body: Mapping[str, Any], message: str) -> str | None:
-    """Return the parameter that a server's refusal names, or None if the request needs that parameter.
-
-    Args:
-        body: The body of the request.
-        message: The message of the refusal.
-    """
+    """Return the parameter that a server's refusal names, or None if the request needs that parameter."""
     sent = {*body, *body.get("stream_options", {})}
     named = (name for name in FALLBACKS if name in sent and re.search(rf"(?<!\w){name}(?!\w)", message))
     return next(named, None)

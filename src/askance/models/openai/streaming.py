@@ -35,7 +35,6 @@ class TokenAligner:
 
         Args:
             raw: The bytes of the text that the event adds.
-            entries: The tokens that the event adds.
 
         Raises:
             InvalidResponse: The tokens do not match the text.
@@ -171,7 +170,6 @@ class StreamReader:
     Without log-probabilities the token boundaries are unknown: the text of each event counts as one token.
 
     Args:
-        want: The signals to return for each token.
         num_top: The number of alternatives requested.
         tracker: The tracker of the generation, which receives the tokens.
 

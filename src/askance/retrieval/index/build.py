@@ -16,6 +16,7 @@ from askance.core.filters import Filter
 from askance.core.ports import Encoder
 from askance.core.types import Passage
 from askance.retrieval.bm25_analysis import Analysis
+from askance.retrieval.index.build_report import BuildProgress, BuildReport
 from askance.retrieval.index.build_transaction import BuildTransaction, open_transaction
 from askance.retrieval.index.document_table import DamagedIndex, DocumentEntry, content_digest
 from askance.retrieval.index.documents import (
@@ -40,67 +41,6 @@ _PASSAGES_AT_ONCE = 256
 _SAMPLED_DOCUMENTS, _SAMPLED_CHARACTERS = 100, 2_000
 _OUTCOMES = ("added", "updated", "unchanged", "removed", "duplicates")
 _CHANGES = {"added", "updated", "removed"}
-
-
-@dataclass(frozen=True, slots=True)
-class BuildProgress:
-    """The progress of a build.
-
-    Attributes:
-        source: The file being read.
-        passages: The number of passages written in this run.
-        encoded: The number of passages embedded in this run, out of `to_encode`. Embedding starts after all
-            files are read.
-    """
-
-    source: str
-    documents: int
-    passages: int
-    skipped: int
-    encoded: int = 0
-    to_encode: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BuildReport:
-    """The result of a build.
-
-    Attributes:
-        documents, passages: Counts of the documents and passages in the index after the build.
-        unchanged: The number of documents that were already in the index or in the checkpoint of an
-            interrupted build.
-        duplicates: The number of documents found again in this run, with the same id and content.
-        hidden: The number of files and folders that were left out because their names begin with a dot.
-        encoded: The number of passages embedded in this run.
-    """
-
-    folder: Path
-    documents: int
-    passages: int
-    added: int
-    updated: int
-    unchanged: int
-    removed: int
-    duplicates: int
-    skipped: tuple[SkippedSource, ...]
-    seconds: float
-    encoded: int = 0
-    hidden: int = 0
-
-    def __str__(self) -> str:
-        changes = {
-            "added": self.added,
-            "updated": self.updated,
-            "removed": self.removed,
-            "unchanged": self.unchanged,
-            "duplicate": self.duplicates,
-            "skipped": len(self.skipped),
-            "hidden": self.hidden,
-            "passages encoded": self.encoded,
-        }
-        changed = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
-        size = f"{self.passages:,} passages of {self.documents:,} documents"
-        return f"{self.folder}: {size} ({changed}) in {self.seconds:.1f} s"
 
 
 def build_index(

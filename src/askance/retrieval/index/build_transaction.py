@@ -32,8 +32,6 @@ class BuildTransaction:
     """A transaction that writes one generation, with checkpoints.
 
     Attributes:
-        lexical: The writer of the passages.
-        documents: The document table.
         vectors: The writer of the vectors; None without an encoder.
         base: The manifest of the previous generation, if there is one.
         chunking: How documents are split into passages: as in the previous generation, if there is one.

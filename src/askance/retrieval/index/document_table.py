@@ -70,7 +70,6 @@ class DocumentEntry:
 
     Attributes:
         id: The id, unique in the index.
-        passages: The number of passages of the document.
         segment, first_row: The segment and the row of the first vector; -1 if the document has no vectors.
     """
 

@@ -52,7 +52,6 @@ class Document:
         source: The path of the file as it was given, or the name of the sample corpus.
         path: The absolute path of the file. It does not depend on how the file was given.
         is_row: True for a row of a file, False for a whole file.
-        marks: The pages and sections of the text, by offset.
         fields: The further columns of a row, or the properties that the file itself states, such as its
             author.
         date: The date on which the file was last modified, in UTC (ISO 8601); empty if there is no file.

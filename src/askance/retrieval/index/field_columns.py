@@ -31,7 +31,6 @@ class Selection:
     """The documents that pass a filter.
 
     Attributes:
-        where: The filter.
         is_selected: Whether each document passes, by its number in the document table. The last element
             belongs to no document and is false.
         num_passages: The number of passages of these documents.

@@ -45,7 +45,6 @@ class EncoderRecord:
     Attributes:
         name: The specification from which the encoder was loaded, if there was one.
         fingerprint: A string that distinguishes the encoder's vectors from those of other encoders.
-        dimensions: The number of dimensions of a vector.
     """
 
     name: str
@@ -63,12 +62,10 @@ class Manifest:
     Attributes:
         generation: The number of builds so far that changed the index. The generation folder is named after
             this number.
-        documents, passages: Counts of the documents and passages in the index.
         content_hash: A hash of all documents with their ids, independent of their files and order.
         engine: The library that wrote the index, with its version.
         created_at, updated_at: The times of the first build and of the latest change, in UTC (ISO 8601).
         encoder: The encoder that made the vectors; None if the index has no vectors.
-        chunking: How documents are split into passages.
         scripts: The number of passages with letters of each script, by the script's name.
         fields: The fields of the documents with the types of their values.
     """
@@ -92,7 +89,6 @@ class IndexReader:
     """An index opened for reading. It stays valid and unchanged while a build writes a new generation.
 
     Attributes:
-        columns: The fields of the documents.
         vectors: The vectors; None unless an encoder was given.
     """
 

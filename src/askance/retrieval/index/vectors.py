@@ -34,9 +34,6 @@ class VectorWriter:
 
     The folder is created if missing.
 
-    Attributes:
-        dimensions: The number of dimensions of each row.
-
     Raises:
         OSError: The vectors can't be written.
         DamagedIndex: Rows that are in use are missing.

@@ -27,7 +27,6 @@ def wait_for_change(
             therefore counts.
         leave_out: The index, if it is in one of the folders.
         missing: Called once whenever a source disappears, with its path.
-        wait: Waits for a number of seconds.
 
     Returns:
         The new states of the files.

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 from pathlib import Path
-from typing import Any
 
 from askance.core.errors import InputError
 from askance.core.ports import Model
@@ -25,7 +24,7 @@ from askance.training.actions.settings import ActionSettings
 from askance.training.held_out import is_held_out_question
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix, is_held_out
-from askance.training.reader.save import TrainingReport, language_model_card, write_model
+from askance.training.reader.save import TrainingReport, language_model_card
 from askance.training.reader.train_reader import Base, train_language_model
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
@@ -142,27 +141,15 @@ def train_actions(
         )
         return DataMix(training, held_out, mix.num_questions, mix.left_out)
 
-    def write(
-        out: Path,
-        module: Any,
-        tokenizer: Any,
-        report: TrainingReport[ActionSettings],
-        fingerprint: str,
-        template: str,
-    ) -> None:
-        def card(folder: Path) -> str:
-            results: Sequence[ActionResult] = ()
-            if settings.measured and mix.held_out:
-                model = load_model(f"hf:{folder}")
-                results = asyncio.run(measure(model, mix.held_out, settings.measured, settings.seed))
-            on_end(results)
-            return action_card(report, mix, results)
+    def card(folder: Path, report: TrainingReport[ActionSettings]) -> str:
+        results: Sequence[ActionResult] = ()
+        if settings.measured and mix.held_out:
+            model = load_model(f"hf:{folder}")
+            results = asyncio.run(measure(model, mix.held_out, settings.measured, settings.seed))
+        on_end(results)
+        return action_card(report, mix, results)
 
-        write_model(out, module, tokenizer, report, fingerprint, template, card)
-
-    return train_language_model(
-        make_mix, base, settings, out, on_step, on_start, write, is_dry_run=is_dry_run
-    )
+    return train_language_model(make_mix, base, settings, out, on_step, on_start, card, is_dry_run=is_dry_run)
 
 
 def action_card(

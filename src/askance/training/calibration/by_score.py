@@ -11,32 +11,24 @@ best value, to spend more would gain less than it costs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, isfinite
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from askance.ask import Engine
+from askance.core.answers import Answer
 from askance.core.errors import InputError
-from askance.core.parameters import SearchParameter, name_of, parameter_field, parameter_range, titled
+from askance.core.parameters import SearchParameter, parameter_field, parameter_range
 from askance.core.trace import Trace
-from askance.core.types import Answer
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import open_metrics
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.training.calibration.calibrate import MAX_TRIALS, choose_parameter
 from askance.training.calibration.curve import Interval, percentile_interval, resampled_means
-from askance.training.calibration.trials import (
-    OnProgress,
-    Trial,
-    TrialFailure,
-    Trials,
-    answered_questions,
-    nothing_answered,
-)
+from askance.training.calibration.trials import CalibratedMethod, OnProgress, Trial, Trials
 
 _ROUNDING = 1e-12
 _GAIN = 0.25
@@ -56,39 +48,23 @@ class ScoredValue:
     tokens: float
 
 
-@dataclass(frozen=True, slots=True)
-class BestValue:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestValue(CalibratedMethod):
     """The value of a parameter with the best mean score. If several are equal, it has the fewest searches.
 
     Attributes:
-        metric: The metric of the scores.
         price: The score that 1,000 tokens must gain, which is subtracted from the scores before they compete.
         max_searches: The most searches per question that the value may have; None means any number.
         interval: The 95 % interval of the value among the values tried, from resampling the questions.
         table: Every value tried, in ascending order.
-        failures: The failed questions, each with the value that was tried. A question that failed once is
-            left out of all means.
-        num_counted: The number of questions that never failed and that the metric applies to.
-        remark: A remark about the result for the user; may be empty.
-
-    The other attributes have the same meaning as in `Calibration`.
     """
 
-    method_name: str
-    method: str
-    title: str
-    model: str
-    parameter: str
     metric: str
     max_searches: float | None
     price: float
     value: float
     interval: Interval
     table: tuple[ScoredValue, ...]
-    failures: tuple[TrialFailure, ...]
-    num_questions: int
-    num_counted: int
-    remark: str
 
 
 async def calibrate_by_score(
@@ -109,7 +85,6 @@ async def calibrate_by_score(
     decisions would have been to search, and values between them. All randomness comes from the engine's seed.
 
     Args:
-        examples: The questions with their gold answers.
         metric: The metric to choose by, such as "f1".
         max_searches: The most searches per question, on average, that the value may have. If every value
             that is tried has more, the one with the fewest is the result.
@@ -131,15 +106,12 @@ async def calibrate_by_score(
 
     questions = [example.question for example in examples]
     trials = Trials(engine, chosen.name, questions, in_flight, on_progress, score)
-    completed, failures = list[Trial](), list[TrialFailure]()
     value: float | None = _first_value(engine.method, chosen)
-    while value is not None and len(completed) < max_trials:
-        trial, failed = await trials.run(len(completed) + 1, value)
-        completed.append(trial)
-        failures += failed
-        counted = _counted_questions(completed, failures, metric)
-        value = _next_value(engine.method, chosen, completed, counted, max_searches)
-    return _best_value(trials, metric, max_searches, price, completed, failures)
+    while value is not None and len(trials.completed) < max_trials:
+        await trials.run(len(trials.completed) + 1, value)
+        counted = _counted_questions(trials, metric)
+        value = _next_value(engine.method, chosen, trials.completed, counted, max_searches)
+    return _best_value(trials, metric, max_searches, price)
 
 
 def _first_value(method: object, parameter: SearchParameter) -> float:
@@ -159,9 +131,6 @@ def _next_value(
     """Return the value to try next, or None if no value could change a decision.
 
     The first trial is followed by values below and above all numbers that decided in it.
-
-    Args:
-        counted: The indices of the questions that count.
     """
     numbers, ordered = _deciding(parameter, completed), sorted(completed, key=lambda trial: trial.value)
     if not numbers:
@@ -235,54 +204,34 @@ def _searches(trial: Trial, counted: Sequence[int]) -> list[int]:
     return [usage.searches for index in counted if (usage := trial.usages[index]) is not None]
 
 
-def _counted_questions(
-    completed: Sequence[Trial], failures: Sequence[TrialFailure], metric: str
-) -> list[int]:
+def _counted_questions(trials: Trials, metric: str) -> list[int]:
     """Return the indices of the questions that never failed and have a score.
 
     Raises:
         InputError: The metric applies to none of the questions.
         AskanceError: Every question failed.
     """
-    answered = answered_questions(completed)
-    if not answered:
-        raise nothing_answered(failures)
-    counted = [index for index in answered if completed[0].scores[index] is not None]
+    counted = [index for index in trials.answered() if trials.completed[0].scores[index] is not None]
     if not counted:
         raise InputError(f"metric {metric!r} applies to none of the questions: choose another one.")
     return counted
 
 
-def _best_value(
-    trials: Trials,
-    metric: str,
-    max_searches: float | None,
-    price: float,
-    completed: Sequence[Trial],
-    failures: Sequence[TrialFailure],
-) -> BestValue:
-    counted = _counted_questions(completed, failures, metric)
-    ordered = sorted(completed, key=lambda trial: trial.value)
+def _best_value(trials: Trials, metric: str, max_searches: float | None, price: float) -> BestValue:
+    counted = _counted_questions(trials, metric)
+    ordered = sorted(trials.completed, key=lambda trial: trial.value)
     allowed = _allowed(ordered, counted, max_searches)
     best = _best(allowed, counted, price)
     scores = np.array([_net_scores(trial, counted, price) for trial in allowed], dtype=np.float64)
     chosen = resampled_means(scores, trials.engine.seed).argmax(axis=0)
-    method: Any = trials.engine.method
-    changed: dict[str, Any] = {trials.parameter: best.value}
     return BestValue(
-        method_name=name_of(type(method)),
-        method=repr(replace(method, **changed)),
-        title=titled(name_of(type(method)), getattr(method, "profile", "")),
-        model=trials.engine.models["answer"].name,
-        parameter=trials.parameter,
+        **trials.description(best.value),
         metric=metric,
         max_searches=max_searches,
         price=price,
         value=best.value,
         interval=percentile_interval([allowed[index].value for index in chosen]),
         table=tuple(_row(trial, counted) for trial in ordered),
-        failures=tuple(failures),
-        num_questions=len(trials.questions),
         num_counted=len(counted),
         remark=_remark(trials.parameter, best, (allowed[0], allowed[-1]), counted, max_searches, price),
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
+from operator import attrgetter
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -24,7 +25,6 @@ from askance.core.parameters import (
     parameter_field,
     parameter_range,
     search_parameter,
-    titled,
 )
 from askance.core.types import Question
 from askance.registry import METHODS, method_class
@@ -43,17 +43,11 @@ from askance.training.calibration.curve import (
     resampled_means,
     value_at,
 )
-from askance.training.calibration.trials import (
-    OnProgress,
-    Trial,
-    TrialFailure,
-    Trials,
-    answered_questions,
-    nothing_answered,
-)
+from askance.training.calibration.trials import CalibratedMethod, OnProgress, Trial, Trials
 
 MAX_TRIALS = 7
 TOLERANCE = 0.05
+_SEARCHES = attrgetter("searches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +64,23 @@ class EvaluatedValue:
     tokens: float
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(CalibratedMethod):
     """The value of a parameter that leads to a wanted number of searches per question.
 
     Attributes:
-        method: The repr of the method with all parameters, including the calibrated value if there is one.
-        title: The method's name with its profile, as tables show it.
         value: The calibrated value. It is None if no value reaches the wanted number; `remark` then says why.
         interval: The 95 % interval of the value, from resampling the questions.
         is_interval_cut: Whether an end of the interval is the outermost value tried, so that the true end may
             lie beyond it.
         table: Every value tried, in ascending order.
-        failures: The failed questions, each with the value that was tried. A question that failed once is
-            left out of all means.
-        num_counted: The number of questions that never failed.
-        remark: A remark about the result for the user; may be empty.
     """
 
-    method_name: str
-    method: str
-    title: str
-    model: str
-    parameter: str
     wanted: float
     value: float | None
     interval: Interval | None
     is_interval_cut: bool
     table: tuple[EvaluatedValue, ...]
-    failures: tuple[TrialFailure, ...]
-    num_questions: int
-    num_counted: int
-    remark: str
 
 
 async def calibrate(
@@ -150,19 +129,15 @@ async def calibrate(
             f"from a finite number{_scale_remark(method, chosen) if given is None else ''}."
         )
     trials = Trials(engine, chosen.name, questions, in_flight, on_progress)
-    completed: list[Trial] = []
-    failures: list[TrialFailure] = []
     value: float | None = float(start)
-    while value is not None and len(completed) < max_trials:
-        trial, failed = await trials.run(len(completed) + 1, value)
-        completed.append(trial)
-        failures += failed
-        measurements = _measurements(completed, failures)
+    while value is not None and len(trials.completed) < max_trials:
+        await trials.run(len(trials.completed) + 1, value)
+        measurements = _measurements(trials)
         target = replace(target, is_rising=measured_direction(measurements, expected=target.is_rising))
         value = next_value(target, measurements)
         if value is None and _is_reached(target, measurements):
-            value = widening_value(target, measurements, _spread(target, completed, measurements))
-    return _calibration(method_name, trials, target, completed, failures)
+            value = widening_value(target, measurements, _spread(target, trials, measurements))
+    return _calibration(trials, target)
 
 
 def calibrated_methods() -> dict[str, str]:
@@ -216,22 +191,17 @@ def _calibration_target(
     return CalibrationTarget(wanted, parameter.rises, low, high, tolerance)
 
 
-def _measurements(completed: Sequence[Trial], failures: Sequence[TrialFailure]) -> list[Measurement]:
-    if not answered_questions(completed):
-        raise nothing_answered(failures)
-    searches = _counts_per_question(completed, lambda usage: usage.searches).mean(axis=1)
+def _measurements(trials: Trials) -> list[Measurement]:
+    means = _counts_per_question(trials.completed, trials.answered(), _SEARCHES).mean(axis=1)
     return [
         Measurement(trial.value, float(mean), trial.decisions, len(trial.usages))
-        for trial, mean in zip(completed, searches, strict=True)
+        for trial, mean in zip(trials.completed, means, strict=True)
     ]
 
 
-def _counts_per_question(completed: Sequence[Trial], count: Any) -> NDArray[np.float64]:
+def _counts_per_question(runs: Sequence[Trial], counted: Sequence[int], count: Any) -> NDArray[np.float64]:
     """Return a count for each trial and each question that never failed: shape [trials, questions]."""
-    counted = answered_questions(completed)
-    return np.array(
-        [[count(trial.usages[index]) for index in counted] for trial in completed], dtype=np.float64
-    )
+    return np.array([[count(trial.usages[index]) for index in counted] for trial in runs], dtype=np.float64)
 
 
 def _is_reached(target: CalibrationTarget, measurements: Sequence[Measurement]) -> bool:
@@ -241,51 +211,35 @@ def _is_reached(target: CalibrationTarget, measurements: Sequence[Measurement]) 
     return target.is_met_by(measurements) or ordered[0] < target.wanted < ordered[-1]
 
 
-def _spread(
-    target: CalibrationTarget, completed: Sequence[Trial], measurements: Sequence[Measurement]
-) -> float:
+def _spread(target: CalibrationTarget, trials: Trials, measurements: Sequence[Measurement]) -> float:
     """Return twice the standard error of the mean number of searches, at the value that came closest."""
     closest = min(
         range(len(measurements)), key=lambda index: abs(measurements[index].searches - target.wanted)
     )
-    searches = _counts_per_question([completed[closest]], lambda usage: usage.searches)
-    return float(2 * searches.std() / len(searches[0]) ** 0.5)
+    usages = [usage for usage in trials.completed[closest].usages if usage is not None]
+    return float(2 * np.std([usage.searches for usage in usages]) / len(usages) ** 0.5)
 
 
-def _calibration(
-    method_name: str,
-    trials: Trials,
-    target: CalibrationTarget,
-    completed: Sequence[Trial],
-    failures: Sequence[TrialFailure],
-) -> Calibration:
-    measurements = _measurements(completed, failures)
+def _calibration(trials: Trials, target: CalibrationTarget) -> Calibration:
+    measurements, counted = _measurements(trials), trials.answered()
     ordered = by_expected_searches(measurements, is_rising=target.is_rising)
     values, searches = [measured.value for measured in ordered], [measured.searches for measured in ordered]
-    runs = [next(trial for trial in completed if trial.value == value) for value in values]
-    samples = resampled_means(_counts_per_question(runs, lambda usage: usage.searches), trials.engine.seed)
-    sizes = _counts_per_question(runs, lambda usage: usage.prompt_tokens + usage.generated_tokens)
+    runs = [next(trial for trial in trials.completed if trial.value == value) for value in values]
+    samples = resampled_means(_counts_per_question(runs, counted, _SEARCHES), trials.engine.seed)
+    sizes = _counts_per_question(runs, counted, lambda usage: usage.prompt_tokens + usage.generated_tokens)
     intervals = [percentile_interval(row) for row in samples]
     table = map(EvaluatedValue, values, searches, intervals, sizes.mean(axis=1).tolist())
     is_reached = _is_reached(target, measurements)
     value = float(f"{value_at(target.wanted, values, searches):.4g}") if is_reached else None
     interval, is_cut = _interval(target, values, samples) if is_reached else (None, False)
-    method: Any = trials.engine.method
-    changed: dict[str, Any] = {} if value is None else {trials.parameter: value}
     return Calibration(
-        method_name=method_name,
-        method=repr(replace(method, **changed)),
-        title=titled(method_name, getattr(method, "profile", "")),
-        model=trials.engine.models["answer"].name,
-        parameter=trials.parameter,
+        **trials.description(value),
         wanted=target.wanted,
         value=value,
         interval=interval,
         is_interval_cut=is_cut,
         table=tuple(sorted(table, key=lambda row: row.value)),
-        failures=tuple(failures),
-        num_questions=len(trials.questions),
-        num_counted=len(answered_questions(completed)),
+        num_counted=len(counted),
         remark=(_jump_remark if is_reached else _out_of_reach_remark)(trials.parameter, target, measurements),
     )
 

@@ -7,10 +7,12 @@ from statistics import fmean
 from typing import Any
 
 from askance.ask import Engine
+from askance.core.answers import Answer, Usage
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import LASTING, AskanceError
+from askance.core.parameters import name_of, titled
 from askance.core.trace import Trace
-from askance.core.types import Answer, Question, Usage
+from askance.core.types import Question
 
 OnProgress = Callable[[int, float, int, float | None], None]
 """A callback for the progress of a trial. It takes the number of the trial, the value, the number of
@@ -45,9 +47,38 @@ class Trial:
     scores: tuple[float | None, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedMethod:
+    """The part of a calibration's result that does not depend on its aim.
+
+    Attributes:
+        method: The repr of the method with all parameters, including the calibrated value if there is one.
+        title: The method's name with its profile, as tables show it.
+        failures: The failed questions, each with the value that was tried. A question that failed once is
+            left out of all means.
+        num_counted: The number of questions that count in all means.
+        remark: A remark about the result for the user; may be empty.
+    """
+
+    method_name: str
+    method: str
+    title: str
+    model: str
+    parameter: str
+    failures: tuple[TrialFailure, ...]
+    num_questions: int
+    num_counted: int
+    remark: str
+
+
 @dataclass(slots=True)
 class Trials:
-    """Trials of several values of one parameter, with the same engine and the same questions."""
+    """Trials of several values of one parameter, with the same engine and the same questions.
+
+    Attributes:
+        completed: The trials so far.
+        failures: The failures of all trials.
+    """
 
     engine: Engine
     parameter: str
@@ -55,9 +86,11 @@ class Trials:
     in_flight: int = 1
     on_progress: OnProgress = lambda trial, value, done, searches: None
     judge: JudgeAnswer = lambda index, answer, trace: None
+    completed: list[Trial] = field(default_factory=list, init=False)
+    failures: list[TrialFailure] = field(default_factory=list, init=False)
 
-    async def run(self, number: int, value: float) -> tuple[Trial, tuple[TrialFailure, ...]]:
-        """Answer every question with the parameter at `value`, and return the trial and the failures.
+    async def run(self, number: int, value: float) -> None:
+        """Answer every question with the parameter at `value`, and keep the trial and its failures.
 
         A failed question does not stop the other questions.
         """
@@ -79,29 +112,50 @@ class Trials:
                     self.on_progress(number, value, done, None)
         counts = [attempt.usage.searches for attempt in attempts if attempt.usage is not None]
         self.on_progress(number, value, done, fmean(counts) if counts else None)
-        failures = tuple(
+        self.failures += (
             TrialFailure(attempt.question.id, value, attempt.error)
             for attempt in attempts
             if attempt.error is not None
         )
-        decisions = [numbers for attempt in attempts for numbers in _compared_numbers(attempt.trace, value)]
+        decisions = [
+            tuple(word.value for word in decision.words)
+            for attempt in attempts
+            for decision in attempt.trace.decisions
+            if decision.threshold == value
+        ]
         usages = tuple(attempt.usage for attempt in attempts)
         scores = (self.judge(index, attempt.answer, attempt.trace) for index, attempt in enumerate(attempts))
-        return Trial(value, usages, tuple(decisions), tuple(scores)), failures
+        self.completed.append(Trial(value, usages, tuple(decisions), tuple(scores)))
 
+    def answered(self) -> list[int]:
+        """Return the indices of the questions that never failed, so that all means cover the same questions.
 
-def answered_questions(completed: Sequence[Trial]) -> list[int]:
-    """Return the indices of the questions that never failed, so that all means cover the same questions."""
-    by_question = zip(*(trial.usages for trial in completed), strict=True)
-    return [index for index, usages in enumerate(by_question) if None not in usages]
+        Raises:
+            AskanceError: Every question failed.
+        """
+        by_question = zip(*(trial.usages for trial in self.completed), strict=True)
+        answered = [index for index, usages in enumerate(by_question) if None not in usages]
+        if not answered:
+            first = self.failures[0]
+            raise AskanceError(
+                f"no question was answered with every value tried; the first failure, {first.question_id}: "
+                f"{first.error}"
+            )
+        return answered
 
-
-def nothing_answered(failures: Sequence[TrialFailure]) -> AskanceError:
-    """Return the error for trials in which every question failed."""
-    return AskanceError(
-        f"no question was answered with every value tried; the first failure, {failures[0].question_id}: "
-        f"{failures[0].error}"
-    )
+    def description(self, value: float | None) -> dict[str, Any]:
+        """Return the fields of `CalibratedMethod` that don't depend on the aim, for a calibrated value."""
+        method: Any = self.engine.method
+        changed: dict[str, Any] = {} if value is None else {self.parameter: value}
+        return {
+            "method_name": name_of(type(method)),
+            "method": repr(replace(method, **changed)),
+            "title": titled(name_of(type(method)), getattr(method, "profile", "")),
+            "model": self.engine.models["answer"].name,
+            "parameter": self.parameter,
+            "failures": tuple(self.failures),
+            "num_questions": len(self.questions),
+        }
 
 
 async def _ask(engine: Engine, attempt: "_Attempt") -> None:
@@ -121,8 +175,3 @@ class _Attempt:
     answer: Answer | None = None
     usage: Usage | None = None
     error: str | None = None
-
-
-def _compared_numbers(trace: Trace, value: float) -> list[tuple[float, ...]]:
-    decisions = [decision for decision in trace.decisions if decision.threshold == value]
-    return [tuple(word.value for word in decision.words) for decision in decisions]

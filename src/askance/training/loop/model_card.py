@@ -49,8 +49,8 @@ def render_card(
     )
 
 
-def curve_lines(curve: "Sequence[TrainingStatus]") -> str:
-    """Return the loss curve as JSON Lines, one line for each step."""
+def write_card(folder: Path, card: str, curve: "Sequence[TrainingStatus]") -> None:
+    """Write a model card, and the loss curve as JSON Lines with one line for each step, into a folder."""
     rows = (
         {
             "step": status.step,
@@ -61,7 +61,8 @@ def curve_lines(curve: "Sequence[TrainingStatus]") -> str:
         }
         for status in curve
     )
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / "curve.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def _shown_steps(curve: "Sequence[TrainingStatus]") -> "list[TrainingStatus]":

@@ -27,10 +27,8 @@ class TrainingStatus:
     """The progress of a training run after one step.
 
     Attributes:
-        step: The number of steps done.
         loss: The loss of the last step: the weighted mean over its target tokens, in nats.
         num_tokens: The number of tokens computed so far.
-        total_tokens: The number of tokens of the whole schedule.
         seconds: The time spent on steps so far, including the steps of earlier processes.
         held_out: The held-out loss, or None if it was not measured after this step.
     """
@@ -113,11 +111,7 @@ class Trainable(Protocol[R_contra]):
 
 
 class Trainer(Generic[R]):
-    """A trainer that runs a schedule and saves checkpoints.
-
-    Attributes:
-        curve: The status after each completed step.
-    """
+    """A trainer that runs a schedule and saves checkpoints."""
 
     def __init__(self, model: Trainable[R], schedule: TrainingSchedule[R], checkpoints: Checkpoints) -> None:
         self._model, self._schedule, self._checkpoints = model, schedule, checkpoints

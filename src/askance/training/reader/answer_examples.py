@@ -97,14 +97,6 @@ def from_memory(
         yield from from_passages(example, (), model, layout, rng, "memory")
 
 
-def conclusion_example(example: Example, model: Model, layout: Layout) -> Iterator[TrainingExample]:
-    """Yield an example in which only the last fact and the conclusion of an answer remain to be written."""
-    reasoning = gold_reasoning(example)
-    if len(reasoning.facts) > 1:
-        split = " ".join(reasoning.facts[:-1]), f"{reasoning.facts[-1]} {reasoning.conclusion}"
-        yield reasoned_answer("going_on", example.question, reasoning, (), model, layout, split)
-
-
 def reasoned_answer(
     task: str,
     question: Question,

@@ -30,9 +30,7 @@ class DataMix:
     """The training examples of one run.
 
     Attributes:
-        training: The examples to train on, in order.
         held_out: The examples made from held-out questions, none of which `training` uses.
-        num_questions: The number of questions of each dataset.
         left_out: The number of questions that yielded no example, by dataset and reason.
     """
 
@@ -77,7 +75,6 @@ class ExampleBuilder:
         model: The model to be trained. Its capabilities determine whether prompts are raw or chat prompts.
         left_out: The number of questions that yielded no example, by dataset and reason. The builder adds to
             these counts.
-        name: The name of the dataset.
     """
 
     settings_class: ClassVar[type[ReaderSettings]] = ReaderSettings

@@ -10,11 +10,11 @@ root, fill up the rows, so that almost no padding is needed.
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from askance.inference.prefix_cache import num_shared
 from askance.training.reader.training_example import EncodedExample
 
 MIN_SHARED_TOKENS = 24
@@ -30,8 +30,6 @@ class TargetToken:
 
     Attributes:
         index: The index of the token in the row whose output predicts the target token.
-        token_id: The token's id.
-        weight: The token's weight in the loss.
     """
 
     index: int
@@ -46,7 +44,6 @@ class PackedRow:
     Attributes:
         parents: The index of each token's parent; -1 for the first token of an example.
         positions: Each token's position in its own example.
-        examples: The examples in the row.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -174,18 +171,13 @@ def _prefix_groups(
     group: list[EncodedExample] = []
     row = PackedRow()
     for example in ordered:
-        num_shared = _num_shared(group[-1], example) if group else 0
-        max_tokens = row_tokens if num_shared > MOSTLY_SHARED * len(example.ids) else row_tokens // 2
+        num_common = num_shared(group[-1].ids, example.ids) if group else 0
+        max_tokens = row_tokens if num_common > MOSTLY_SHARED * len(example.ids) else row_tokens // 2
         is_too_long = len(row) + row.num_new_tokens(example) > max_tokens
-        if group and (num_shared < MIN_SHARED_TOKENS or is_too_long):
+        if group and (num_common < MIN_SHARED_TOKENS or is_too_long):
             yield group, len(row)
             group, row = [], PackedRow()
         group.append(example)
         row.add(example)
     if group:
         yield group, len(row)
-
-
-def _num_shared(one: EncodedExample, other: EncodedExample) -> int:
-    pairs = zip(one.ids, other.ids, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

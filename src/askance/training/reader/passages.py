@@ -39,7 +39,7 @@ def shortened(paragraph: Paragraph, max_words: int) -> Paragraph | None:
         return None
     start, end = spans[kept.start][0], spans[kept.stop - 1][1]
     evidence = tuple(
-        (first - start, last - start) for first, last in _clipped(paragraph.evidence, start, end)
+        (max(first, start) - start, min(last, end) - start) for first, last in paragraph.evidence
     )
     return Paragraph(paragraph.title, paragraph.text[start:end], evidence)
 
@@ -66,11 +66,6 @@ def _kept_sentences(paragraph: Paragraph, spans: Sequence[Span], max_words: int)
     while kept.start > 0 and num_words(range(kept.start - 1, kept.stop)) <= max_words:
         kept = range(kept.start - 1, kept.stop)
     return kept
-
-
-def _clipped(evidence: Sequence[Span], start: int, end: int) -> list[Span]:
-    """Return the evidence spans, clipped to the kept text from `start` to `end`."""
-    return [(max(first, start), min(last, end)) for first, last in evidence]
 
 
 def as_hits(paragraphs: Sequence[Paragraph]) -> tuple[Hit, ...]:

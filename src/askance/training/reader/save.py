@@ -1,4 +1,4 @@
-"""Save a finished reader: weights, note, loss curve and model card, all in one atomic step."""
+"""Save a finished reader: its weights, its note, and its model card."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -6,10 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from askance.methods.common.prompts import PLAIN
 from askance.models.local.reader_note import ReaderNote, write_note
-from askance.training.loop.model_card import curve_lines, render_card
-from askance.training.loop.model_folder import model_folder
+from askance.training.loop.model_card import render_card
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.loop.trainer import TrainingStatus
 from askance.training.reader.data_mix import DataMix
@@ -48,66 +46,22 @@ class TrainingReport(Generic[S]):
     started_from: str = ""
 
 
-Write = Callable[[Path, Any, Any, TrainingReport[S], str, str], None]
-"""A function that writes a trained model. It takes the folder, the module, the tokenizer, the report, the
-fingerprint of the base's weights, and the digest of its chat template."""
+Card = Callable[[Path, TrainingReport[S]], str]
+"""A function that returns the model card, from the folder with the finished model and the report."""
 
 
-def write_reader(
-    out: Path,
-    module: Any,
-    tokenizer: Any,
-    report: TrainingReport[ReaderSettings],
-    base_fingerprint: str,
-    template_digest: str,
-) -> None:
-    """Write a reader (see `write_model`)."""
-
-    def card(folder: Path) -> str:
-        return model_card(report)
-
-    write_model(out, module, tokenizer, report, base_fingerprint, template_digest, card)
-
-
-def write_model(
-    out: Path,
-    module: Any,
-    tokenizer: Any,
-    report: TrainingReport[S],
-    base_fingerprint: str,
-    template_digest: str,
-    card: Callable[[Path], str],
-) -> None:
-    """Write all files into a temporary folder beside `out`, then rename it.
+def save_reader(folder: Path, module: Any, tokenizer: Any, note: ReaderNote) -> None:
+    """Write a reader and its note into a folder.
 
     An adapter is stored in float16, in peft's format. A whole model is stored in its own precision, together
     with its tokenizer.
-
-    Args:
-        card: A function that returns the model card. It takes the temporary folder, from which the model can
-            be loaded.
-
-    Raises:
-        InputError: The folder can't be written. The last checkpoint is kept.
     """
-    method = report.settings.method
-    note = ReaderNote(
-        format=1,
-        base=report.base,
-        base_fingerprint=base_fingerprint,
-        chat_template_digest=template_digest,
-        method=method,
-        prompts=PLAIN.name,
-    )
-    with model_folder(out) as partial:
-        if method == "lora":
-            _write_adapter(partial, module, report.base)
-        else:
-            module.save_pretrained(partial)
-            tokenizer.save_pretrained(partial)
-        write_note(partial, note)
-        (partial / "README.md").write_text(card(partial), encoding="utf-8")
-        (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
+    if note.method == "lora":
+        _write_adapter(folder, module, note.base)
+    else:
+        module.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    write_note(folder, note)
 
 
 def _write_adapter(folder: Path, module: Any, base: str) -> None:

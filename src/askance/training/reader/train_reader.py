@@ -13,18 +13,21 @@ from askance.core.ports import Model
 from askance.core.types import Capability
 from askance.core.version import VERSION
 from askance.evaluation.datasets import Example
+from askance.methods.common.prompts import PLAIN
 from askance.models.bundled import BUNDLED, BUNDLED_BASE, READER, torch_folder
 from askance.models.hf.adapter import Adapter, check_belongs, holds_adapter, open_adapter
 from askance.models.hf.fingerprint import weights_fingerprint
 from askance.models.hf.model import encoding_of
-from askance.models.local.encoding import Encoding, chat_template_digest
+from askance.models.local.encoding import chat_template_digest
 from askance.models.local.model_files import adapter_fingerprint
+from askance.models.local.reader_note import ReaderNote
 from askance.training.loop.checkpoint import open_checkpoints, remove_checkpoints
-from askance.training.loop.model_folder import check_free
+from askance.training.loop.model_card import write_card
+from askance.training.loop.model_folder import check_free, model_folder
 from askance.training.loop.trainer import OnStep, Trainer
 from askance.training.reader.data_mix import DataMix, ExampleBuilder, build_data_mix
 from askance.training.reader.packing import PackedRow
-from askance.training.reader.save import S, TrainingReport, Write, write_reader
+from askance.training.reader.save import Card, S, TrainingReport, model_card, save_reader
 from askance.training.reader.schedule import make_schedule
 from askance.training.reader.settings import LanguageModelSettings, ReaderSettings
 from askance.training.reader.trainable_model import TrainableModel
@@ -89,7 +92,14 @@ def train_reader(
         return build_data_mix(examples_by_dataset, model, settings, builder)
 
     return train_language_model(
-        make_mix, base, settings, out, on_step, on_start, write_reader, is_dry_run=is_dry_run
+        make_mix,
+        base,
+        settings,
+        out,
+        on_step,
+        on_start,
+        lambda folder, report: model_card(report),
+        is_dry_run=is_dry_run,
     )
 
 
@@ -100,7 +110,8 @@ def train_language_model(
     out: Path,
     on_step: OnStep,
     on_start: Callable[[TrainingReport[S]], None],
-    write: Write[S],
+    card: Card[S],
+    save: Callable[[Path, Any], None] | None = None,
     *,
     is_dry_run: bool,
 ) -> TrainingReport[S]:
@@ -109,7 +120,7 @@ def train_language_model(
     Args:
         make_mix: A function that makes the training examples for the model to be trained. The model that it
             gets has capabilities, and nothing else.
-        write: A function that writes the trained model.
+        save: A function that writes the trained module into a folder; None writes a reader.
         on_step, on_start, is_dry_run: As for `train_reader`.
 
     Raises:
@@ -124,8 +135,8 @@ def train_language_model(
         return report
     fingerprint, template = weights_fingerprint(base.module), chat_template_digest(base.tokenizer)
     identity = _identity(base, settings, fingerprint, (*training, *held_out))
-    folder = out.with_name(f"{out.name}.training")
-    with open_checkpoints(folder, identity) as checkpoints:
+    unfinished = out.with_name(f"{out.name}.training")
+    with open_checkpoints(unfinished, identity) as checkpoints:
         model = TrainableModel(base.module, settings, base.adapter, base.new_ids)
         if not model.packs_exactly(report.schedule.steps[0]):
             report.schedule = make_schedule(training, held_out, settings, is_packed=False)
@@ -134,8 +145,15 @@ def train_language_model(
         trainer = Trainer(model, report.schedule, checkpoints)
         trainer.run(on_step)
         report.curve, report.held_out = tuple(trainer.curve), losses_by_task(model, report.schedule.held_out)
-        write(out, model.module, base.tokenizer, report, fingerprint, template)
-    remove_checkpoints(folder)
+        with model_folder(out) as folder:
+            if save is None:
+                save_reader(
+                    folder, model.module, base.tokenizer, _note(base, settings, fingerprint, template)
+                )
+            else:
+                save(folder, model.module)
+            write_card(folder, card(folder, report), report.curve)
+    remove_checkpoints(unfinished)
     return report
 
 
@@ -144,7 +162,9 @@ def _prepared(
 ) -> tuple[TrainingReport[S], tuple[EncodedExample, ...], tuple[EncodedExample, ...]]:
     """Return a report on the data mix, the training examples, and the held-out examples."""
     encoding = encoding_of(base.tokenizer, base.module, base.spec)
-    data_mix = make_mix(_capabilities(encoding))
+    capabilities: set[Capability] = {"raw", "continuation"}
+    capabilities |= {"chat"} if encoding.takes_chat else set()
+    data_mix = make_mix(cast(Model, _PromptCapabilities(frozenset(capabilities))))
     window = min(settings.max_tokens, _context_window(base))
     training, too_long = encode(data_mix.training, encoding, window)
     held_out, _ = encode(data_mix.held_out, encoding, window)
@@ -187,10 +207,15 @@ def _identity(
     }
 
 
-def _capabilities(encoding: Encoding) -> Model:
-    capabilities: set[Capability] = {"raw", "continuation"}
-    capabilities |= {"chat"} if encoding.takes_chat else set()
-    return cast(Model, _PromptCapabilities(frozenset(capabilities)))
+def _note(base: Base, settings: LanguageModelSettings, fingerprint: str, template: str) -> ReaderNote:
+    return ReaderNote(
+        format=1,
+        base=base.spec,
+        base_fingerprint=fingerprint,
+        chat_template_digest=template,
+        method=settings.method,
+        prompts=PLAIN.name,
+    )
 
 
 def _check_method(base: Base, settings: LanguageModelSettings) -> None:
@@ -234,7 +259,8 @@ def load_base(spec: str, device: str = "auto") -> Base:
             f"model {spec!r} can't be trained: start from {BUNDLED}, {BUNDLED_BASE}, or from hf:NAME, a "
             "folder, a .gguf file or a name on the hub, without options."
         )
-    name = _absolute(spec.removeprefix("hf:"))
+    path = Path(spec.removeprefix("hf:")).expanduser()
+    name = str(path.resolve()) if path.exists() else spec.removeprefix("hf:")
     if holds_adapter(Path(name)):
         return _load_reader(Path(name), device)
     return Base(f"hf:{name}", *load_parts(name, device=device, dtype="float32"))
@@ -250,8 +276,3 @@ def _load_reader(folder: Path, device: str) -> Base:
     base = load_base(adapter.note.base, device)
     check_belongs(adapter, base.module, base.tokenizer, base.spec)
     return replace(base, adapter=adapter)
-
-
-def _absolute(name: str) -> str:
-    path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else name

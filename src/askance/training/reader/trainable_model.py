@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, linear
 from askance.core.errors import InputError, MissingExtra
 from askance.models.hf.adapter import Adapter
 from askance.models.hf.attention import use_own_attention
-from askance.training.loop.module import device_description, trainable_weights
+from askance.training.loop.module import TrainedModule
 from askance.training.reader.packing import PackedRow, single_example_rows
 from askance.training.reader.settings import LanguageModelSettings
 
@@ -27,7 +27,7 @@ _TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: 0.05}
 """The greatest difference that packing may make to the mean loss of an example (nats), by precision."""
 
 
-class TrainableModel:
+class TrainableModel(TrainedModule):
     """A causal language model that is trained either through an adapter or in all of its weights.
 
     The module stays in evaluation mode, since dropout would make an example's loss depend on the examples
@@ -46,29 +46,18 @@ class TrainableModel:
         new_ids: Sequence[int] = (),
     ) -> None:
         torch.manual_seed(settings.seed)
-        self.module = with_adapter(module, settings, start, new_ids) if settings.method == "lora" else module
-        self.module.eval()
+        is_adapter = settings.method == "lora"
+        super().__init__(with_adapter(module, settings, start, new_ids) if is_adapter else module, settings)
         use_own_attention(module)
         self._base = module
         self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(module.forward).parameters
-        self._precision = getattr(torch, settings.with_precision_for(module.device.type).precision)
-
-    @property
-    def trainable_weights(self) -> dict[str, Tensor]:
-        """The weights that are trained, by name."""
-        return trainable_weights(self.module)
-
-    @property
-    def device_description(self) -> str:
-        """The device and the precision of the computation, such as "cpu in float32"."""
-        return device_description(self._base.device, self._precision)
 
     def token_losses(self, row: PackedRow) -> Tensor:
         """Return the unweighted loss of each target token of a row (nats): shape [targets]."""
         device = self._base.device
         indices = torch.tensor([target.index for target in row.targets], device=device)
         token_ids = torch.tensor([target.token_id for target in row.targets], device=device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._precision == torch.bfloat16):
+        with self.autocast():
             logits = self._logits(row, indices)
         return cross_entropy(logits.float(), token_ids, reduction="none")
 

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
 
 from askance.core.errors import InputError
-from askance.core.types import Part, Prompt, Raw, Span, TokenIds
+from askance.core.types import Prompt, Raw, Span, TokenIds
+from askance.models.local.encoding import Encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,6 @@ def reply_example(task: str, id: str, prompt: Prompt, text: str) -> TrainingExam
     return TrainingExample(task, id, prompt, f" {text}" if isinstance(prompt, Raw) else text)
 
 
-class PromptEncoder(Protocol):
-    """An encoder that turns a model's prompts into token ids."""
-
-    def encode(self, prompt: Prompt) -> TokenIds: ...
-    def parts(self, parts: Sequence[Part], *, at_start: bool = True) -> TokenIds: ...
-    def text_ids(self, text: str) -> TokenIds: ...
-    @property
-    def end_id(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedExample:
     """A training example as token ids, exactly as the model sees them when it answers a question.
@@ -95,7 +85,7 @@ class EncodedExample:
 
 
 def encode(
-    examples: Iterable[TrainingExample], encoder: PromptEncoder, max_tokens: int
+    examples: Iterable[TrainingExample], encoder: Encoding, max_tokens: int
 ) -> tuple[tuple[EncodedExample, ...], Mapping[str, int]]:
     """Encode the examples that fit into `max_tokens`, and count the others by task.
 
@@ -126,9 +116,7 @@ def encode(
     return tuple(encoded), num_too_long
 
 
-def _weighted_ids(
-    target: tuple[TargetSpan, ...], encoder: PromptEncoder
-) -> tuple[TokenIds, tuple[float, ...]]:
+def _weighted_ids(target: tuple[TargetSpan, ...], encoder: Encoding) -> tuple[TokenIds, tuple[float, ...]]:
     """Return the ids of a target's spans, and the weight of each token, with 1 for the end token.
 
     All spans are encoded together, as when a model answers. A token belongs to the span in which it ends.
@@ -141,7 +129,7 @@ def _weighted_ids(
     return ids, (*weights, 1.0)
 
 
-def _prompt_ids(example: TrainingExample, encoder: PromptEncoder) -> TokenIds:
+def _prompt_ids(example: TrainingExample, encoder: Encoding) -> TokenIds:
     try:
         return encoder.encode(example.prompt)
     except InputError as error:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from askance.core.types import TokenIds
-from askance.training.loop.module import device_description, trainable_weights
+from askance.training.loop.module import TrainedModule
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.relevance.pairs import RelevancePair
 from askance.training.relevance.settings import RelevanceSettings
@@ -51,7 +51,7 @@ class PairBatch:
         return float(len(self.examples))
 
 
-class TrainableCrossEncoder:
+class TrainableCrossEncoder(TrainedModule):
     """A cross-encoder with one score for each pair, the logit of the passage's relevance.
 
     The module stays in evaluation mode: without dropout, a resumed run computes the same steps. Unless
@@ -63,20 +63,9 @@ class TrainableCrossEncoder:
     """
 
     def __init__(self, module: Any, settings: RelevanceSettings) -> None:
-        self.module = module.eval()
-        self._precision = getattr(torch, settings.with_precision_for(module.device.type).precision)
+        super().__init__(module, settings)
         module.get_input_embeddings().weight.requires_grad_(settings.trains_embeddings)
         self._padding = module.config.pad_token_id or 0
-
-    @property
-    def trainable_weights(self) -> dict[str, Tensor]:
-        """The weights that are trained, by name."""
-        return trainable_weights(self.module)
-
-    @property
-    def device_description(self) -> str:
-        """The device and the precision of the computation, such as "cpu in float32"."""
-        return device_description(self.module.device, self._precision)
 
     def weighted_loss(self, row: PairBatch) -> Tensor:
         """Return the sum of the binary cross-entropies of all pairs (nats)."""
@@ -97,9 +86,7 @@ class TrainableCrossEncoder:
         }
         if pairs[0].kinds:
             inputs["token_type_ids"] = padded([pair.kinds for pair in pairs], 0)
-        with torch.autocast(
-            self.module.device.type, torch.bfloat16, enabled=self._precision == torch.bfloat16
-        ):
+        with self.autocast():
             logits: Tensor = self.module(**inputs).logits[:, 0]
         return logits.float()
 

@@ -58,9 +58,7 @@ class PairMix:
     """The pairs of one training run.
 
     Attributes:
-        training: The pairs to train on.
         held_out: The pairs of held-out questions. A document that is relevant to one is not in `training`.
-        num_questions: The number of questions of each dataset.
         left_out: The number of questions that yield no pair, by dataset and reason.
     """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.evaluation.statistics.roc import RocArea, shown_area
-from askance.training.loop.model_card import curve_lines, render_card
+from askance.training.loop.model_card import render_card, write_card
 from askance.training.loop.model_folder import model_folder
 from askance.training.loop.schedule import TrainingSchedule
 from askance.training.loop.trainer import TrainingStatus
@@ -65,8 +65,7 @@ def write_cross_encoder(out: Path, module: Any, tokenizer: Any, report: Relevanc
         module.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
         report.export_error = _export(module, tokenizer, partial, report.settings.max_tokens)
-        (partial / "README.md").write_text(model_card(report), encoding="utf-8")
-        (partial / "curve.jsonl").write_text(curve_lines(report.curve), encoding="utf-8")
+        write_card(partial, model_card(report), report.curve)
 
 
 def _export(module: Any, tokenizer: Any, folder: Path, max_tokens: int) -> str:

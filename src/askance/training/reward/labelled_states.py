@@ -1,17 +1,14 @@
 """The steps of recorded trees that a reward model learns from, with their values, and how it is measured."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from askance.core.errors import InputError
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import RocArea, roc_area
+from askance.training.held_out import is_held_out_question
 from askance.training.reward.tree_data import LEAST_VALUE, TreeStep, steps_of
-
-NOTHING_TO_LEARN = (
-    "the runs have {num_steps:,} steps to learn from, and need steps that lead to right answers and steps "
-    "that do not: name runs of airrag with several rollouts, in which some answers are right."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +75,26 @@ def states_of_question(
         for step in rng.sample(kind, min(num_states, len(kind))):
             states.append(LabelledState(id, question, step, step.value, weight))
     return states
+
+
+def split_states(
+    states: Iterable[LabelledState], share: float
+) -> tuple[list[LabelledState], list[LabelledState]]:
+    """Return the states to learn from, and those of the held-out questions.
+
+    Raises:
+        InputError: The states to learn from are not of both kinds.
+    """
+    training, held_out = list[LabelledState](), list[LabelledState]()
+    for each in states:
+        (held_out if is_held_out_question(each.question, share) else training).append(each)
+    if not has_both_kinds(training):
+        raise InputError(
+            f"the runs have {len(training):,} steps to learn from, and need steps that lead to right answers "
+            "and steps that do not: name runs of airrag with several rollouts, in which some answers are "
+            "right."
+        )
+    return training, held_out
 
 
 def has_both_kinds(states: Sequence[LabelledState]) -> bool:

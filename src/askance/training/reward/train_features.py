@@ -24,15 +24,14 @@ from askance.methods.airrag.state import RA
 from askance.models.cross_encoders import load_cross_encoder
 from askance.models.feature_reward import KIND, Feature, FeatureReward, write_feature_reward
 from askance.models.pair_scorer import PairScorer
-from askance.training.held_out import is_held_out_question
 from askance.training.loop.model_card import render_card
 from askance.training.loop.model_folder import model_folder
 from askance.training.reward.labelled_states import (
-    NOTHING_TO_LEARN,
     LabelledState,
     RewardResult,
     has_both_kinds,
     result_of,
+    split_states,
     states_of_run,
 )
 from askance.training.reward.tree_data import TreeStep
@@ -110,11 +109,7 @@ def fit_reward(
     on_start: Callable[[int, int], None] = lambda num_training, num_held_out: None,
 ) -> tuple[FeatureReward, RewardResult | None]:
     """Return the regression, and its results on held-out questions (see `train_features`)."""
-    training, held_out = list[LabelledState](), list[LabelledState]()
-    for state in states:
-        (held_out if is_held_out_question(state.question, settings.held_out) else training).append(state)
-    if not has_both_kinds(training):
-        raise InputError(NOTHING_TO_LEARN.format(num_steps=len(training)))
+    training, held_out = split_states(states, settings.held_out)
     on_start(len(training), len(held_out))
     scorer = None if cross_encoder is None else load_cross_encoder(cross_encoder)
     evidence = {} if scorer is None else asyncio.run(_evidence(scorer, states))

@@ -10,11 +10,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from askance.core.concurrency import gather_or_cancel
-from askance.core.errors import InputError
 from askance.core.parameters import parameter
 from askance.core.ports import Model
 from askance.core.types import Chat, Prompt, Question, untrusted
@@ -26,19 +26,18 @@ from askance.methods.airrag.reward import PASSAGE, PASSAGE_TOKENS, VERDICTS, ste
 from askance.methods.airrag.state import RA
 from askance.methods.common.label_probabilities import label_probabilities
 from askance.methods.common.prompts import passage_text
-from askance.training.held_out import is_held_out_question
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix
-from askance.training.reader.save import TrainingReport, language_model_card, write_model
+from askance.training.reader.save import TrainingReport, language_model_card
 from askance.training.reader.settings import LanguageModelSettings
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.reader.training_example import TargetSpan, TrainingExample
 from askance.training.reward.labelled_states import (
-    NOTHING_TO_LEARN,
     LabelledState,
     RewardResult,
     has_both_kinds,
     result_of,
+    split_states,
     states_of_run,
 )
 from askance.training.reward.tree_data import TreeStep
@@ -114,15 +113,9 @@ def train_reward(
         InputError: The runs have no steps of both kinds, or as for `train_reader`.
         TrainingFailed: A loss or a gradient is not finite.
     """
-    training, held_out, counts = list[LabelledState](), list[LabelledState](), dict[str, int]()
-    for name, run in runs.items():
-        states = states_of_run(name, run, settings.states, settings.seed)
-        counts[name] = len(states)
-        for each in states:
-            is_out = is_held_out_question(each.question, settings.held_out)
-            (held_out if is_out else training).append(each)
-    if not has_both_kinds(training):
-        raise InputError(NOTHING_TO_LEARN.format(num_steps=len(training)))
+    by_run = {name: states_of_run(name, run, settings.states, settings.seed) for name, run in runs.items()}
+    counts = {name: len(states) for name, states in by_run.items()}
+    training, held_out = split_states(chain.from_iterable(by_run.values()), settings.held_out)
     random.Random(f"{settings.seed} order").shuffle(training)
 
     def make_mix(model: Model) -> DataMix:
@@ -131,29 +124,17 @@ def train_reward(
 
         return DataMix(examples(training), examples(held_out), counts, Counter())
 
-    def write(
-        out: Path,
-        module: Any,
-        tokenizer: Any,
-        report: TrainingReport[RewardSettings],
-        fingerprint: str,
-        template: str,
-    ) -> None:
-        def card(folder: Path) -> str:
-            drawn = random.Random(f"{settings.seed} measured").sample(
-                held_out, min(len(held_out), settings.measured)
-            )
-            result = None
-            if has_both_kinds(drawn):
-                result = asyncio.run(measure(load_model(f"hf:{folder}"), drawn, tokenizer))
-            on_end(result)
-            return reward_card(report, result)
+    def card(folder: Path, report: TrainingReport[RewardSettings]) -> str:
+        drawn = random.Random(f"{settings.seed} measured").sample(
+            held_out, min(len(held_out), settings.measured)
+        )
+        result = None
+        if has_both_kinds(drawn):
+            result = asyncio.run(measure(load_model(f"hf:{folder}"), drawn, base.tokenizer))
+        on_end(result)
+        return reward_card(report, result)
 
-        write_model(out, module, tokenizer, report, fingerprint, template, card)
-
-    return train_language_model(
-        make_mix, base, settings, out, on_step, on_start, write, is_dry_run=is_dry_run
-    )
+    return train_language_model(make_mix, base, settings, out, on_step, on_start, card, is_dry_run=is_dry_run)
 
 
 async def measure(model: Model, states: Sequence[LabelledState], tokenizer: Any) -> RewardResult:

@@ -58,7 +58,6 @@ class TreeStep:
         share: Their share of the samples drawn with them.
         num_repeats: The number of query transformations so far that only repeated queries.
         num_paths, num_right: The number of valid answers at or below the step, and of right ones.
-        is_end: Whether the step is a valid answer.
         reward: The reward of an end during the search.
         support: How far the valid answers of the question agree with that of an end.
     """

@@ -86,7 +86,6 @@ def accept(
     Args:
         training_labels: The number of each reflection token in the training rows.
         limit: The greatest number of different cases of each group, and of answers.
-        seed: The seed by which these are drawn.
     """
     rng = random.Random(f"{seed} measured")
     rows = [row for row in rows if _fits(row, model)]

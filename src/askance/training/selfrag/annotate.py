@@ -55,8 +55,6 @@ class Annotator:
     """A critic and an index.
 
     Attributes:
-        scorer_of: A function that returns the scorer of a row.
-        retriever: The index to search.
         passages: The number of passages to judge for each sentence.
         identity: What the labels depend on, by name.
     """

@@ -18,7 +18,7 @@ from askance.loaders import load_model
 from askance.methods.selfrag.tokens import GROUPS, RELEVANT, Group
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix
-from askance.training.reader.save import TrainingReport, language_model_card, write_model
+from askance.training.reader.save import TrainingReport, language_model_card
 from askance.training.reader.train_reader import Base, train_language_model
 from askance.training.reader.training_example import TrainingExample
 from askance.training.selfrag.annotations import question_of
@@ -83,22 +83,12 @@ def train_critic(
         counts = {name: len(some) + len(data.held_out[name]) for name, some in data.training.items()}
         return DataMix(tuple(to_train), tuple(_examples(data.held_out, model)), counts, data.left_out)
 
-    def write(
-        out: Path,
-        module: Any,
-        tokenizer: Any,
-        report: TrainingReport[CriticSettings],
-        fingerprint: str,
-        template: str,
-    ) -> None:
-        def card(folder: Path) -> str:
-            results: Mapping[Group, GroupResult] = {}
-            if measured := _to_measure(data.held_out, settings):
-                results = critic_results(load_model(f"hf:{folder}"), measured, data.labels)
-            on_end(results)
-            return critic_card(report, data.labels, results)
-
-        write_model(out, module, tokenizer, report, fingerprint, template, card)
+    def card(folder: Path, report: TrainingReport[CriticSettings]) -> str:
+        results: Mapping[Group, GroupResult] = {}
+        if measured := _to_measure(data.held_out, settings):
+            results = critic_results(load_model(f"hf:{folder}"), measured, data.labels)
+        on_end(results)
+        return critic_card(report, data.labels, results)
 
     return train_language_model(
         make_mix,
@@ -107,7 +97,7 @@ def train_critic(
         out,
         on_step,
         lambda report: on_start(report, data.labels),
-        write,
+        card,
         is_dry_run=is_dry_run,
     )
 
@@ -140,7 +130,8 @@ def _split(judgements_by_file: Mapping[str, Iterable[LabelledJudgement]], settin
         rng = random.Random(f"{settings.seed} {name} dropped")
         training[name], held_out[name] = [], []
         for each in judgements:
-            content = (question_of(each.row).text, *_content(each))
+            judged = each.passage, each.so_far, each.text
+            content = (question_of(each.row).text, each.group, each.label, *judged)
             if content in seen:
                 left_out[name, "the same judgement again"] += 1
             elif is_held_out(each.row, settings.held_out):
@@ -167,11 +158,6 @@ def _split(judgements_by_file: Mapping[str, Iterable[LabelledJudgement]], settin
             part[name] = [each for each in some if each.group in learned]
     kept = Counter(each.label for some in training.values() for each in some)
     return _Data(training, held_out, kept, left_out)
-
-
-def _content(judgement: LabelledJudgement) -> tuple[Any, ...]:
-    """Return what two judgements about one question have in common if they are the same."""
-    return judgement.group, judgement.label, judgement.passage, judgement.so_far, judgement.text
 
 
 def _examples(judgements: Judgements, model: Model) -> list[TrainingExample]:

@@ -35,11 +35,7 @@ _BEST, _WORST = UTILITIES[-1], UTILITIES[0]
 
 
 def gold_rows(name: str, examples: Sequence[Example], settings: RowSettings) -> tuple[SelfRagRow, ...]:
-    """Return the rows of a dataset. They depend on the seed in the settings.
-
-    Args:
-        name: The name of the dataset.
-    """
+    """Return the rows of a dataset. They depend on the seed in the settings."""
     rng = random.Random(f"{settings.seed} {name} gold")
     answers = defaultdict[str, list[str]](list)
     for example in examples:

@@ -141,7 +141,8 @@ def critic_results(
     Args:
         training_labels: The number of training judgements with each label.
     """
-    judgements = [each for each in judgements if _fits(each, model)]
+    room = model.context_tokens - MAX_LABEL_TOKENS
+    judgements = [each for each in judgements if model.count(each.prompt(model)) <= room]
     relevance = [each for each in judgements if each.group == "relevance"]
     of_passages = iter(bm25_scores(relevance))
     scores = [next(of_passages) if each.group == "relevance" else None for each in judgements]
@@ -149,10 +150,6 @@ def critic_results(
     return group_results(
         [(each.group, each.label) for each in judgements], distributions, training_labels, scores
     )
-
-
-def _fits(judgement: LabelledJudgement, model: Model) -> bool:
-    return model.count(judgement.prompt(model)) + MAX_LABEL_TOKENS <= model.context_tokens
 
 
 async def _distributions(model: Model, judgements: Sequence[LabelledJudgement]) -> list[Distribution]:

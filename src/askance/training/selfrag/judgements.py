@@ -14,12 +14,7 @@ from askance.training.selfrag.rows import SelfRagRow, written_segments
 
 @dataclass(frozen=True, slots=True)
 class LabelledJudgement:
-    """A judgement with its label (see `askance.methods.selfrag.scoring.Scorer`).
-
-    Attributes:
-        row: The row that the judgement comes from.
-        label: A reflection token.
-    """
+    """A judgement with its label (see `askance.methods.selfrag.scoring.Scorer`)."""
 
     row: SelfRagRow
     group: Group

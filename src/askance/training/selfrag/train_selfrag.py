@@ -35,21 +35,18 @@ def train_selfrag(
 
     The reflection tokens are added to the vocabulary of the base. The loss covers the answer with its
     reflection tokens, but no prompt and no passage. The result is a whole model, also if an adapter was
-    trained: the adapter is merged. Until training is finished, its checkpoints are in a folder beside `out`
-    whose name ends in ".training".
+    trained: the adapter is merged.
 
     Args:
         rows_by_file: The rows of each file, by the name that reports and the model card show.
         base: The model to start from. Its module and its tokenizer are changed.
-        on_step: Called after every step.
         on_start: Called before the first step, with the report on the data, and the number of each reflection
             token in the training rows.
         on_end: Called just before the folder is written, with the measurements on the rows that are held out.
-        is_dry_run: Whether to return after `on_start` without writing anything.
+        on_step, is_dry_run: As for `train_reader`.
 
     Raises:
-        InputError: The rows teach nothing, no example fits, the folder exists or belongs to another training
-            run, the tokenizer can't take the tokens, or the disk is full.
+        InputError: The rows teach nothing, the tokenizer can't take the tokens, or as for `train_reader`.
         TrainingFailed: A loss or a gradient is not finite.
     """
     mix, tokens = data_mix(rows_by_file, settings)
@@ -57,6 +54,8 @@ def train_selfrag(
     added = add_reflection_tokens(base.module, base.tokenizer)
     new_ids = tuple(added.ids[token] for token in added.new)
     held_out = [row for rows in rows_by_file.values() for row in rows if is_held_out(row, settings.held_out)]
+    source = _gguf_source(base.spec)
+    writer = SelfRagWriter(base, settings, added, tokens, fingerprint, source, held_out, on_end)
     return train_language_model(
         lambda model: mix,
         replace(base, new_ids=new_ids),
@@ -64,7 +63,8 @@ def train_selfrag(
         out,
         on_step,
         lambda report: on_start(report, tokens),
-        SelfRagWriter(added, tokens, base.module, fingerprint, _gguf_source(base.spec), held_out, on_end),
+        writer.card,
+        writer.save,
         is_dry_run=is_dry_run,
     )
 

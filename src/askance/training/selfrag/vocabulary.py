@@ -15,8 +15,6 @@ class AddedTokens:
     """The ids of all reflection tokens, and those that the model did not have before.
 
     Attributes:
-        ids: The id of each token.
-        new: The tokens that were added.
         is_tied: Whether the model uses the same weights for its input and its output.
     """
 

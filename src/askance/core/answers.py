@@ -1,0 +1,84 @@
+"""Answers, with their citations and their cost."""
+
+from dataclasses import dataclass, field
+
+from askance.core.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A statement that a passage supports the text `answer.text[start:end]`.
+
+    Attributes:
+        number: The number under which the passage is printed, from 1.
+        passage: The supporting passage.
+        start, end: The offsets of the supported text in the answer.
+    """
+
+    number: int
+    passage: Passage
+    start: int
+    end: int
+
+
+NOT_IN_DOCUMENTS = "Not in the documents"
+"""What a reader is told about an answer that was abstained from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question.
+
+    Attributes:
+        text: All text that the method committed.
+        short: The short answer extracted from the text; empty if there is none.
+        citations: The passages that support parts of the text. An abstained answer has none.
+        reflection: The method's own judgement that the passages are relevant and support the text, from 0 to
+            1; None if the method makes no such judgement. Answers that differ only in it are equal, because
+            its last digits depend on what is computed in the same batch.
+        agreement: The share of the sampled answers that agree with this one; None if there is only one.
+        confidence: The estimated probability that the documents answer the question (see
+            `askance.confidence`); None if it was not estimated.
+        abstained: The reason why the answer must not be relied on: the documents do not answer the question.
+            Empty if the answer stands.
+    """
+
+    text: str
+    short: str = ""
+    citations: tuple[Citation, ...] = field(default=())
+    reflection: float | None = field(default=None, compare=False)
+    agreement: float | None = None
+    confidence: float | None = None
+    abstained: str = ""
+
+    @property
+    def statement(self) -> str:
+        """The text, or the statement that the documents do not answer the question."""
+        return f"{NOT_IN_DOCUMENTS}: {self.abstained}." if self.abstained else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The cost of answering a question.
+
+    Attributes:
+        prompt_tokens: The number of prompt tokens of all calls, including those reused from a cache.
+        generated_tokens: The number of tokens of all generations, including dropped tokens.
+        reused_tokens: The number of prompt tokens that came from a cache.
+        searches: The number of searches.
+        seconds: The time since the question was asked.
+        is_upper_bound: True if `prompt_tokens` is only an upper bound, because the exact length of some
+            prompt is unknown.
+    """
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    reused_tokens: int = 0
+    searches: int = 0
+    seconds: float = 0.0
+    is_upper_bound: bool = False
+
+    @property
+    def computed_tokens(self) -> int:
+        """The number of tokens that went through a model: uncached prompt tokens and generated tokens."""
+        return self.prompt_tokens - self.reused_tokens + self.generated_tokens

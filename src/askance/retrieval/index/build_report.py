@@ -1,0 +1,67 @@
+"""The progress of an index build, and the report at its end."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from askance.retrieval.index.documents import SkippedSource
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """The progress of a build.
+
+    Attributes:
+        source: The file being read.
+        passages: The number of passages written in this run.
+        encoded: The number of passages embedded in this run, out of `to_encode`. Embedding starts after all
+            files are read.
+    """
+
+    source: str
+    documents: int
+    passages: int
+    skipped: int
+    encoded: int = 0
+    to_encode: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """The result of a build.
+
+    Attributes:
+        documents, passages: Counts of the documents and passages in the index after the build.
+        unchanged: The number of documents that were already in the index or in the checkpoint of an
+            interrupted build.
+        duplicates: The number of documents found again in this run, with the same id and content.
+        hidden: The number of files and folders that were left out because their names begin with a dot.
+        encoded: The number of passages embedded in this run.
+    """
+
+    folder: Path
+    documents: int
+    passages: int
+    added: int
+    updated: int
+    unchanged: int
+    removed: int
+    duplicates: int
+    skipped: tuple[SkippedSource, ...]
+    seconds: float
+    encoded: int = 0
+    hidden: int = 0
+
+    def __str__(self) -> str:
+        changes = {
+            "added": self.added,
+            "updated": self.updated,
+            "removed": self.removed,
+            "unchanged": self.unchanged,
+            "duplicate": self.duplicates,
+            "skipped": len(self.skipped),
+            "hidden": self.hidden,
+            "passages encoded": self.encoded,
+        }
+        changed = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
+        size = f"{self.passages:,} passages of {self.documents:,} documents"
+        return f"{self.folder}: {size} ({changed}) in {self.seconds:.1f} s"
