@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from askance.core.answers import Usage
 from askance.core.errors import InputError
 from askance.evaluation.advice.findings import advise, settings_text
 from askance.evaluation.advice.trial import CandidateTrial
@@ -29,6 +30,16 @@ def test_a_candidate_that_is_better_beyond_chance_is_advised():
     advice = advise(trial(single=run(half_right()), dragin=run(NUM * [1.0])))
     assert advice.advised == "dragin"
     assert "advised: dragin, which gains +0.500 F1 over single" in " ".join(advice.sentences())
+
+
+def test_tokens_count_what_was_read_from_a_cache():
+    """Otherwise a candidate would look cheaper only because it was tried after another one."""
+    first, later = (
+        run(half_right(), usage=Usage(prompt_tokens=500, generated_tokens=20, reused_tokens=reused))
+        for reused in (0, 400)
+    )
+    table = advise(trial(single=first, dragin=later)).table()
+    assert [row[5] for row in table.rows] == ["520", "520"]
 
 
 def test_a_small_gain_leaves_single():

@@ -208,7 +208,7 @@ def _cells(found: CandidateFinding) -> tuple[str, ...]:
         f"{found.score.mean:.3f}",
         "" if gain is None else f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})",
         "" if gain is None else f"{found.p_holm:.3f}",
-        found.costs.computed_text,
+        f"{found.costs.tokens:,.0f}",
         f"{found.costs.median_seconds:.1f}",
     )
 
