@@ -22,7 +22,11 @@ ASKED: ContextVar[str] = ContextVar("asked", default="")
 
 
 class Calls(WrappedModel):
-    """A model that records its calls."""
+    """A model that records its calls.
+
+    Attributes:
+        made: The calls, in the order in which they ended.
+    """
 
     def __init__(self, model: LocalModel) -> None:
         super().__init__(model)

@@ -19,7 +19,7 @@ class Fact:
     """A made-up word that a program wrote into its file, and what a search for the word should show.
 
     Attributes:
-        places: What the citation has to name, such as the page and the heading.
+        places: The page and the section that the citation has to name, or one of them, in its words.
         author: The author that the file states; empty if it states none.
     """
 
@@ -72,20 +72,24 @@ class Content:
             has_sections: The citations should name the sections.
             has_note: The text has a footnote or the notes of a speaker, whose place is not checked.
         """
-        names = ("Payload", "Range") if has_sections else ("", "")
+        in_headings = next(self.words), next(self.words)
+        headings = f"Payload of {in_headings[0]}", f"Range of {in_headings[1]}"
+        names = headings if has_sections else ("", "")
         first, second = (tuple(filter(None, each)) for each in zip(pages, names, strict=True))
+        for each, places in zip(in_headings, (first, second), strict=True):
+            self.facts.append(Fact(each, self.title, places, author))
 
         def word(*places: str) -> str:
             return self.word(*places, author=author)
 
         return Handbook(
             self.title,
-            f"Payload of {word(*first)}",
+            headings[0],
             f"{FILLER} It is called {word(*first)} there.",
             f"a box of {word(*first)}",
             ("Model", "Load"),
             (word(*first), "4 kg"),
-            f"Range of {word(*second)}",
+            headings[1],
             f"{FILLER} Its battery is a {word(*second)} of four cells",
             f"The battery was made by {word()} in the year before." if has_note else "",
         )

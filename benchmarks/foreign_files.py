@@ -7,7 +7,8 @@ notes. The script indexes the folder of these files and searches for each word. 
 that is found comes from the file and contains the word. A title, an author and a place (page, section, sheet
 or row) are right if that passage shows them. The place of a note is not checked.
 
-The programs are no dependencies of askance. A program that is missing is named, and its files are not made.
+The programs are no dependencies of askance. A file is not made if its program is missing or fails, and the
+script says so.
 Libraries: pip install pypandoc_binary python-docx python-pptx openpyxl XlsxWriter pandas odfpy odfdo
 pyexcel-ods3 EbookLib reportlab fpdf2 typst weasyprint matplotlib docutils. Programs on the PATH: soffice
 (LibreOffice) and chromium.
@@ -15,7 +16,6 @@ pyexcel-ods3 EbookLib reportlab fpdf2 typst weasyprint matplotlib docutils. Prog
 The exit code is 1 if a word of a file is lost.
 """
 
-import argparse
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,9 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from recipes.command_line import parser_of
 from rich.console import Console
 from rich.table import Table
 
+from askance.cli.main import exit_codes
+from askance.core.errors import InputError
 from askance.core.ports import Retriever
 from askance.core.types import Passage
 from askance.retrieval.bm25 import open_index
@@ -50,19 +53,30 @@ class Made:
 
 
 def make_files(folder: Path) -> Iterator[Made | str]:
-    """Write the files of all programs, and yield each file, or why the files of a program are not made."""
+    """Write the files of all programs, and yield each file, or why files of a program are not made."""
     words = made_up_words()
     for program, make, extensions in PROGRAMS:
         try:
             name = f"{program.name} {program.version()}"
-        except NotInstalled as error:
-            yield f"{program.name} ({extensions}): {error}"
+        except Exception as error:
+            yield f"{program.name} ({extensions}): {_reason(error)}"
             continue
         for extension in extensions.split():
             path = folder / f"by-{program.name.replace(' ', '-')}.{extension}"
             content = Content(f"{program.name} {extension}", words)
-            make(path, content)
-            yield Made(path, name, tuple(content.facts))
+            try:
+                make(path, content)
+            except Exception as error:  # each library has its own errors
+                path.unlink(missing_ok=True)
+                yield f"{path.name}: {_reason(error)}"
+            else:
+                yield Made(path, name, tuple(content.facts))
+
+
+def _reason(error: Exception) -> str:
+    """Return why a program did not make a file, in one line."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, NotInstalled) else f"{type(error).__name__}: {text}"
 
 
 def found(retriever: Retriever, made: Made) -> Mapping[Fact, Passage]:
@@ -101,18 +115,25 @@ def _has_author(fact: Fact, passage: Passage) -> bool:
 
 
 def _has_place(fact: Fact, passage: Passage) -> bool:
-    return all(place in _place(passage) for place in fact.places)
+    return set(fact.places) <= {f"p. {passage.page}", passage.section}
 
 
 def _place(passage: Passage) -> str:
-    """Return the page and the section, which a citation leaves out if it repeats the title."""
+    """Return the page and the section, also if a citation leaves it out because it repeats the title."""
     return f"p. {passage.page}, {passage.section}" if passage.page else passage.section
 
 
 def measure(folder: Path) -> int:
-    """Make the files in `folder`, index them, print the table, and return the exit code."""
+    """Make the files in the new folder FOLDER/files, index them, print the table, and return the exit code.
+
+    Raises:
+        InputError: The folder exists or can't be made.
+    """
     files, notes = folder / "files", list[str]()
-    files.mkdir(parents=True)
+    try:
+        files.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"can't make {files}: {error.strerror}. Name a new folder.") from error
     made = list[Made]()
     for each in make_files(files):
         if isinstance(each, Made):
@@ -135,17 +156,16 @@ def measure(folder: Path) -> int:
     return int(num_read < len(made))
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Measure in a temporary folder, or in a new one that is kept."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, help="keep the files and their index in this new folder")
-    out: Path | None = parser.parse_args().out
-    if out is not None:
-        return measure(out)
-    with TemporaryDirectory() as folder:
-        return measure(Path(folder))
+    with exit_codes():
+        out: Path | None = parser.parse_args(arguments).out
+        if out is not None:
+            return measure(out)
+        with TemporaryDirectory() as folder:
+            return measure(Path(folder))
 
 
 if __name__ == "__main__":

@@ -336,7 +336,7 @@ def python_email(path: Path, content: Content) -> None:
     mail, forwarded = EmailMessage(), EmailMessage()
     mail["Subject"], mail["From"], mail["To"] = content.title, author, "Ada <ada@example.org>"
     mail.set_content(f"{FILLER} It carries {content.word(author=author)}.\n", charset="latin-1")
-    row = f"Name,Remark\nKestrel,{FILLER} Its case is {content.word('loads.csv', author=author)}\n"
+    row = f"Name,Remark\nKestrel,{FILLER} Its case is {content.word('loads.csv, row 2', author=author)}\n"
     mail.add_attachment(row, subtype="csv", filename="loads.csv")
     forwarded["Subject"], forwarded["From"] = "Range in winter", "Ada <ada@example.org>"
     page = f"<p>{FILLER} In winter it flies {content.word('Range in winter', author=author)}.</p>"

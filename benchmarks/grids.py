@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from recipes.command_line import parser_of
-from recipes.grids import folder_name as folder_name
-from recipes.grids import try_runs
+from recipes.grids import folder_name, try_runs
 
 from askance.cli.evaluate import MAX_FAILURES
 from askance.cli.runs import compare, report

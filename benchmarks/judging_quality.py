@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from recipes.command_line import parser_of
+from recipes.grids import folder_name
 
 from askance.cli.main import exit_codes
 from askance.core.ports import Model
@@ -39,7 +40,6 @@ from askance.methods.common.label_probabilities import label_options
 from askance.methods.selfrag.scoring import LABELS, judgement_prompt
 from askance.registry import load_model
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import folder_name
 from benchmarks.kept_rows import Row, kept_rows
 
 Judge = Callable[[Model, Example], Awaitable[Row]]

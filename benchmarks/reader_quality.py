@@ -18,6 +18,7 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from recipes.command_line import markdown, parser_of
+from recipes.grids import folder_name
 
 from askance.cli.main import exit_codes
 from askance.evaluation.run.gold_retriever import GOLD
@@ -26,7 +27,7 @@ from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.storage.durable_files import write_atomically
-from benchmarks.grids import folder_name, run_experiments
+from benchmarks.grids import run_experiments
 
 SEARCHED = {
     "closed_book": {},

@@ -12,12 +12,14 @@ same command continues a stopped comparison, even with more cells or a larger sa
 from collections.abc import Sequence
 from dataclasses import fields
 
+from recipes.grids import folder_name
+
 from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.run.grid import Table
 from askance.registry import method_class
-from benchmarks.grids import folder_name, grid_options, make_grid, run_and_show
+from benchmarks.grids import grid_options, make_grid, run_and_show
 
 BASE = "single"
 CELLS = (

@@ -66,7 +66,11 @@ class Work:
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> "Work":
-        """Return the work that calls need if they start from an empty cache."""
+        """Return the work that calls need if they start from an empty cache.
+
+        Args:
+            calls: The calls, in the order in which they ended.
+        """
         tree, prompt_tokens, passes, before = TextTree(), 0, 0, 0.0
         for call in calls:
             prompt_tokens += sum(map(tree.add, call.prompts))

@@ -48,6 +48,7 @@ def try_runs(
     Args:
         ready: The experiments by DATASET/MODEL/METHOD, which are also the keys of the result.
         load: A function that loads models, if not every call is to load them again (see `loading_once`).
+        options: The options of the runs that do not change their answers.
         is_shown: Whether the progress is shown on the terminal.
     """
 

@@ -207,6 +207,6 @@ def teach(out: Path, size: Size, world: World, base: str, *, is_dry_run: bool = 
             out / "reader",
             progress,
             show,
-            lambda folder, report: model_card(report),
+            model_card,
             is_dry_run=is_dry_run,
         )

@@ -10,7 +10,7 @@ OUT/index-fresh/
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from askance.training.selfrag.settings import SelfRagSettings
 from recipes.known_unknown.questions import Counts, chain_of, questions
 from recipes.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_chains, taught_facts
 from recipes.known_unknown.world import GENERATOR, World, make_world
+from recipes.rows import write_rows as write_rows
 
 SEED = 1
 BASE = "bundled"
@@ -195,7 +196,3 @@ def question_row(example: Example) -> dict[str, Any]:
         "hops": example.hops,
         "facts": list(example.supporting_facts.facts),
     }
-
-
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    write_atomically(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))

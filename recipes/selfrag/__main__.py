@@ -60,13 +60,17 @@ def main(arguments: list[str] | None = None) -> None:
         reading.train_models(options.out, ["selfrag"], rows, options.model, settings)
         precision = "bfloat16" if settings.precision == "bfloat16" else "float32"
         gate = _tokens_gate(options.out, asked, corpus, precision)
+        check_gate(gate, exits=False)
         if not options.tokens_only:
             names = [name for name in reading.METHODS if options.ablations or name in _MAIN]
             models = dict.fromkeys(reading.METHODS[name]["model"] for name in names)
             reading.train_models(options.out, list(models), rows, options.model, settings)
             weights = reading.WEIGHTS if options.ablations else ()
-            gate |= _answers_gate(options.out, names, weights, precision)
-        check_gate(gate)
+            answers = _answers_gate(options.out, names, weights, precision)
+            check_gate(answers, exits=False)
+            gate |= answers
+        if not all(gate.values()):
+            raise SystemExit(1)
 
 
 _MAIN = ("selfrag", *reading.BASELINES)

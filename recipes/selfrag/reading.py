@@ -38,7 +38,7 @@ from askance.training.selfrag.settings import SelfRagSettings
 from askance.training.selfrag.train_selfrag import train_selfrag
 from recipes.command_line import markdown
 from recipes.grids import make_runs
-from recipes.known_unknown.study import write_rows
+from recipes.rows import write_rows
 from recipes.selfrag.plain import plain_rows, train_plain
 
 METRIC = "match:normalised"

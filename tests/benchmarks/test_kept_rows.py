@@ -1,9 +1,12 @@
 """The rows of a measurement that is stopped and continued."""
 
+from unittest.mock import patch
+
 import pytest
 from benchmarks.kept_rows import kept_rows
 
 from askance.core.errors import InputError
+from askance.storage.durable_files import AppendOnlyFile
 
 SETTINGS = {"model": "scripted"}
 
@@ -23,7 +26,9 @@ def test_rows_are_there_again_and_half_a_row_is_not(tmp_path):
         assert list(kept.values()) == [{"id": "a", "sentences": []}, {"id": "b"}]
 
 
-def test_other_settings_are_refused(tmp_path):
+def test_other_settings_may_be_tried_before_the_first_question(tmp_path):
+    with kept_rows(tmp_path, {"model": "other"}):
+        pass
     with kept_rows(tmp_path, SETTINGS) as (_, add):
         add({"id": "a"})
     with (
@@ -31,6 +36,19 @@ def test_other_settings_are_refused(tmp_path):
         kept_rows(tmp_path, {"model": "other"}),
     ):
         pass
+    with kept_rows(tmp_path, SETTINGS) as (kept, _):
+        assert list(kept) == ["a"]
+
+
+def test_an_error_of_the_measurement_is_not_taken_for_one_of_the_file(tmp_path):
+    with pytest.raises(ConnectionRefusedError), kept_rows(tmp_path, SETTINGS):
+        raise ConnectionRefusedError
+    with (
+        kept_rows(tmp_path, SETTINGS) as (_, add),
+        patch.object(AppendOnlyFile, "append", side_effect=OSError(28, "No space left on device")),
+        pytest.raises(InputError, match="can't write"),
+    ):
+        add({"id": "a"})
 
 
 def test_one_process_at_a_time(tmp_path):

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from benchmarks.grids import folder_name
 from benchmarks.side_by_side import CELLS, main, methods_of
+from recipes.grids import folder_name
 
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.run.recorded_run import RECORDS, read_run

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from recipes.command_line import check_gate
 from recipes.reader.data_mix import RecipeSettings
 
 from recipes import bundled_reader
@@ -66,3 +67,14 @@ def test_the_one_that_ships_leaves_out_the_articles_that_are_measured(tmp_path):
     found = bundled_reader.examples(FILES / "2wikimultihopqa.json", FILES / "strategyqa.json", squad)
     assert [each.supporting_titles for each in found["squad2"]] == [("Pisa",)]
     assert all(found[name] for name in ("2wikimultihopqa", "strategyqa"))
+
+
+def test_a_gate_prints_every_condition_and_exits_with_1_if_one_is_missed(capsys):
+    check_gate({"faster": True, "[smaller]": True})
+    assert capsys.readouterr().out == "met: faster\nmet: [smaller]\n"
+    with pytest.raises(SystemExit) as stop:
+        check_gate({"faster": False, "smaller": True})
+    assert stop.value.code == 1
+    assert capsys.readouterr().out == "missed: faster\nmet: smaller\n"
+    check_gate({"faster": False}, exits=False)
+    assert capsys.readouterr().out == "missed: faster\n"

@@ -13,6 +13,7 @@ from recipes.known_unknown.teaching import taught_chains
 
 from askance.core.errors import InputError
 from askance.evaluation.datasets import read_dataset
+from recipes import rows
 from tests.evaluation.hand_made import record, written
 
 
@@ -85,7 +86,8 @@ def test_a_world_that_was_interrupted_is_not_completed_with_another_seed(tmp_pat
         write(path, text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(study, "write_atomically", interrupted)
+        for module in (study, rows):
+            patch.setattr(module, "write_atomically", interrupted)
         with pytest.raises(KeyboardInterrupt):
             study.write_world(tmp_path, study.POCKET, 1)
     if num_files:

@@ -98,6 +98,8 @@ def test_the_whole_recipe_with_its_ablations_and_that_it_resumes(qwen_folder, tm
         main(words)
     assert stop.value.code == 1, "a model that was hardly trained misses the gate"
     shown = capsys.readouterr().out
+    assert shown.count("missed: AUC of relevance") == 1
+    assert shown.index("missed: AUC of relevance") < shown.index("the page is")  # each stage has its verdict
     assert "missed: reflection gains at least 4 points" in " ".join(shown.split())
     page = (out / "page" / "reflection.md").read_text()
     assert all(f"| `{name}` |" in page for name in (*METHODS, *WEIGHTS))

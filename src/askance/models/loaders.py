@@ -108,6 +108,10 @@ def load_gguf_model(name: str, *, attention: str = "1", adapter: str = "") -> Mo
 
     Args:
         adapter: A folder that peft or `askance train reader` wrote, or a GGUF file; empty for no adapter.
+
+    Raises:
+        ModelSpecError: As for `load_gguf`, the adapter is no plain LoRA, or the cache can't be written.
+        ParameterError: The value of `attention` is unknown.
     """
     from askance.models.local.model_files import gguf_file
 

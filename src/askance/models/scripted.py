@@ -42,7 +42,7 @@ from askance.text.linguistics import content_words
 __all__ = ["Reply", "ScriptedEncoder", "ScriptedEntailment", "ScriptedModel"]
 
 KEPT_PROMPTS = 2_000
-"""The number of prompts that a scripted model keeps, so that a server with one does not grow."""
+"""The number of prompts that a scripted model keeps. Every distinct piece of all its texts is kept, too."""
 _NUM_IDS = 1 << 31
 
 ALL_SIGNALS: frozenset[Signal] = frozenset({"logprob", "top_logprobs", "entropy", "token_probs", "attention"})
@@ -304,7 +304,7 @@ class ScriptedEntailment:
             for entailment.
 
     Attributes:
-        calls: The premise and the claim of each call so far.
+        calls: The premise and the claim of each call so far, all of which are kept.
     """
 
     def __init__(self, judge: Callable[[str, str], bool] = shares_words, *, name: str = "scripted") -> None:

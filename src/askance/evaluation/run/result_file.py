@@ -1,12 +1,12 @@
 """A file of results that grows line by line: a header, then one result for each line.
 
 The header says what the results depend on. A result counts once its line is on disk, so the work can be
-stopped and continued.
+stopped and continued. A file without a result holds nothing to continue, so another header replaces its own.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from contextlib import ExitStack, aclosing, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +33,8 @@ def open_results(
 ) -> Iterator[tuple[list[R], Append[R]]]:
     """Open or create a file of results, and lock its folder.
 
-    Yields the results that are there, and a function that adds results.
+    Yields the results that are there, and a function that adds results. Errors of the operating system inside
+    the `with` block are left as they are.
 
     Args:
         header: Everything that the results depend on, by name.
@@ -41,23 +42,29 @@ def open_results(
         old: The prefixes of lines that were written before there were checksums.
 
     Raises:
-        RunFolderError: The file is damaged or has another header, another process is writing, or the folder
-            can't be written (when the file is opened, or whenever something is added to it).
+        RunFolderError: The file is damaged, has another header and results, another process is writing, or
+            the folder can't be written (when the file is opened, or whenever something is added to it).
     """
     text = json_line(dict(header))
-    with os_errors_as_run_errors(f"write {path}", _KEPT), locked_folder(path.parent, LOCK):
-        lines, size_bytes = read_sealed_lines(path, old, _DAMAGED) if path.exists() else ([], 0)
-        if lines:
-            _check_header(path, lines[0][1], text)
-        results = [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
-        with closing(AppendOnlyFile(path, size_bytes)) as file:
+    action = f"write {path}"
+    with ExitStack() as stack:
+        with os_errors_as_run_errors(action, _KEPT):
+            stack.enter_context(locked_folder(path.parent, LOCK))
+            lines, size_bytes = read_sealed_lines(path, old, _DAMAGED) if path.exists() else ([], 0)
+            if len(lines) > 1:
+                _check_header(path, lines[0][1], text)
+            else:
+                size_bytes = 0
+            results = [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
+            file = stack.enter_context(closing(AppendOnlyFile(path, size_bytes)))
             if not size_bytes:
                 file.append([_line(text)])
 
-            def append(new: Sequence[R]) -> None:
+        def append(new: Sequence[R]) -> None:
+            with os_errors_as_run_errors(action, _KEPT):
                 file.append([_line(json_line(each)) for each in new])
 
-            yield results, append
+        yield results, append
 
 
 def read_results(path: Path, kind: TypeAdapter[R]) -> list[R]:

@@ -14,7 +14,7 @@ from askance.methods.common.answer_text import PlainTrace, committed_answer, ful
 
 
 class HasTokenLimit(Parameters):
-    """The base class of methods with the parameter `l_max`."""
+    """The base class of methods whose independent calls run one after another if `l_max` is set."""
 
     __slots__ = ()
 

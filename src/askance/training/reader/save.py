@@ -82,8 +82,8 @@ def _write_adapter(folder: Path, module: Any, base: str) -> None:
     shutil.copymode(folder / "adapter_config.json", path)  # safetensors makes it readable for its owner only
 
 
-def model_card(report: TrainingReport[ReaderSettings]) -> str:
-    """Return the README.md of a reader."""
+def model_card(folder: Path, report: TrainingReport[ReaderSettings]) -> str:
+    """Return the README.md of a reader. It is a `Card` that reads nothing from the folder."""
     return language_model_card(
         _TEMPLATE,
         report,

@@ -98,7 +98,7 @@ def train_reader(
         out,
         on_step,
         on_start,
-        lambda folder, report: model_card(report),
+        model_card,
         is_dry_run=is_dry_run,
     )
 
@@ -120,6 +120,8 @@ def train_language_model(
     Args:
         make_mix: A function that makes the training examples for the model to be trained. The model that it
             gets has capabilities, and nothing else.
+        card: A function that returns the model card. It is called once, after the model was saved in a
+            temporary folder, which it gets and from which it may load the model.
         save: A function that writes the trained module into a folder; None writes a reader.
         on_step, on_start, is_dry_run: As for `train_reader`.
 

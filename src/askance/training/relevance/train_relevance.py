@@ -59,9 +59,12 @@ def train_relevance(
 ) -> RelevanceReport:
     """Train a cross-encoder, or resume an interrupted training run, and write it into the folder `out`.
 
+    Until training is finished, its checkpoints are in a folder beside `out` whose name ends in ".training".
+
     Args:
         examples_by_dataset: The questions of each dataset, by the name that reports and the model card show.
-        on_step, on_start, is_dry_run: As for `train_reader`.
+        on_start: Called before the first step, with the report on the pairs.
+        on_step, is_dry_run: As for `train_reader`.
 
     Raises:
         InputError: The data yield no pairs, or pairs of one label only, the folder exists or belongs to

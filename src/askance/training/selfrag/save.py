@@ -1,4 +1,4 @@
-"""Save a finished Self-RAG model: weights, tokenizer, loss curve and model card, in one atomic step."""
+"""Save a finished Self-RAG model: its weights, its GGUF file and its model card."""
 
 import shutil
 from collections import Counter
@@ -27,6 +27,8 @@ class SelfRagWriter:
 
     Args:
         base: The model before training, from which the first values of the new rows are remembered.
+        settings: The settings of the training, with the number of held-out rows to measure by.
+        added: The ids of the reflection tokens, and those that are new in the base.
         tokens: The number of each reflection token in the training rows.
         fingerprint: The `weights_fingerprint` of the base before the tokens were added.
         source: The GGUF file that the base was read from, or None.
@@ -88,7 +90,11 @@ class SelfRagWriter:
         return rows.clone()
 
     def card(self, folder: Path, report: TrainingReport[SelfRagSettings]) -> str:
-        """Measure the model in a folder on the rows that were held out, and return its README.md."""
+        """Measure the model in a folder on the rows that were held out, and return its README.md.
+
+        Call `save` before: it writes the model into the folder, and remembers what the card says about the
+        GGUF file and the rows of the new tokens.
+        """
         accepted, settings = Acceptance(), self._settings
         if self._held_out and settings.measured:
             model = load_hf(str(folder))

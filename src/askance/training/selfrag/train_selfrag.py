@@ -35,7 +35,8 @@ def train_selfrag(
 
     The reflection tokens are added to the vocabulary of the base. The loss covers the answer with its
     reflection tokens, but no prompt and no passage. The result is a whole model, also if an adapter was
-    trained: the adapter is merged.
+    trained: the adapter is merged. Until training is finished, its checkpoints are in a folder beside `out`
+    whose name ends in ".training".
 
     Args:
         rows_by_file: The rows of each file, by the name that reports and the model card show.
