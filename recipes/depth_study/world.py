@@ -19,7 +19,8 @@ from askance.evaluation.datasets import Example
 from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
 from recipes.known_unknown.questions import Chain, chains, example_of
-from recipes.known_unknown.study import check_identity, question_row, write_rows
+from recipes.known_unknown.study import check_identity, question_row
+from recipes.rows import write_rows
 from recipes.known_unknown.world import GENERATOR, World, make_world
 
 SEED = 1

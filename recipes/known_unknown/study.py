@@ -27,7 +27,7 @@ from askance.training.selfrag.settings import SelfRagSettings
 from recipes.known_unknown.questions import Counts, chain_of, questions
 from recipes.known_unknown.teaching import TeachingBuilder, reading_exercises, taught_chains, taught_facts
 from recipes.known_unknown.world import GENERATOR, World, make_world
-from recipes.rows import write_rows as write_rows
+from recipes.rows import write_rows
 
 SEED = 1
 BASE = "bundled"
