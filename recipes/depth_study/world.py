@@ -20,8 +20,8 @@ from askance.retrieval.index.build import build_index
 from askance.storage.durable_files import write_atomically
 from recipes.known_unknown.questions import Chain, chains, example_of
 from recipes.known_unknown.study import check_identity, question_row
-from recipes.rows import write_rows
 from recipes.known_unknown.world import GENERATOR, World, make_world
+from recipes.rows import write_rows
 
 SEED = 1
 HOPS = (1, 2, 3, 4)
