@@ -8,8 +8,7 @@ import pytest
 from tests.retrieval.test_formats import pdf
 
 from askance.retrieval.index import formats
-from askance.retrieval.index.formats import UnreadableFile, UnreadPart, packages
-from askance.retrieval.index.formats import opendocument as opendocument_reader
+from askance.retrieval.index.formats import UnreadableFile, UnreadPart, packages, tables
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 REL = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
@@ -211,14 +210,57 @@ def test_an_opendocument_spreadsheet_without_header_is_one_document(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".odt", ".ods"])
-def test_a_repeated_cell_is_bounded_and_content_must_be_there(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(opendocument_reader, "MAX_TEXT_CHARACTERS", 1_000)
-    repeated = cell("x" * 100, 'table:number-columns-repeated="16384"')
-    table = f"<table:table><table:table-row>{repeated}</table:table-row></table:table>"
-    with pytest.raises(UnreadableFile, match="a row of more than 1,000 characters"):
-        rows(opendocument(tmp_path / f"a{suffix}", table))
+def test_content_must_be_there(tmp_path, suffix):
     with pytest.raises(UnreadableFile, match=r"lacks content\.xml"):
         rows(package(tmp_path / f"b{suffix}", {"xl/workbook.xml": "<workbook/>"}))
+
+
+def repeated(text, times):
+    return cell(text, f'table:number-columns-repeated="{times}"')
+
+
+@pytest.mark.parametrize("suffix", [".odt", ".ods"])
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (repeated("x" * 100, 11), "a row of more than 1,000 characters"),
+        (repeated("x" * 100, 6) + repeated("y" * 100, 6), "a row of more than 1,000 characters"),
+        (repeated("", 16_384) + cell("x"), "a table of 16,385 columns"),
+        (repeated("", 16_000) * 1_000 + cell("x"), "a table of 16,000,001 columns"),
+        (cell("x") + repeated("", 16_000) + repeated("y", 500), "a table of 16,501 columns"),
+    ],
+)
+def test_repeated_cells_are_bounded(tmp_path, monkeypatch, suffix, row, reason):
+    monkeypatch.setattr(tables, "MAX_TEXT_CHARACTERS", 1_000)
+    table = f"<table:table><table:table-row>{row}</table:table-row></table:table>"
+    with pytest.raises(UnreadableFile, match=reason):
+        rows(opendocument(tmp_path / f"a{suffix}", table))
+
+
+def test_the_cells_of_all_rows_of_a_spreadsheet_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_TABLE_CHARACTERS", 40_000)
+    row = f"<table:table-row>{repeated('', 16_000)}{cell('x')}</table:table-row>"
+    table = f"<table:table>{cell('N')}{row * 3}</table:table>"
+    with pytest.raises(UnreadableFile, match="more than 40,000 cells and characters"):
+        rows(opendocument(tmp_path / "a.ods", table))
+    sheet = HEADER + '<row><c r="XFD1"><v>1</v></c></row>' * 3
+    with pytest.raises(UnreadableFile, match="more than 40,000 cells and characters"):
+        rows(workbook(tmp_path / "a.xlsx", sheet, "<si><t>Name</t></si>"))
+    monkeypatch.setattr(tables, "MAX_TEXT_CHARACTERS", 1_000)
+    shared = "<row>" + '<c t="s"><v>0</v></c>' * 11 + "</row>"
+    with pytest.raises(UnreadableFile, match="a row of more than 1,000 characters"):
+        rows(workbook(tmp_path / "b.xlsx", shared, f"<si><t>{'x' * 100}</t></si>"))
+
+
+def test_empty_cells_at_the_end_of_a_row_are_no_cells():
+    row = tables.SheetCells()
+    row.add("x")
+    row.add("", 3)
+    row.add("y")
+    row.add("", 16_382)  # as Excel fills up each row
+    assert row.num_columns == 5 + 16_382
+    assert row.end_row() == ["x", "", "", "", "y"]
+    assert row.end_row() == []
 
 
 def epub(path, *chapters, **more):

@@ -6,6 +6,7 @@ import pytest
 
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile, content, encodings
+from askance.retrieval.index.formats.tables import rows_as_documents
 
 TEXTS = {
     "cp1252": "Le château a été détruit, où l'élève naïf reçoit ses leçons d'été.",
@@ -69,6 +70,21 @@ def test_a_table_of_a_million_columns_is_refused(tmp_path):
     (tmp_path / "a.csv").write_bytes(b";".join([b"\xfc"] * 1_000_000))
     with pytest.raises(UnreadableFile, match="1,000,000 columns; up to 16,384"):
         rows(tmp_path / "a.csv")
+
+
+def test_a_row_with_many_empty_cells_at_its_end_is_copied_once():
+    class Cells(list):
+        num_copied = 0
+
+        def __getitem__(self, index):
+            found = super().__getitem__(index)
+            self.num_copied += len(found) if isinstance(index, slice) else 0
+            return found
+
+    header, cells = Cells(["Name", "Load", *[""] * 20_000]), Cells(["rotor", "4", *[" "] * 20_000])
+    (row,) = rows_as_documents(enumerate([header, cells]), "Parts", content.TextBuilder())
+    assert row.text == "Name: rotor; Load: 4"
+    assert header.num_copied + cells.num_copied == 4
 
 
 def test_json_is_read_by_what_it_holds(tmp_path):

@@ -1,20 +1,19 @@
 """The readers of OpenDocument texts, presentations and spreadsheets."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from askance.retrieval.index.formats.content import (
-    MAX_TEXT_CHARACTERS,
-    Rows,
-    TextBuilder,
-    UnreadableFile,
-    given_title,
-)
+from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile, given_title
 from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package
-from askance.retrieval.index.formats.tables import MAX_COLUMNS, rest_as_document, rows_as_documents
+from askance.retrieval.index.formats.tables import (
+    MAX_COLUMNS,
+    SheetCells,
+    rest_as_document,
+    rows_as_documents,
+)
 
 _MAX_SPACES = 100
 _MAX_ROWS = 1 << 20
@@ -91,7 +90,7 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
     Args:
         has_values: Cells have their values; otherwise the text that is shown, such as "4.00 kg".
     """
-    cells, cell, table, value = list[str](), list[str](), "", ""
+    cells, cell, table, value = SheetCells(), list[str](), "", ""
     num_tables = num_rows = num_pages = 0
     num_repeated = num_repeated_rows = 1
     is_title = is_presentation = False
@@ -118,16 +117,13 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
             value = _value(attributes) if has_values else ""
         elif name in _CELLS:
             shown, cell, value = value or " ".join(cell), [], ""
-            if num_repeated * len(shown) > MAX_TEXT_CHARACTERS:
-                raise UnreadableFile(f"a row of more than {MAX_TEXT_CHARACTERS:,} characters")
-            cells += [shown] * num_repeated
+            cells.add(shown, num_repeated)
             num_repeated = 1
         elif name == "table-row" and num_tables == 1 and is_start:
             num_repeated_rows = _count(attributes, "number-rows-repeated", _MAX_ROWS)
         elif name == "table-row" and num_tables == 1:
-            yield _Block("row", cells, table, num_rows + 1)
+            yield _Block("row", cells.end_row(), table, num_rows + 1)
             num_rows += num_repeated_rows
-            cells = []
 
 
 def _paragraphs(package: Package) -> Iterator[XmlEvent]:
