@@ -215,6 +215,35 @@ def test_content_must_be_there(tmp_path, suffix):
         rows(package(tmp_path / f"b{suffix}", {"xl/workbook.xml": "<workbook/>"}))
 
 
+@pytest.mark.parametrize("suffix", [".odt", ".odp", ".ods"])
+def test_an_encrypted_opendocument_file_says_so(tmp_path, suffix):
+    entry = '<m:file-entry m:full-path="content.xml"><m:encryption-data/></m:file-entry>'
+    manifest = {"META-INF/manifest.xml": f'<m:manifest xmlns:m="m">{entry}</m:manifest>'}
+    unreadable = b"\x8a\x11\xfe"
+    for members in ({"content.xml": unreadable, "meta.xml": unreadable}, {"encrypted-package": unreadable}):
+        with pytest.raises(UnreadableFile, match="encrypted; remove its password first"):
+            rows(package(tmp_path / f"a{suffix}", manifest | members))
+
+
+def sheet_of(row, before=""):
+    header = f"<table:table-row>{cell('Name')}{cell('Load')}</table:table-row>"
+    return f"<table:table>{before}{header}<table:table-row>{row}</table:table-row></table:table>"
+
+
+def test_a_table_in_a_cell_is_no_sheet_of_its_own(tmp_path):
+    inner = f"<table:table><table:table-row>{cell('4 kg')}</table:table-row></table:table>"
+    content = sheet_of(f"{cell('rotor')}<table:table-cell>{inner}</table:table-cell>")
+    (found,) = rows(opendocument(tmp_path / "a.ods", content))
+    assert (found.sheet, found.marks[0].section) == ("", "row 2")
+
+
+@pytest.mark.parametrize("element", ["table:shapes", "office:forms"])
+def test_what_stands_over_a_sheet_is_in_none_of_its_cells(tmp_path, element):
+    box = f"<{element}><draw:text-box><text:p>Look here!</text:p></draw:text-box></{element}>"
+    (found,) = rows(opendocument(tmp_path / "a.ods", sheet_of(cell("rotor") + cell("4 kg"), before=box)))
+    assert found.text == "Name: rotor; Load: 4 kg"
+
+
 def repeated(text, times):
     return cell(text, f'table:number-columns-repeated="{times}"')
 

@@ -178,7 +178,7 @@ class SheetCells:
         """Append a cell to the row, once or more often.
 
         Raises:
-            UnreadableFile: The row has too many columns or characters, or the spreadsheet too many characters.
+            UnreadableFile: The row has too many columns or characters, or the file too many characters.
         """
         if not text.strip():
             self._num_empty += num_repeated
