@@ -115,6 +115,21 @@ def test_markup_has_a_title_an_author_and_headings(tmp_path, name, text, title):
     assert "Payload" in text[row.marks[-1].start :].splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("a.md", "# a" + " " * 1_000_000 + "b"),
+        ("a.md", "# a" + " #" * 500_000 + "b"),
+        ("a.md", "---\ntitle: " + " " * 1_000_000 + "a\u2028b\n---"),
+    ],
+)
+def test_the_length_of_a_line_of_markup_does_not_matter(tmp_path, name, line):
+    """A pattern that tries each way to divide the line would not end."""
+    title, text = title_and_text(written(tmp_path / name, f"{line}\n"))
+    assert text == f"{line}\n"
+    assert len(title) < len(line)
+
+
 def test_the_footnotes_of_a_page_of_docutils_are_main_text(tmp_path):
     note = '<aside class="footnote brackets" role="doc-footnote"><p>The Rhine rises in the Alps.</p></aside>'
     page = PAGE.replace("</article>", f"{note}</article>")

@@ -408,6 +408,16 @@ def test_messages_in_messages_are_read_up_to_a_depth(tmp_path):
     assert "more than 4 deep" in unread.reason
 
 
+def test_the_length_of_a_text_in_an_archive_does_not_matter(tmp_path):
+    """A pattern that tries each way to divide these texts would not end."""
+    number = f'<row><c t="inlineStr"><is><t>{"1" * 1_000_000}x</t></is></c><c><v>1</v></c></row>'
+    styles = f'<numFmt numFmtId="164" formatCode="{"[" * 1_000_000}"/>'
+    (row,) = rows(workbook(tmp_path / "a.xlsx", number, styles=styles))
+    assert row.text.endswith("11x | 1")
+    (row,) = rows(epub(tmp_path / "a.epub", f"<pre>a{' ' * 1_000_000}b</pre>"))
+    assert row.text == f"a{' ' * 1_000_000}b"
+
+
 def test_an_archive_that_unpacks_to_far_more_than_it_has_is_refused_before_it_is_read(tmp_path):
     bomb = docx(tmp_path / "a.docx", word("x"), **{"word/footnotes.xml": b" " * 20_000_000})
     with pytest.raises(UnreadableFile, match=r"word/footnotes\.xml in it unpacks to more than 400 times"):

@@ -30,7 +30,6 @@ _INLINE = set(
 _MAIN_ELEMENTS = ("p", "head", "item", "quote", "code", "row")
 _NO_LETTER = re.compile(r"\W+")
 _SPACE = re.compile(r"\s+")
-_AROUND_BREAK = re.compile(r"[ \t]*\n[ \t]*")
 _DECLARED = re.compile(rb"""(?:charset\s*=\s*|<\?xml[^>]*encoding\s*=\s*)["']?\s*([-\w:]+)""", re.IGNORECASE)
 _HEAD_BYTES = 4096
 _EPUB = "META-INF/container.xml"
@@ -203,7 +202,7 @@ class _Visible(HTMLParser):
         if self._is_heading:
             self.text.heading(block)
         else:
-            self.text.paragraph(_AROUND_BREAK.sub("\n", block))
+            self.text.paragraph("\n".join(line.strip(" \t") for line in block.split("\n")))
 
     def _block_starts(self) -> None:
         if self._num_tables:

@@ -13,11 +13,10 @@ SOURCE_CODE = (
     ".conf .xml .xsd .proto .tf .cmake .gradle .log"
 ).split()
 PLAIN_TEXT = ".txt .text .srt .vtt".split()
-_HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
+_HEADING = re.compile(r"#{1,6}[ \t]+([^ \t].*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{3,})[ \t]*")
 _FLAGS = re.MULTILINE | re.IGNORECASE
 _FENCE = re.compile(r" {0,3}(```|~~~)")
-_METADATA = re.compile(r"(title|author):\s*(['\"]?)(.+?)\2\s*")
 _TO_LINE_END = r"[ \t\r]*$"
 MARKUP = {
     ".rst": (
@@ -59,12 +58,13 @@ def read_markdown(path: Path) -> Rows:
         bare = line.rstrip("\r\n")
         if is_metadata and start:
             is_metadata = bare not in ("---", "...")
-            if is_metadata and (found := _METADATA.fullmatch(bare)):
-                metadata.setdefault(found[1], found[3])
+            key, _, value = bare.partition(":")
+            if is_metadata and value.strip():
+                metadata.setdefault(key, _unquoted(value.strip()))
         elif _FENCE.match(bare):
             is_code = not is_code
         elif not is_code and not is_metadata and (heading := _HEADING.fullmatch(bare)):
-            marks.append(Mark(start, 0, heading[1]))
+            marks.append(Mark(start, 0, heading[1].rstrip(" \t").rstrip("#").rstrip(" \t")))
         elif not is_code and not is_metadata and before.strip() and _UNDERLINE.fullmatch(bare):
             marks.append(Mark(start - len(before), 0, before.strip()))
         before = (
@@ -72,6 +72,11 @@ def read_markdown(path: Path) -> Rows:
         )
         start += len(line)
     yield _document(text, metadata.get("title", ""), metadata.get("author", ""), marks)
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if is_quoted else value
 
 
 def read_markup(path: Path) -> Rows:
@@ -88,7 +93,7 @@ def _first(pattern: str, text: str) -> str:
 
 
 def _document(text: str, title: str, author: str, marks: list[Mark]) -> DocumentRow:
-    first = marks[0].section if marks else ""
+    first = next((mark.section for mark in marks if mark.section), "")
     return DocumentRow(title or first, text, marks=tuple(marks), fields=author_field(author))
 
 

@@ -29,10 +29,10 @@ MAX_TABLE_CHARACTERS = 400_000_000
 """The most characters in the cells of a spreadsheet, where each cell counts as one more."""
 _DELIMITERS = ",;\t|"
 _TITLES = ("title", "name", "subject")
-_NUMBER = re.compile(r"[-+]?[\d.,:/ -]*\d[\d.,:/%€$£ -]*")
+_NUMBER = re.compile(r"[-+]?[.,:/ -]*\d[\d.,:/%€$£ -]*")
 _WORKBOOK = "xl/workbook.xml"
 _DATE_FORMATS = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
-_QUOTED = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]')
+_QUOTED = re.compile(r'"[^"]*"|\\.|\[[^\[\]]*\]')
 _CELL = re.compile(r"([A-Z]{1,3})\d+")
 _SECONDS_PER_DAY = 86_400
 
