@@ -116,11 +116,39 @@ def test_markup_has_a_title_an_author_and_headings(tmp_path, name, text, title):
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "sections"),
+    [
+        ("a.tex", "\\section{The \\emph{Rhine}} It is long.\n", ["The \\emph{Rhine}"]),
+        ("a.tex", "\\section{A 5\\% \\{share\\}\nof it}\n", ["A 5\\% \\{share\\} of it"]),
+        ("a.tex", "\\newcommand{\\x}[1]{\\section{#1}}\n\\section{}\n", []),
+        ("a.tex", "\\begin{verbatim}\n\\section{No}\n\\end{verbatim}\\section{Yes}\n", ["Yes"]),
+        ("a.tex", "\\begin{lstlisting}\n\\section{No}\n", []),
+        ("a.rst", ">>> for i in x:\n...  print(i)\n...\n1\n\n>>> f()\n-------\n", []),
+        ("a.rst", "=====\nMonth\n=====\n\nMay\nJune\n=====\n\nFAQ\n===\n\nto be\n---\n", ["Month", "FAQ"]),
+        ("a.adoc", "== A\n----\n== no\n----\n\n```sh\n= no\n```\n\n== B\r\n....\n= no\n", ["A", "B"]),
+        ("a.org", "* A\n#+BEGIN_SRC sh\n* no\n#+END_EXAMPLE\n* no\n  #+END_SRC\n* B\n", ["A", "B"]),
+    ],
+)
+def test_what_only_looks_like_a_heading_is_none(tmp_path, name, text, sections):
+    (row,) = formats.READERS[f".{name.partition('.')[2]}"](written(tmp_path / name, text))
+    assert [mark.section for mark in row.marks] == sections
+    assert row.text == text
+
+
+@pytest.mark.parametrize(
     ("name", "line"),
     [
         ("a.md", "# a" + " " * 1_000_000 + "b"),
         ("a.md", "# a" + " #" * 500_000 + "b"),
         ("a.md", "---\ntitle: " + " " * 1_000_000 + "a\u2028b\n---"),
+        ("a.rst", "a" * 1_000_000 + "\n" + "=" * 1_000_000 + " " * 1_000_000 + "b"),
+        ("a.adoc", "-" * 1_000_000 + " " * 1_000_000 + "b"),
+        ("a.adoc", "".join("-" * n + "\n" for n in range(4, 1_000))),
+        ("a.org", "#+begin_src\n" * 100_000 + " " * 1_000_000 + "b"),
+        ("a.tex", "\\begin{verbatim}" * 100_000),
+        ("a.tex", "\\section{" * 100_000 + "\\section{}" * 100_000),
+        ("a.tex", "\\section[" * 100_000 + "]{" * 100_000),
+        ("a.tex", "\\section{" + ("\\section{}" * 30 + ("{" + "a" * 300 + "}") * 300) * 10),
     ],
 )
 def test_the_length_of_a_line_of_markup_does_not_matter(tmp_path, name, line):
