@@ -19,7 +19,7 @@ from askance.retrieval.index.formats.content import (
 )
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.fields import author_field
-from askance.retrieval.index.formats.packages import Package, joined, open_package
+from askance.retrieval.index.formats.packages import InvalidXml, Package, joined, open_package
 
 _INVISIBLE = {"script", "style", "template", "noscript", "head", "title"}
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -90,7 +90,7 @@ def read_epub(path: Path) -> Rows:
     """Yield a book as one row, with its chapters in reading order and their headings as sections.
 
     Raises:
-        UnreadableFile: The file is damaged, encrypted or too large.
+        UnreadableFile: The file is damaged, encrypted or too large. A damaged table of contents is no error.
     """
     with open_package(path) as package:
         encryption = package.events("META-INF/encryption.xml")
@@ -110,7 +110,7 @@ def read_epub(path: Path) -> Rows:
                 member = members[event.attributes.get("id", "")] = event.attributes.get("href", "")
                 if (
                     event.attributes.get("media-type") == _CONTENTS
-                    or event.attributes.get("properties") == "nav"
+                    or "nav" in event.attributes.get("properties", "").split()
                 ):
                     chapters |= _chapter_names(package, joined(folder, member))
             elif event.kind == "start" and event.name == "itemref":
@@ -125,20 +125,30 @@ def read_epub(path: Path) -> Rows:
 
 
 def _chapter_names(package: Package, name: str) -> dict[str, str]:
-    """Return the names of the members in a table of contents of EPUB 2 or 3; none if it is damaged."""
-    names, member, label = dict[str, str](), "", ""
-    with suppress(UnreadableFile):
+    """Return the names of the members in a table of contents of EPUB 2 or 3.
+
+    Other lists of links, such as landmarks, count only without a table of contents. If the XML is not valid
+    or declares entities, some of the names are lacking, or all.
+
+    Raises:
+        UnreadableFile: The table of contents is too large.
+    """
+    contents, others = dict[str, str](), dict[str, str]()
+    names, member, label = others, "", ""
+    with suppress(InvalidXml):
         for kind, element, attributes in package.events(name):
             target = attributes.get("src", "") or attributes.get("href", "")
             if kind == "text":
                 label += element
+            elif element == "nav":
+                names = contents if "toc" in attributes.get("type", "").split() else others
             elif kind == "start" and element in ("navLabel", "a"):
                 member, label = joined(dirname(name), target.partition("#")[0]), ""
             elif kind == "start" and element == "content":
                 names.setdefault(joined(dirname(name), target.partition("#")[0]), label)
             elif kind == "end" and element == "a":
                 names.setdefault(member, label)
-    return names
+    return contents or others
 
 
 class _Visible(HTMLParser):
