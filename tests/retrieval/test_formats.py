@@ -10,6 +10,7 @@ from askance.core.errors import MissingExtra
 from askance.core.installing import install_line
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile
+from askance.retrieval.index.formats.html import visible_text
 
 PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</script></head>
 <body><nav><a href="/">Home</a></nav><article><h1>Rivers of Germany</h1>
@@ -192,6 +193,32 @@ def test_html_without_main_text_gives_what_can_be_seen(tmp_path):
 def test_odd_pages(tmp_path, page, expected):
     title, text = title_and_text(written(tmp_path / "a.html", page))
     assert (title, " ".join(text.split())) == expected
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("<script src='x.js'/><p>one</p><script>no</script>", "one"),
+        ("<script>if ('<!--') no</script><p>one</p><STYLE>no</style >", "one"),
+        ("<p>one</p><!-- <p>no</p> --><![CDATA[ no > ]]><?no a?><p>two", "one two"),
+        ("<p>a < b <!-- no <p>no", "a < b"),
+        ("<p>one</p><script>no <p>no</p>", "one"),
+        ("<template>no<template>no</template><p>one", "one"),
+        ("<p>one <b", "one"),
+    ],
+)
+def test_what_cannot_be_seen_is_left_out(page, expected):
+    assert " ".join(visible_text(page).text.split()) == expected
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["<!--", "<![CDATA[", "<?", "<!", "<a ", "</a", "<a b='", "<a =", "<script>", "<script", "<template>"],
+)
+def test_a_page_of_what_never_ends_is_read(start):
+    """A parser that looks for each end in the whole rest of the page would not end."""
+    for end in ("", "</noscript>" * 50_000):
+        assert visible_text("<p>one</p>" + start * 50_000 + end).text == "one"
 
 
 def test_pdf_gives_the_text_of_all_pages(tmp_path):

@@ -32,6 +32,12 @@ _NO_LETTER = re.compile(r"\W+")
 _SPACE = re.compile(r"\s+")
 _DECLARED = re.compile(rb"""(?:charset\s*=\s*|<\?xml[^>]*encoding\s*=\s*)["']?\s*([-\w:]+)""", re.IGNORECASE)
 _HEAD_BYTES = 4096
+_NO_ELEMENT = re.compile(
+    r"<(script|style)\b(?![^<>]*/>).*?(?:</\1\b[^<>]*>?|\Z)|<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Scripts, style sheets, comments and declarations; what does not end reaches to the end of the page."""
+_TAG_START = re.compile(r"<[a-zA-Z/]")
 _EPUB = "META-INF/container.xml"
 _CONTENTS = "application/x-dtbncx+xml"
 _FOOTNOTE = re.compile(r"<aside\b(?=[^<>]*\bfootnote)", re.IGNORECASE)
@@ -78,10 +84,16 @@ def visible_text(page: str) -> DocumentRow:
 
 
 def add_page(text: TextBuilder, page: str, parser: "_Visible | None" = None) -> None:
-    """Append the visible text of a page to a document."""
+    """Append the visible text of a page to a document.
+
+    `HTMLParser` looks for the end of each comment and tag in the whole rest of the page, so the page is given
+    to it without comments, and with an end of its last tag.
+    """
     parser = parser or _Visible()
     parser.text = text
-    parser.feed(page)
+    page = _NO_ELEMENT.sub("", page)
+    has_open_tag = _TAG_START.search(page, page.rfind(">") + 1)
+    parser.feed(page + ">" if has_open_tag else page)
     parser.close()
     parser.end_block()
 
@@ -157,17 +169,22 @@ class _Visible(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.text = TextBuilder()
-        self.title = ""
+        self._title_pieces: list[str] = []
         self._pieces: list[str] = []
         self._cells: list[str] = []
         self._num_tables = 0
         self._hidden: list[str] = []
         self._is_heading = self._is_title = self._is_pre = False
 
+    @property
+    def title(self) -> str:
+        """The first title that is not empty."""
+        return "".join(self._title_pieces)
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _INVISIBLE:
-            self._hidden.append(tag)
-            self._is_title = tag == "title" and not self.title
+            self._hidden += [tag] * (tag not in self._hidden)
+            self._is_title = tag == "title" and not self._title_pieces
         elif tag == "body":
             self._hidden.clear()  # an unclosed head ends here
         elif tag == "br":
@@ -201,7 +218,7 @@ class _Visible(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._is_title:
-            self.title += data
+            self._title_pieces.append(data)
         elif not self._hidden:
             self._pieces.append(data if self._is_pre else _SPACE.sub(" ", data))
 
@@ -247,9 +264,10 @@ def _main_part(row: DocumentRow, body: Any) -> DocumentRow:
         offset += len(line)
     if start >= end:
         return row
-    for mark in reversed(row.marks):
-        if mark.start < start and not row.text[mark.start : start].replace(mark.section, "", 1).strip():
-            start = mark.start
+    for mark in reversed([mark for mark in row.marks if mark.start < start]):
+        if row.text[mark.start : start].replace(mark.section, "", 1).strip():
+            break
+        start = mark.start
     marks = [replace(mark, start=max(0, mark.start - start)) for mark in row.marks if mark.start < end]
     by_start = {mark.start: mark for mark in marks}
     return replace(row, text=row.text[start:end], marks=tuple(by_start.values()))
