@@ -6,6 +6,7 @@ import pytest
 
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile, content, encodings
+from askance.retrieval.index.formats import rows as rows_reader
 from askance.retrieval.index.formats.tables import rows_as_documents
 
 TEXTS = {
@@ -103,6 +104,30 @@ def test_json_is_read_by_what_it_holds(tmp_path):
     for bad in ('{"a": ', "[" * 100_000):
         with pytest.raises(UnreadableFile, match="JSON"):
             read(bad)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ([{f"key {number}": 1} for number in range(10_000)], "10,000 different keys in 10,000 objects"),
+        ({"a" * 100: [1] * 20}, "more than 1,000 characters of text"),
+    ],
+)
+def test_json_that_would_become_far_longer_is_refused(tmp_path, monkeypatch, value, reason):
+    monkeypatch.setattr(rows_reader, "MAX_TEXT_CHARACTERS", 1_000)
+    (tmp_path / "a.json").write_text(json.dumps(value))
+    with pytest.raises(UnreadableFile, match=reason):
+        rows(tmp_path / "a.json")
+
+
+def test_json_that_is_nested_too_deep_for_its_lines_is_refused(tmp_path, monkeypatch):
+    value = 7
+    for _ in range(5_000):
+        value = [value]
+    monkeypatch.setattr(rows_reader.json, "loads", lambda _: value)  # which permits more in some versions
+    (tmp_path / "a.json").write_text("[")
+    with pytest.raises(UnreadableFile, match="JSON that can't be read"):
+        rows(tmp_path / "a.json")
 
 
 def test_files_beyond_the_bounds_are_refused(tmp_path, monkeypatch):
