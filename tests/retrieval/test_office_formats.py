@@ -274,6 +274,16 @@ def test_mail_has_its_attachments_as_sections(tmp_path):
     assert "../rows.jsonl, line 1: is no JSON" in unread[1].reason
 
 
+def test_the_headers_of_mail_are_bounded(tmp_path):
+    """The parser of headers would not end."""
+    head = f"Subject: {'a ' * 1_000_000}\nTo: {'ada@example.org, ' * 100_000}\n"
+    kind = 'Content-Type: text/plain; charset="undefined"\n'
+    (tmp_path / "a.eml").write_bytes(f"{head}{kind}\nStra".encode() + b"\xdfe\n")
+    (row,) = rows(tmp_path / "a.eml")
+    assert row.text.startswith("To: ada@example.org, ada@example.org")
+    assert row.text.endswith("Straße")
+
+
 def test_messages_in_messages_are_read_up_to_a_depth(tmp_path):
     mail = message("0", "text 0")
     for number in range(1, 8):

@@ -67,6 +67,13 @@ def test_a_table_without_header_is_one_text(tmp_path):
     assert (row.text, row.line) == ("1 | 2\n3 | 4", 0)
 
 
+def test_a_row_of_long_texts_is_no_header(tmp_path):
+    """Each row would repeat them."""
+    for length, texts in ((1_000, ["a" * 1_000 + ": 1; b: 2"]), (1_001, ["a" * 1_001 + " | b\n1 | 2"])):
+        (tmp_path / "a.csv").write_text("a" * length + ",b\n1,2\n")
+        assert [row.text for row in rows(tmp_path / "a.csv")] == texts
+
+
 def test_a_table_of_a_million_columns_is_refused(tmp_path):
     (tmp_path / "a.csv").write_bytes(b";".join([b"\xfc"] * 1_000_000))
     with pytest.raises(UnreadableFile, match="1,000,000 columns; up to 16,384"):

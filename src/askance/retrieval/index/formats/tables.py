@@ -20,7 +20,7 @@ from askance.retrieval.index.formats.content import (
     given_title,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
-from askance.retrieval.index.formats.fields import author_field, cell_fields
+from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, author_field, cell_fields
 from askance.retrieval.index.formats.packages import PROPERTIES, Package, XmlEvent, open_package
 
 MAX_COLUMNS = 16_384
@@ -70,8 +70,8 @@ def rows_as_documents(
 ) -> Iterator[DocumentRow]:
     """Yield each row under a header as a document that repeats the names of the columns, as fields as well.
 
-    The first row that is not empty is the header if it has several cells, all filled, distinct and no
-    numbers. The rows of a table without header are appended to `rest`.
+    The first row that is not empty is the header if it has several cells, all filled, distinct, no numbers
+    and of at most 1,000 characters. The rows of a table without header are appended to `rest`.
 
     Args:
         rows: The line number and the cells of each row.
@@ -86,7 +86,7 @@ def rows_as_documents(
     first = next(filled, None)
     if first is None:
         return
-    header = first[1]
+    header, sheet = first[1], sheet[:MAX_FIELD_CHARACTERS]
     if not _is_header(header):
         if sheet:
             rest.section(sheet)
@@ -155,7 +155,7 @@ def _check_columns(num_columns: int) -> None:
 
 def _is_header(cells: Sequence[str]) -> bool:
     names = {cell.lower() for cell in cells}
-    is_named = all(cell and not _NUMBER.fullmatch(cell) for cell in cells)
+    is_named = all(0 < len(cell) <= MAX_FIELD_CHARACTERS and not _NUMBER.fullmatch(cell) for cell in cells)
     return len(cells) > 1 and is_named and len(names) == len(cells)
 
 
