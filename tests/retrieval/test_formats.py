@@ -10,6 +10,7 @@ from askance.core.errors import MissingExtra
 from askance.core.installing import install_line
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile
+from askance.retrieval.index.formats import pdf as pdf_reader
 from askance.retrieval.index.formats.html import visible_text
 
 PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</script></head>
@@ -238,6 +239,19 @@ def test_pdfs_are_read_in_many_threads_at_a_time(tmp_path):
     with ThreadPoolExecutor(8) as threads:
         texts = [text for _, text in threads.map(title_and_text, paths)]
     assert [text.split() for text in texts] == [["page", str(number)] * 9 for number in range(8)]
+
+
+def test_the_title_of_a_bookmark_is_searched_in_the_beginning_of_its_page_only():
+    pages = ["a" * 5_000_000 + " Rhine", "The  RHINE and the\nElbe"]
+    bookmarks = [(0, "Rhine")] * 1_000 + [(1, "rhine"), (1, "the Elbe")]
+    marks = list(pdf_reader._marks(pages, bookmarks))
+    second = len(pages[0]) + 1
+    assert [(mark.start - second, mark.page, mark.section) for mark in marks] == [
+        (-second, 1, "Rhine"),
+        (0, 2, "Rhine"),
+        (5, 2, "rhine"),
+        (15, 2, "the Elbe"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 from tests.retrieval.test_office_formats import HEADER, package, rows, sections, workbook
 
 from askance.retrieval.index.formats import UnreadableFile, tables
+from askance.retrieval.index.formats import opendocument as opendocument_reader
 
 
 def test_an_opendocument_text_has_headings_tables_and_notes(tmp_path):
@@ -157,3 +158,11 @@ def test_empty_cells_at_the_end_of_a_row_are_no_cells():
     assert row.num_columns == 5 + 16_382
     assert row.end_row() == ["x", "", "", "", "y"]
     assert row.end_row() == []
+
+
+@pytest.mark.parametrize("suffix", [".odt", ".ods"])
+def test_repeated_spaces_are_bounded(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(opendocument_reader, "MAX_TEXT_CHARACTERS", 1_000)
+    spaces = '<text:p>a<text:s text:c="100"/>b</text:p>'
+    with pytest.raises(UnreadableFile, match="more than 1,000 repeated spaces"):
+        rows(opendocument(tmp_path / f"a{suffix}", spaces * 11))

@@ -46,7 +46,7 @@ def read_mail(path: Path, read_file: ReadFile) -> Rows:
     check_size(path.stat().st_size, MAX_MAIL_BYTES)
     try:
         with path.open("rb") as file:
-            message = BytesParser(policy=_BoundedHeaders()).parse(file)
+            message = BytesParser(policy=_POLICY).parse(file)
     except RecursionError as error:
         raise UnreadableFile("its parts are nested too deep") from error
     if not message.keys():
@@ -66,6 +66,9 @@ class _BoundedHeaders(EmailPolicy):
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
         return name, value[:MAX_HEADER_CHARACTERS]
+
+
+_POLICY = cast("EmailPolicy[EmailMessage]", _BoundedHeaders())
 
 
 class _Reader:
@@ -109,7 +112,7 @@ class _Reader:
     def _attach(self, name: str, part: EmailMessage, depth: int) -> None:
         if Path(name).suffix.lower() == ".eml":
             if depth < MAX_DEPTH:
-                inner = BytesParser(policy=_BoundedHeaders()).parsebytes(_content(part))
+                inner = BytesParser(policy=_POLICY).parsebytes(_content(part))
                 self.add(inner, depth + 1)
             else:
                 self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))

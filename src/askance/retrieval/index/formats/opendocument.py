@@ -6,7 +6,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from askance.retrieval.index.formats.content import Rows, TextBuilder, UnreadableFile, given_title
+from askance.retrieval.index.formats.content import (
+    MAX_TEXT_CHARACTERS,
+    Rows,
+    TextBuilder,
+    UnreadableFile,
+    given_title,
+)
 from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package
 from askance.retrieval.index.formats.tables import (
     MAX_COLUMNS,
@@ -154,7 +160,7 @@ def _paragraphs(package: Package) -> Iterator[XmlEvent]:
 
     The kind of these events is "p" or "h". What is left out has no events.
     """
-    pieces, left_out, num_open = list[str](), 0, 0
+    pieces, left_out, num_open, num_spaces = list[str](), 0, 0, 0
     for event in package.events("content.xml"):
         name, is_start = event.name, event.kind == "start"
         if event.kind == "text":
@@ -175,6 +181,9 @@ def _paragraphs(package: Package) -> Iterator[XmlEvent]:
             pieces.append("\t" if name == "tab" else "\n")
         elif is_start and name == "s":
             pieces.append(" " * _count(event.attributes, "c", _MAX_SPACES))
+            num_spaces += len(pieces[-1])
+            if num_spaces > MAX_TEXT_CHARACTERS:
+                raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} repeated spaces")
         else:
             yield event
 
