@@ -124,7 +124,7 @@ def read_markup(path: Path) -> Rows:
 
 
 def _group(found: re.Match[str] | None, text: str) -> str:
-    """Return what the first group matched, as it stands in `text`, on one line; empty without a match."""
+    """Return what the first group matched, taken from `text`, on one line; empty without a match."""
     if found is None:
         return ""
     span = next(found.span(number) for number, group in enumerate(found.groups(), start=1) if group)
