@@ -53,6 +53,13 @@ def test_rows_become_documents(tmp_path):
     ]
 
 
+def test_long_titles_and_sections_are_cut(tmp_path):
+    (tmp_path / "a.md").write_text("# " + "x" * 1_001 + "\n\nSome text.\n")
+    (document,), _ = read(tmp_path)
+    assert document.title == document.marks[0].section == "x" * 1_000
+    assert "x" * 1_001 in document.text
+
+
 def test_bad_files_are_skipped_with_the_reason_and_reading_goes_on(tmp_path):
     bad = {
         "zero.txt": b"",

@@ -10,6 +10,8 @@ from askance.core.errors import MissingExtra
 from askance.core.installing import install_line
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile
+from askance.retrieval.index.formats import pdf as pdf_reader
+from askance.retrieval.index.formats.html import visible_text
 
 PAGE = """<html><head><title>Rivers of Germany</title><script>var secret = 1;</script></head>
 <body><nav><a href="/">Home</a></nav><article><h1>Rivers of Germany</h1>
@@ -115,6 +117,49 @@ def test_markup_has_a_title_an_author_and_headings(tmp_path, name, text, title):
     assert "Payload" in text[row.marks[-1].start :].splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "sections"),
+    [
+        ("a.tex", "\\section{The \\emph{Rhine}} It is long.\n", ["The \\emph{Rhine}"]),
+        ("a.tex", "\\section{A 5\\% \\{share\\}\nof it}\n", ["A 5\\% \\{share\\} of it"]),
+        ("a.tex", "\\newcommand{\\x}[1]{\\section{#1}}\n\\section{}\n", []),
+        ("a.tex", "\\begin{verbatim}\n\\section{No}\n\\end{verbatim}\\section{Yes}\n", ["Yes"]),
+        ("a.tex", "\\begin{lstlisting}\n\\section{No}\n", []),
+        ("a.rst", ">>> for i in x:\n...  print(i)\n...\n1\n\n>>> f()\n-------\n", []),
+        ("a.rst", "=====\nMonth\n=====\n\nMay\nJune\n=====\n\nFAQ\n===\n\nto be\n---\n", ["Month", "FAQ"]),
+        ("a.adoc", "== A\n----\n== no\n----\n\n```sh\n= no\n```\n\n== B\r\n....\n= no\n", ["A", "B"]),
+        ("a.org", "* A\n#+BEGIN_SRC sh\n* no\n#+END_EXAMPLE\n* no\n  #+END_SRC\n* B\n", ["A", "B"]),
+    ],
+)
+def test_what_only_looks_like_a_heading_is_none(tmp_path, name, text, sections):
+    (row,) = formats.READERS[f".{name.partition('.')[2]}"](written(tmp_path / name, text))
+    assert [mark.section for mark in row.marks] == sections
+    assert row.text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("a.md", "# a" + " " * 1_000_000 + "b"),
+        ("a.md", "# a" + " #" * 500_000 + "b"),
+        ("a.md", "---\ntitle: " + " " * 1_000_000 + "a\u2028b\n---"),
+        ("a.rst", "a" * 1_000_000 + "\n" + "=" * 1_000_000 + " " * 1_000_000 + "b"),
+        ("a.adoc", "-" * 1_000_000 + " " * 1_000_000 + "b"),
+        ("a.adoc", "".join("-" * n + "\n" for n in range(4, 1_000))),
+        ("a.org", "#+begin_src\n" * 100_000 + " " * 1_000_000 + "b"),
+        ("a.tex", "\\begin{verbatim}" * 100_000),
+        ("a.tex", "\\section{" * 100_000 + "\\section{}" * 100_000),
+        ("a.tex", "\\section[" * 100_000 + "]{" * 100_000),
+        ("a.tex", "\\section{" + ("\\section{}" * 30 + ("{" + "a" * 300 + "}") * 300) * 10),
+    ],
+)
+def test_the_length_of_a_line_of_markup_does_not_matter(tmp_path, name, line):
+    """A pattern that tries each way to divide the line would not end."""
+    title, text = title_and_text(written(tmp_path / name, f"{line}\n"))
+    assert text == f"{line}\n"
+    assert len(title) < len(line)
+
+
 def test_the_footnotes_of_a_page_of_docutils_are_main_text(tmp_path):
     note = '<aside class="footnote brackets" role="doc-footnote"><p>The Rhine rises in the Alps.</p></aside>'
     page = PAGE.replace("</article>", f"{note}</article>")
@@ -151,6 +196,32 @@ def test_odd_pages(tmp_path, page, expected):
     assert (title, " ".join(text.split())) == expected
 
 
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("<script src='x.js'/><p>one</p><script>no</script>", "one"),
+        ("<script>if ('<!--') no</script><p>one</p><STYLE>no</style >", "one"),
+        ("<p>one</p><!-- <p>no</p> --><![CDATA[ no > ]]><?no a?><p>two", "one two"),
+        ("<p>a < b <!-- no <p>no", "a < b"),
+        ("<p>one</p><script>no <p>no</p>", "one"),
+        ("<template>no<template>no</template><p>one", "one"),
+        ("<p>one <b", "one"),
+    ],
+)
+def test_what_cannot_be_seen_is_left_out(page, expected):
+    assert " ".join(visible_text(page).text.split()) == expected
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["<!--", "<![CDATA[", "<?", "<!", "<a ", "</a", "<a b='", "<a =", "<script>", "<script", "<template>"],
+)
+def test_a_page_of_what_never_ends_is_read(start):
+    """A parser that looks for each end in the whole rest of the page would not end."""
+    for end in ("", "</noscript>" * 50_000):
+        assert visible_text("<p>one</p>" + start * 50_000 + end).text == "one"
+
+
 def test_pdf_gives_the_text_of_all_pages(tmp_path):
     title, text = title_and_text(written(tmp_path / "a.pdf", pdf("The Rhine", "The Elbe", title=" Rivers ")))
     assert (title, text.split()) == ("Rivers", ["The", "Rhine", "The", "Elbe"])
@@ -168,6 +239,19 @@ def test_pdfs_are_read_in_many_threads_at_a_time(tmp_path):
     with ThreadPoolExecutor(8) as threads:
         texts = [text for _, text in threads.map(title_and_text, paths)]
     assert [text.split() for text in texts] == [["page", str(number)] * 9 for number in range(8)]
+
+
+def test_the_title_of_a_bookmark_is_searched_in_the_beginning_of_its_page_only():
+    pages = ["a" * 5_000_000 + " Rhine", "The  RHINE and the\nElbe"]
+    bookmarks = [(0, "Rhine")] * 1_000 + [(1, "rhine"), (1, "the Elbe")]
+    marks = list(pdf_reader._marks(pages, bookmarks))
+    second = len(pages[0]) + 1
+    assert [(mark.start - second, mark.page, mark.section) for mark in marks] == [
+        (-second, 1, "Rhine"),
+        (0, 2, "Rhine"),
+        (5, 2, "rhine"),
+        (15, 2, "the Elbe"),
+    ]
 
 
 @pytest.mark.parametrize(

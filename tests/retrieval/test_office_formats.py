@@ -9,7 +9,6 @@ from tests.retrieval.test_formats import pdf
 
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile, UnreadPart, packages
-from askance.retrieval.index.formats import opendocument as opendocument_reader
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 REL = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
@@ -140,87 +139,6 @@ def test_the_properties_of_a_workbook_are_the_title_and_the_author_of_its_rows(t
     assert row.fields == {"author": "Ada", "Part": "4 kg"}
 
 
-def test_an_opendocument_text_has_headings_tables_and_notes(tmp_path):
-    body = (
-        '<text:h>Payload</text:h><text:p>Heavy<text:s text:c="2"/>load<text:note><text:note-citation>1'
-        "</text:note-citation><text:p>A note.</text:p></text:note></text:p>"
-        "<text:tracked-changes><text:p>deleted</text:p></text:tracked-changes>"
-        "<table:table><table:table-row><table:table-cell><text:p>G1</text:p></table:table-cell>"
-        "<table:table-cell><text:p>4 kg</text:p></table:table-cell></table:table-row></table:table>"
-    )
-    content = f'<office:d xmlns:office="o" xmlns:text="t" xmlns:table="b">{body}</office:d>'
-    (row,) = rows(package(tmp_path / "a.odt", {"content.xml": content}))
-    assert row.text == "Payload\n\nHeavy  load A note.\nG1 | 4 kg"
-    assert (row.title, sections(row)) == ("Payload", [(0, "Payload", "Paylo")])
-
-
-def opendocument(path, body, meta=""):
-    spaces = 'xmlns:office="o" xmlns:text="t" xmlns:table="b" xmlns:draw="d" xmlns:presentation="p"'
-    members = {"content.xml": f"<office:d {spaces}>{body}</office:d>", "meta.xml": f"<m>{meta}</m>"}
-    return package(path, members)
-
-
-def test_an_opendocument_presentation_has_pages_titles_and_notes(tmp_path):
-    slide = (
-        '<draw:page><draw:frame presentation:class="title"><text:p>{0}</text:p></draw:frame>'
-        "<draw:frame><text:p>Body {0}</text:p></draw:frame>{1}</draw:page>"
-    )
-    notes = "<presentation:notes><draw:frame><text:p>Say it.</text:p></draw:frame></presentation:notes>"
-    slides = slide.format("First", notes) + slide.format("Last", "")
-    body = f"<office:presentation>{slides}</office:presentation>"
-    (row,) = rows(opendocument(tmp_path / "a.odp", body))
-    assert row.text == "First\n\nBody First\n\nSay it.\n\nLast\n\nBody Last"
-    assert sections(row) == [(1, "First", "First"), (2, "Last", "Last\n")]
-
-
-def cell(text, attributes=""):
-    return f"<table:table-cell {attributes}><text:p>{text}</text:p></table:table-cell>"
-
-
-def test_an_opendocument_spreadsheet_gives_its_rows_as_other_spreadsheets_do(tmp_path):
-    blank = '<table:table-row table:number-rows-repeated="{}"><table:table-cell/></table:table-row>'
-    number = cell("4,50 kg", 'value-type="float" value="4.50"')
-    repeated = cell("yes", 'table:number-columns-repeated="2"')
-    date = cell("1.3.21", 'value-type="date" date-value="2021-03-01T00:00:00"')
-    columns = ("Name", "Load", "Since", "Old", "Older", "Checked", "Remark")
-    table = (
-        '<table:table table:name="{}">'
-        f"<table:table-row>{''.join(map(cell, columns))}</table:table-row>"
-        f"{blank.format(2)}<table:table-row>{cell('rotor')}{number}{date}"
-        f"{repeated}<table:covered-table-cell/>{cell('Heavy.')}"
-        f"</table:table-row>{blank.format(10**6)}</table:table>"
-    )
-    meta = "<title>Parts</title><initial-creator>Ada</initial-creator><creator>Bo</creator>"
-    (row,) = rows(opendocument(tmp_path / "a.ods", table.format("One"), meta))
-    text = "Name: rotor; Load: 4.5; Since: 2021-03-01; Old: yes; Older: yes; Remark: Heavy."
-    assert (row.title, row.text, row.line, row.marks[0].section) == ("rotor", text, 4, "row 4")
-    assert (row.fields["author"], row.fields["Load"]) == ("Ada", 4.5)
-    of_two = rows(opendocument(tmp_path / "b.ods", table.format("One") + table.format("Two")))
-    assert [(row.sheet, row.marks[0].section) for row in of_two] == [
-        ("One", "One, row 4"),
-        ("Two", "Two, row 4"),
-    ]
-
-
-def test_an_opendocument_spreadsheet_without_header_is_one_document(tmp_path):
-    table = (
-        f'<table:table table:name="S"><table:table-row>{cell("1")}{cell("2")}</table:table-row></table:table>'
-    )
-    (row,) = rows(opendocument(tmp_path / "a.ods", table, "<title>Counts</title>"))
-    assert (row.title, row.text, row.line) == ("Counts", "1 | 2", 0)
-
-
-@pytest.mark.parametrize("suffix", [".odt", ".ods"])
-def test_a_repeated_cell_is_bounded_and_content_must_be_there(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(opendocument_reader, "MAX_TEXT_CHARACTERS", 1_000)
-    repeated = cell("x" * 100, 'table:number-columns-repeated="16384"')
-    table = f"<table:table><table:table-row>{repeated}</table:table-row></table:table>"
-    with pytest.raises(UnreadableFile, match="a row of more than 1,000 characters"):
-        rows(opendocument(tmp_path / f"a{suffix}", table))
-    with pytest.raises(UnreadableFile, match=r"lacks content\.xml"):
-        rows(package(tmp_path / f"b{suffix}", {"xl/workbook.xml": "<workbook/>"}))
-
-
 def epub(path, *chapters, **more):
     items = "".join(f'<item id="c{number}" href="c%20{number}.xhtml"/>' for number in range(len(chapters)))
     refs = "".join(f'<itemref idref="c{number}"/>' for number in range(len(chapters)))
@@ -241,30 +159,52 @@ def test_a_book_has_chapters_in_reading_order(tmp_path):
     assert sections(row) == [(0, "One", "One\n\n"), (0, "Two", "Two\n\n")]
 
 
+LINK = '<li><a href="c%20{}.xhtml">{}</a></li>'
+
+
+def book_with_contents(path, item, contents):
+    """A book of two chapters, of which the second has a heading, with a table of contents."""
+    items = f'<item id="t" href="toc.xml" {item}/>' + "".join(
+        f'<item id="c{number}" href="c%20{number}.xhtml"/>' for number in range(2)
+    )
+    spine = '<spine><itemref idref="c0"/><itemref idref="c1"/></spine>'
+    members = {"in/book.opf": f'<p xmlns:dc="d">{items}{spine}</p>', "in/toc.xml": contents}
+    return epub(path, "<body><p>It is heavy.</p></body>", "<body><h1>Range</h1><p>Far.</p></body>", **members)
+
+
 @pytest.mark.parametrize(
     ("item", "contents"),
     [
         (
             'media-type="application/x-dtbncx+xml"',
-            "<ncx><navPoint><navLabel><text>Payload</text></navLabel>"
+            "<ncx><navPoint><navLabel><text>Payload 1</text></navLabel>"
             '<content src="c%200.xhtml#top"/></navPoint></ncx>',
         ),
-        ('properties="nav"', '<nav><li><a href="c%200.xhtml">Payload</a></li></nav>'),
+        ('properties="nav"', f"<nav>{LINK.format(0, 'Payload 1')}</nav>"),
+        ('properties="nav scripted"', f"<!DOCTYPE html><nav>{LINK.format(0, 'Payload&nbsp;1')}</nav>"),
+        (
+            'properties="nav"',
+            f'<h xmlns:epub="e"><nav epub:type="landmarks">{LINK.format(0, "Begin")}</nav>'
+            f'<nav epub:type="toc">{LINK.format(0, "Payload 1")}</nav></h>',
+        ),
     ],
 )
 def test_chapters_without_a_heading_have_the_names_of_the_table_of_contents(tmp_path, item, contents):
-    book = f'<p xmlns:dc="d"><item id="t" href="toc.xml" {item}/>' + "".join(
-        f'<item id="c{number}" href="c%20{number}.xhtml"/>' for number in range(2)
-    )
-    members = {
-        "in/book.opf": f'{book}<spine><itemref idref="c0"/><itemref idref="c1"/></spine></p>',
-        "in/toc.xml": contents,
-    }
-    pages = ("<body><p>It is heavy.</p></body>", "<body><h1>Range</h1><p>Far.</p></body>")
-    (row,) = rows(epub(tmp_path / "a.epub", *pages, **members))
-    assert sections(row) == [(0, "Payload", "It is"), (0, "Range", "Range")]
-    (row,) = rows(epub(tmp_path / "b.epub", *pages, **members | {"in/toc.xml": "<ncx>&broken;"}))
-    assert sections(row) == [(0, "Range", "Range")]
+    (row,) = rows(book_with_contents(tmp_path / "a.epub", item, contents))
+    assert sections(row) == [(0, "Payload 1", "It is"), (0, "Range", "Range")]
+
+
+@pytest.mark.parametrize("start", ["<ncx>&broken;", '<!DOCTYPE x [<!ENTITY a "a">]><nav>'])
+def test_a_book_with_a_damaged_table_of_contents_is_read_but_not_one_with_too_large_a_one(
+    tmp_path, monkeypatch, start
+):
+    contents = start + LINK.format(0, "Payload") if "ENTITY" in start else start
+    book = book_with_contents(tmp_path / "a.epub", 'properties="nav"', contents)
+    assert [section for _, section, _ in sections(*rows(book))] == ["Range"]
+    monkeypatch.setattr(packages, "MAX_MEMBER_BYTES", 1_000)
+    book = book_with_contents(tmp_path / "b.epub", 'properties="nav"', "<nav/>" + " " * 1_000)
+    with pytest.raises(UnreadableFile, match="too large"):
+        rows(book)
 
 
 def test_a_book_with_copy_protection_is_not_read(tmp_path):
@@ -302,6 +242,13 @@ def test_a_group_of_rich_text_ends_what_it_began_and_keeps_the_text_before_it(tm
     assert sections(row) == [(0, "1 Payload", "1 Pay")]
 
 
+def test_the_title_of_rich_text_is_collected_from_its_pieces(tmp_path):
+    title = rb"A" + rb"\_b\'fc" * 50_000
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1{\info{\title " + title + rb"}{\title Other}}Text\par}")
+    (row,) = rows(tmp_path / "a.rtf")
+    assert row.title == "A" + "-bü" * 50_000
+
+
 def message(subject, text, *attached):
     mail = EmailMessage()
     mail["Subject"], mail["From"] = subject, "Ada <ada@example.org>"
@@ -327,6 +274,16 @@ def test_mail_has_its_attachments_as_sections(tmp_path):
     assert "../rows.jsonl, line 1: is no JSON" in unread[1].reason
 
 
+def test_the_headers_of_mail_are_bounded(tmp_path):
+    """The parser of headers would not end."""
+    head = f"Subject: {'a ' * 1_000_000}\nTo: {'ada@example.org, ' * 100_000}\n"
+    kind = 'Content-Type: text/plain; charset="undefined"\n'
+    (tmp_path / "a.eml").write_bytes(f"{head}{kind}\nStra".encode() + b"\xdfe\n")
+    (row,) = rows(tmp_path / "a.eml")
+    assert row.text.startswith("To: ada@example.org, ada@example.org")
+    assert row.text.endswith("Straße")
+
+
 def test_messages_in_messages_are_read_up_to_a_depth(tmp_path):
     mail = message("0", "text 0")
     for number in range(1, 8):
@@ -335,6 +292,16 @@ def test_messages_in_messages_are_read_up_to_a_depth(tmp_path):
     row, unread = rows(tmp_path / "a.eml")
     assert [line for line in row.text.splitlines() if "text" in line] == [f"text {n}" for n in (7, 6, 5, 4)]
     assert "more than 4 deep" in unread.reason
+
+
+def test_the_length_of_a_text_in_an_archive_does_not_matter(tmp_path):
+    """A pattern that tries each way to divide these texts would not end."""
+    number = f'<row><c t="inlineStr"><is><t>{"1" * 1_000_000}x</t></is></c><c><v>1</v></c></row>'
+    styles = f'<numFmt numFmtId="164" formatCode="{"[" * 1_000_000}"/>'
+    (row,) = rows(workbook(tmp_path / "a.xlsx", number, styles=styles))
+    assert row.text.endswith("11x | 1")
+    (row,) = rows(epub(tmp_path / "a.epub", f"<pre>a{' ' * 1_000_000}b</pre>"))
+    assert row.text == f"a{' ' * 1_000_000}b"
 
 
 def test_an_archive_that_unpacks_to_far_more_than_it_has_is_refused_before_it_is_read(tmp_path):
@@ -374,6 +341,41 @@ def test_files_that_are_no_archives_are_refused(tmp_path, suffix, content, reaso
 def test_broken_xml_is_refused(tmp_path, content):
     with pytest.raises(UnreadableFile, match=r"word/document\.xml in it is not valid XML"):
         rows(package(tmp_path / "a.docx", {"word/document.xml": content}))
+
+
+@pytest.mark.parametrize("error", [KeyError, IndexError])
+def test_a_mistake_in_the_reader_is_not_taken_for_broken_xml(tmp_path, monkeypatch, error):
+    def fail(*_):
+        raise error("a mistake")
+
+    monkeypatch.setattr(packages, "XmlEvent", fail)
+    with pytest.raises(error, match="a mistake"):
+        rows(docx(tmp_path / "a.docx", word("x")))
+
+
+def test_the_nesting_of_xml_and_of_paths_is_bounded(tmp_path):
+    with pytest.raises(UnreadableFile, match="more than 5,000 XML elements are nested"):
+        rows(docx(tmp_path / "a.docx", "<w:p>" * 10_000))
+    assert packages.joined("in", "a/" * 500_000 + "../" * 500_000 + "b") == "in/b"
+
+
+def test_a_member_that_is_referred_to_without_end_is_not_read_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(packages, "MAX_PACKAGE_BYTES", 1_000_000)
+    members = {
+        "ppt/presentation.xml": f"<p:x xmlns:p='p' {REL}>" + '<p:sldId r:id="one"/>' * 1_000 + "</p:x>",
+        "ppt/_rels/presentation.xml.rels": '<R><Relationship Id="one" Target="slides/s.xml"/></R>',
+        "ppt/slides/s.xml": "<s/>",
+    }
+    with pytest.raises(UnreadableFile, match="too large"):
+        rows(package(tmp_path / "a.pptx", members))
+
+
+def test_the_level_of_a_heading_style_is_one_digit(tmp_path):
+    style = '<w:style w:styleId="{0}"><w:outlineLvl w:val="{1}"/></w:style>'
+    styles = style.format("A", "1") + style.format("B", "9" * 5_000)
+    members = {"word/styles.xml": f"<w:styles {W}>{styles}</w:styles>"}
+    (row,) = rows(docx(tmp_path / "a.docx", word("Payload", "A") + word("Range", "B"), **members))
+    assert sections(row) == [(0, "Payload", "Paylo")]
 
 
 def test_gzipped_files_are_read_as_what_they_hold(tmp_path):

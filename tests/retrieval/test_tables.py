@@ -6,6 +6,8 @@ import pytest
 
 from askance.retrieval.index import formats
 from askance.retrieval.index.formats import UnreadableFile, content, encodings
+from askance.retrieval.index.formats import rows as rows_reader
+from askance.retrieval.index.formats.tables import rows_as_documents
 
 TEXTS = {
     "cp1252": "Le château a été détruit, où l'élève naïf reçoit ses leçons d'été.",
@@ -65,10 +67,32 @@ def test_a_table_without_header_is_one_text(tmp_path):
     assert (row.text, row.line) == ("1 | 2\n3 | 4", 0)
 
 
+def test_a_row_of_long_texts_is_no_header(tmp_path):
+    """Each row would repeat them."""
+    for length, texts in ((1_000, ["a" * 1_000 + ": 1; b: 2"]), (1_001, ["a" * 1_001 + " | b\n1 | 2"])):
+        (tmp_path / "a.csv").write_text("a" * length + ",b\n1,2\n")
+        assert [row.text for row in rows(tmp_path / "a.csv")] == texts
+
+
 def test_a_table_of_a_million_columns_is_refused(tmp_path):
     (tmp_path / "a.csv").write_bytes(b";".join([b"\xfc"] * 1_000_000))
     with pytest.raises(UnreadableFile, match="1,000,000 columns; up to 16,384"):
         rows(tmp_path / "a.csv")
+
+
+def test_a_row_with_many_empty_cells_at_its_end_is_copied_once():
+    class Cells(list):
+        num_copied = 0
+
+        def __getitem__(self, index):
+            found = super().__getitem__(index)
+            self.num_copied += len(found) if isinstance(index, slice) else 0
+            return found
+
+    header, cells = Cells(["Name", "Load", *[""] * 20_000]), Cells(["rotor", "4", *[" "] * 20_000])
+    (row,) = rows_as_documents(enumerate([header, cells]), "Parts", content.TextBuilder())
+    assert row.text == "Name: rotor; Load: 4"
+    assert header.num_copied + cells.num_copied == 4
 
 
 def test_json_is_read_by_what_it_holds(tmp_path):
@@ -87,6 +111,30 @@ def test_json_is_read_by_what_it_holds(tmp_path):
     for bad in ('{"a": ', "[" * 100_000):
         with pytest.raises(UnreadableFile, match="JSON"):
             read(bad)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ([{f"key {number}": 1} for number in range(10_000)], "10,000 different keys in 10,000 objects"),
+        ({"a" * 100: [1] * 20}, "more than 1,000 characters of text"),
+    ],
+)
+def test_json_that_would_become_far_longer_is_refused(tmp_path, monkeypatch, value, reason):
+    monkeypatch.setattr(rows_reader, "MAX_TEXT_CHARACTERS", 1_000)
+    (tmp_path / "a.json").write_text(json.dumps(value))
+    with pytest.raises(UnreadableFile, match=reason):
+        rows(tmp_path / "a.json")
+
+
+def test_json_that_is_nested_too_deep_for_its_lines_is_refused(tmp_path, monkeypatch):
+    value = 7
+    for _ in range(5_000):
+        value = [value]
+    monkeypatch.setattr(rows_reader.json, "loads", lambda _: value)  # which permits more in some versions
+    (tmp_path / "a.json").write_text("[")
+    with pytest.raises(UnreadableFile, match="JSON that can't be read"):
+        rows(tmp_path / "a.json")
 
 
 def test_files_beyond_the_bounds_are_refused(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ import os
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from askance.retrieval.index.formats import (
 from askance.sample import CORPUS, SAMPLE
 
 HIDDEN = "hidden"
+_MAX_TITLE_CHARACTERS = 1_000
 _NUM_TRIES = 3
 """How often a file is read that changes while it is read."""
 _MAX_KEPT_CHARACTERS = 1_000_000
@@ -223,16 +224,18 @@ def _read_file(path: Path, id: str, real_path: str) -> Iterator[Document | Skipp
 
 
 def _document(row: DocumentRow, id: str, path: Path, source: str, real_path: str) -> Document:
+    """Return the document of a row, with long titles and sections cut, as each passage repeats them."""
+    marks = (replace(mark, section=mark.section[:_MAX_TITLE_CHARACTERS]) for mark in row.marks)
     is_zipped = extension(path) != path.suffix.lower()
     name = path.name.removesuffix("".join(path.suffixes[-2:])) if is_zipped else path.stem
     return Document(
         row.id or ":".join(filter(None, (id, row.sheet, str(row.line)))) if row.line else id,
-        row.title if row.line else row.title or name or path.stem,
+        (row.title if row.line else row.title or name or path.stem)[:_MAX_TITLE_CHARACTERS],
         row.text,
         source,
         real_path,
         is_row=row.line > 0,
-        marks=row.marks,
+        marks=tuple(marks),
         fields=row.fields,
         date=datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat(),
     )

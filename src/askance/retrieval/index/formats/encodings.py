@@ -100,7 +100,7 @@ def decoded(content: bytes, declared: str = "") -> str:
     for encoding in filter(None, (marked, declared)):
         try:
             return content.decode(encoding).removeprefix("\ufeff")
-        except (UnicodeDecodeError, LookupError):
+        except (ValueError, LookupError):  # not a UnicodeDecodeError of each encoding that can be declared
             continue
     sample = b"\n".join(line for line in content.split(b"\n") if not line.isascii())[:_SAMPLE_BYTES]
     return content.decode(_recognised(sample), "replace")

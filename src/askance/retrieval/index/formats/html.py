@@ -19,7 +19,7 @@ from askance.retrieval.index.formats.content import (
 )
 from askance.retrieval.index.formats.encodings import decoded
 from askance.retrieval.index.formats.fields import author_field
-from askance.retrieval.index.formats.packages import Package, joined, open_package
+from askance.retrieval.index.formats.packages import InvalidXml, Package, joined, open_package
 
 _INVISIBLE = {"script", "style", "template", "noscript", "head", "title"}
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -30,9 +30,14 @@ _INLINE = set(
 _MAIN_ELEMENTS = ("p", "head", "item", "quote", "code", "row")
 _NO_LETTER = re.compile(r"\W+")
 _SPACE = re.compile(r"\s+")
-_AROUND_BREAK = re.compile(r"[ \t]*\n[ \t]*")
 _DECLARED = re.compile(rb"""(?:charset\s*=\s*|<\?xml[^>]*encoding\s*=\s*)["']?\s*([-\w:]+)""", re.IGNORECASE)
 _HEAD_BYTES = 4096
+_NO_ELEMENT = re.compile(
+    r"<(script|style)\b(?![^<>]*/>).*?(?:</\1\b[^<>]*>?|\Z)|<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Scripts, style sheets, comments and declarations; what does not end reaches to the end of the page."""
+_TAG_START = re.compile(r"<[a-zA-Z/]")
 _EPUB = "META-INF/container.xml"
 _CONTENTS = "application/x-dtbncx+xml"
 _FOOTNOTE = re.compile(r"<aside\b(?=[^<>]*\bfootnote)", re.IGNORECASE)
@@ -79,10 +84,16 @@ def visible_text(page: str) -> DocumentRow:
 
 
 def add_page(text: TextBuilder, page: str, parser: "_Visible | None" = None) -> None:
-    """Append the visible text of a page to a document."""
+    """Append the visible text of a page to a document.
+
+    `HTMLParser` looks for the end of each comment and tag in the whole rest of the page, so the page is given
+    to it without comments, and with an end of its last tag.
+    """
     parser = parser or _Visible()
     parser.text = text
-    parser.feed(page)
+    page = _NO_ELEMENT.sub("", page)
+    has_open_tag = _TAG_START.search(page, page.rfind(">") + 1)
+    parser.feed(page + ">" if has_open_tag else page)
     parser.close()
     parser.end_block()
 
@@ -91,7 +102,7 @@ def read_epub(path: Path) -> Rows:
     """Yield a book as one row, with its chapters in reading order and their headings as sections.
 
     Raises:
-        UnreadableFile: The file is damaged, encrypted or too large.
+        UnreadableFile: The file is damaged, encrypted or too large. A damaged table of contents is no error.
     """
     with open_package(path) as package:
         encryption = package.events("META-INF/encryption.xml")
@@ -111,7 +122,7 @@ def read_epub(path: Path) -> Rows:
                 member = members[event.attributes.get("id", "")] = event.attributes.get("href", "")
                 if (
                     event.attributes.get("media-type") == _CONTENTS
-                    or event.attributes.get("properties") == "nav"
+                    or "nav" in event.attributes.get("properties", "").split()
                 ):
                     chapters |= _chapter_names(package, joined(folder, member))
             elif event.kind == "start" and event.name == "itemref":
@@ -126,20 +137,30 @@ def read_epub(path: Path) -> Rows:
 
 
 def _chapter_names(package: Package, name: str) -> dict[str, str]:
-    """Return the names of the members in a table of contents of EPUB 2 or 3; none if it is damaged."""
-    names, member, label = dict[str, str](), "", ""
-    with suppress(UnreadableFile):
+    """Return the names of the members in a table of contents of EPUB 2 or 3.
+
+    Other lists of links, such as landmarks, count only without a table of contents. If the XML is not valid
+    or declares entities, some of the names are lacking, or all.
+
+    Raises:
+        UnreadableFile: The table of contents is too large.
+    """
+    contents, others = dict[str, str](), dict[str, str]()
+    names, member, label = others, "", ""
+    with suppress(InvalidXml):
         for kind, element, attributes in package.events(name):
             target = attributes.get("src", "") or attributes.get("href", "")
             if kind == "text":
                 label += element
+            elif element == "nav":
+                names = contents if "toc" in attributes.get("type", "").split() else others
             elif kind == "start" and element in ("navLabel", "a"):
                 member, label = joined(dirname(name), target.partition("#")[0]), ""
             elif kind == "start" and element == "content":
                 names.setdefault(joined(dirname(name), target.partition("#")[0]), label)
             elif kind == "end" and element == "a":
                 names.setdefault(member, label)
-    return names
+    return contents or others
 
 
 class _Visible(HTMLParser):
@@ -148,17 +169,22 @@ class _Visible(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.text = TextBuilder()
-        self.title = ""
+        self._title_pieces: list[str] = []
         self._pieces: list[str] = []
         self._cells: list[str] = []
         self._num_tables = 0
         self._hidden: list[str] = []
         self._is_heading = self._is_title = self._is_pre = False
 
+    @property
+    def title(self) -> str:
+        """The first title that is not empty."""
+        return "".join(self._title_pieces)
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _INVISIBLE:
-            self._hidden.append(tag)
-            self._is_title = tag == "title" and not self.title
+            self._hidden += [tag] * (tag not in self._hidden)
+            self._is_title = tag == "title" and not self._title_pieces
         elif tag == "body":
             self._hidden.clear()  # an unclosed head ends here
         elif tag == "br":
@@ -192,7 +218,7 @@ class _Visible(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._is_title:
-            self.title += data
+            self._title_pieces.append(data)
         elif not self._hidden:
             self._pieces.append(data if self._is_pre else _SPACE.sub(" ", data))
 
@@ -203,7 +229,7 @@ class _Visible(HTMLParser):
         if self._is_heading:
             self.text.heading(block)
         else:
-            self.text.paragraph(_AROUND_BREAK.sub("\n", block))
+            self.text.paragraph("\n".join(line.strip(" \t") for line in block.split("\n")))
 
     def _block_starts(self) -> None:
         if self._num_tables:
@@ -238,9 +264,10 @@ def _main_part(row: DocumentRow, body: Any) -> DocumentRow:
         offset += len(line)
     if start >= end:
         return row
-    for mark in reversed(row.marks):
-        if mark.start < start and not row.text[mark.start : start].replace(mark.section, "", 1).strip():
-            start = mark.start
+    for mark in reversed([mark for mark in row.marks if mark.start < start]):
+        if row.text[mark.start : start].replace(mark.section, "", 1).strip():
+            break
+        start = mark.start
     marks = [replace(mark, start=max(0, mark.start - start)) for mark in row.marks if mark.start < end]
     by_start = {mark.start: mark for mark in marks}
     return replace(row, text=row.text[start:end], marks=tuple(by_start.values()))

@@ -1,9 +1,9 @@
 """The reader of mail."""
 
-import email.policy
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage, MIMEPart
 from email.parser import BytesParser
+from email.policy import EmailPolicy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -24,6 +24,9 @@ MAX_MAIL_BYTES = 64_000_000
 MAX_PARTS = 1_000
 MAX_DEPTH = 4
 """How deep messages and attachments may be nested."""
+MAX_HEADER_CHARACTERS = 50_000
+"""What is read of a header. The parser of headers copies the rest of a header for each word of it."""
+_MAX_NAME_CHARACTERS = 255
 _HEADERS = ("From", "To", "Cc", "Date")
 ReadFile = Callable[[Path], Rows]
 
@@ -43,7 +46,7 @@ def read_mail(path: Path, read_file: ReadFile) -> Rows:
     check_size(path.stat().st_size, MAX_MAIL_BYTES)
     try:
         with path.open("rb") as file:
-            message = BytesParser(policy=email.policy.default).parse(file)
+            message = BytesParser(policy=_POLICY).parse(file)
     except RecursionError as error:
         raise UnreadableFile("its parts are nested too deep") from error
     if not message.keys():
@@ -55,6 +58,17 @@ def read_mail(path: Path, read_file: ReadFile) -> Rows:
         raise UnreadableFile("its parts are nested too deep") from error
     yield reader.text.document(_header(message, "Subject"), _header(message, "From"))
     yield from reader.unread
+
+
+class _BoundedHeaders(EmailPolicy):
+    """The default policy, except that the end of a header that is too long is left out."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:MAX_HEADER_CHARACTERS]
+
+
+_POLICY = cast("EmailPolicy[EmailMessage]", _BoundedHeaders())
 
 
 class _Reader:
@@ -81,7 +95,8 @@ class _Reader:
                 self.text.paragraph(decoded(content, charset).replace("\r\n", "\n"))
         for part in _attachments(message):
             self._num_parts += 1
-            name = " ".join((part.get_filename() or "").split()) or f"attachment {self._num_parts}"
+            given = " ".join((part.get_filename() or "").split())
+            name = given[-_MAX_NAME_CHARACTERS:] or f"attachment {self._num_parts}"
             if self._num_parts > MAX_PARTS:
                 self.unread.append(UnreadPart(name, f"one of more than {MAX_PARTS:,} attachments"))
                 return
@@ -97,7 +112,7 @@ class _Reader:
     def _attach(self, name: str, part: EmailMessage, depth: int) -> None:
         if Path(name).suffix.lower() == ".eml":
             if depth < MAX_DEPTH:
-                inner = BytesParser(policy=email.policy.default).parsebytes(_content(part))
+                inner = BytesParser(policy=_POLICY).parsebytes(_content(part))
                 self.add(inner, depth + 1)
             else:
                 self.unread.append(UnreadPart(name, f"a message nested more than {MAX_DEPTH} deep"))

@@ -8,6 +8,7 @@ from askance.retrieval.index.formats.packages import PROPERTIES, Package, XmlEve
 
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MAX_LEVEL = 9
+_LEVELS = [str(level) for level in range(_MAX_LEVEL)]
 
 
 def read_docx(path: Path) -> Rows:
@@ -80,7 +81,7 @@ def _heading_styles(package: Package) -> tuple[set[str], set[str]]:
         elif event.name == "name" and value.lower() == "title":
             titles.add(id)
         elif (event.name == "name" and value.lower().startswith("heading ")) or (
-            event.name == "outlineLvl" and value.isdecimal() and int(value) < _MAX_LEVEL
+            event.name == "outlineLvl" and value in _LEVELS
         ):
             headings.add(id)
     for style in based_on:

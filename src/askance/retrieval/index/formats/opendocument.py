@@ -1,7 +1,7 @@
 """The readers of OpenDocument texts, presentations and spreadsheets."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -14,11 +14,16 @@ from askance.retrieval.index.formats.content import (
     given_title,
 )
 from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package
-from askance.retrieval.index.formats.tables import MAX_COLUMNS, rest_as_document, rows_as_documents
+from askance.retrieval.index.formats.tables import (
+    MAX_COLUMNS,
+    SheetCells,
+    rest_as_document,
+    rows_as_documents,
+)
 
 _MAX_SPACES = 100
 _MAX_ROWS = 1 << 20
-_LEFT_OUT = ("tracked-changes", "annotation", "automatic-styles", "note-citation")
+_LEFT_OUT = ("tracked-changes", "annotation", "automatic-styles", "note-citation", "shapes")
 _CELLS = ("table-cell", "covered-table-cell")
 
 
@@ -46,7 +51,7 @@ def read_odt(path: Path) -> Rows:
     Raises:
         UnreadableFile: The file is damaged, encrypted or too large.
     """
-    with open_package(path) as package:
+    with _opened(path) as package:
         text = TextBuilder()
         for kind, texts, _, number in _blocks(package):
             if kind == "row":
@@ -68,16 +73,38 @@ def read_ods(path: Path) -> Rows:
     Raises:
         UnreadableFile: The file is damaged, encrypted or too large.
     """
-    with open_package(path) as package:
+    with _opened(path) as package:
         title, author = _title_and_author(package)
-        tables = [event for event in package.events("content.xml") if event[:2] == ("start", "table")]
+        has_several_sheets = _has_several_sheets(package)
         blocks = (block for block in _blocks(package, has_values=True) if block.kind == "row")
         rest = TextBuilder()
         for name, rows in groupby(blocks, key=lambda block: block.table):
             numbered = ((row.number, row.texts) for row in rows)
-            sheet = name if len(tables) > 1 else ""
+            sheet = name if has_several_sheets else ""
             yield from rows_as_documents(numbered, given_title(title) or path.stem, rest, sheet, author)
         yield from rest_as_document(rest, title, author)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Package]:
+    with open_package(path) as package:
+        if any(event.name == "encryption-data" for event in package.events("META-INF/manifest.xml")):
+            raise UnreadableFile("encrypted; remove its password first")
+        if "content.xml" not in package:
+            raise UnreadableFile("damaged, or no OpenDocument file: it lacks content.xml")
+        yield package
+
+
+def _has_several_sheets(package: Package) -> bool:
+    """Return whether there is a second sheet, by reading up to its start. Tables in cells are no sheets."""
+    num_open = num_sheets = 0
+    for kind, name, _ in _paragraphs(package):
+        if name == "table" and kind in ("start", "end"):
+            num_open += 1 if kind == "start" else -1
+            num_sheets += kind == "start" and num_open == 1
+        if num_sheets > 1:
+            return True
+    return False
 
 
 def _title_and_author(package: Package) -> tuple[str, str]:
@@ -91,7 +118,7 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
     Args:
         has_values: Cells have their values; otherwise the text that is shown, such as "4.00 kg".
     """
-    cells, cell, table, value = list[str](), list[str](), "", ""
+    cells, cell, table, value = SheetCells(), list[str](), "", ""
     num_tables = num_rows = num_pages = 0
     num_repeated = num_repeated_rows = 1
     is_title = is_presentation = False
@@ -116,18 +143,16 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
         elif name in _CELLS and is_start:
             num_repeated = _count(attributes, "number-columns-repeated", MAX_COLUMNS)
             value = _value(attributes) if has_values else ""
+            cell = [] if num_tables == 1 else cell  # not the text of forms between the cells
         elif name in _CELLS:
             shown, cell, value = value or " ".join(cell), [], ""
-            if num_repeated * len(shown) > MAX_TEXT_CHARACTERS:
-                raise UnreadableFile(f"a row of more than {MAX_TEXT_CHARACTERS:,} characters")
-            cells += [shown] * num_repeated
+            cells.add(shown, num_repeated)
             num_repeated = 1
         elif name == "table-row" and num_tables == 1 and is_start:
             num_repeated_rows = _count(attributes, "number-rows-repeated", _MAX_ROWS)
         elif name == "table-row" and num_tables == 1:
-            yield _Block("row", cells, table, num_rows + 1)
+            yield _Block("row", cells.end_row(), table, num_rows + 1)
             num_rows += num_repeated_rows
-            cells = []
 
 
 def _paragraphs(package: Package) -> Iterator[XmlEvent]:
@@ -135,11 +160,7 @@ def _paragraphs(package: Package) -> Iterator[XmlEvent]:
 
     The kind of these events is "p" or "h". What is left out has no events.
     """
-    if "content.xml" not in package:
-        raise UnreadableFile("damaged, or no OpenDocument file: it lacks content.xml")
-    if any(event.name == "encryption-data" for event in package.events("META-INF/manifest.xml")):
-        raise UnreadableFile("encrypted; remove its password first")
-    pieces, left_out, num_open = list[str](), 0, 0
+    pieces, left_out, num_open, num_spaces = list[str](), 0, 0, 0
     for event in package.events("content.xml"):
         name, is_start = event.name, event.kind == "start"
         if event.kind == "text":
@@ -160,6 +181,9 @@ def _paragraphs(package: Package) -> Iterator[XmlEvent]:
             pieces.append("\t" if name == "tab" else "\n")
         elif is_start and name == "s":
             pieces.append(" " * _count(event.attributes, "c", _MAX_SPACES))
+            num_spaces += len(pieces[-1])
+            if num_spaces > MAX_TEXT_CHARACTERS:
+                raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} repeated spaces")
         else:
             yield event
 

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html.entities import html5
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -29,7 +30,11 @@ MAX_UNCHECKED_BYTES = 16_000_000
 """A member that unpacks to no more than this may have any ratio."""
 PROPERTIES = "docProps/core.xml"
 """The member with the title and the author of an Office file."""
+MAX_DEPTH = 5_000
+"""How deep XML elements may be nested."""
 _BLOCK_BYTES = 1 << 16
+_MIN_BYTES_READ = 1 << 12
+"""What each reading of a member counts for at least, as a file can refer to a member any number of times."""
 _OLE = b"\xd0\xcf\x11\xe0"
 Attributes = dict[str, str]
 
@@ -46,6 +51,10 @@ class XmlEvent(NamedTuple):
     kind: str
     name: str
     attributes: Attributes
+
+
+class InvalidXml(UnreadableFile):
+    """An XML member is not valid, or declares entities."""
 
 
 @dataclass(slots=True)
@@ -71,23 +80,29 @@ class Package:
     def events(self, name: str) -> Iterator[XmlEvent]:
         """Yield the content of an XML member in order. Missing members have none.
 
+        References to the entities of HTML, such as "&nbsp;", are characters.
+
         Raises:
-            UnreadableFile: The member is too large, damaged, no XML, or declares entities.
+            InvalidXml: The member is no valid XML, or declares entities.
+            UnreadableFile: The member is too large or damaged, or its elements are nested too deep.
         """
         if name not in self:
             return
         events: list[XmlEvent] = []
         parser = _parser(events)
         with _zip_errors(), self.archive.open(self._checked(name)) as file:
-            try:
-                while block := file.read(_BLOCK_BYTES):
-                    parser.Parse(block)
-                    yield from events
-                    events.clear()
-                parser.Parse(b"", True)
-            except (expat.ExpatError, LookupError) as error:  # the latter for an unknown encoding
-                raise UnreadableFile(f"damaged: {name} in it is not valid XML ({error})") from error
-        yield from events
+            is_read = False
+            while not is_read:
+                block = file.read(_BLOCK_BYTES)
+                is_read = not block
+                try:
+                    parser.Parse(block, is_read)
+                except (KeyError, IndexError):
+                    raise  # by a handler
+                except (expat.ExpatError, LookupError) as error:  # the latter for an unknown encoding
+                    raise InvalidXml(f"damaged: {name} in it is not valid XML ({error})") from error
+                yield from events
+                events.clear()
 
     def relations(self, name: str) -> dict[str, str]:
         """Return the members that a member of an Office file refers to, by relation id."""
@@ -115,7 +130,7 @@ class Package:
         info = self.archive.NameToInfo.get(name)
         if info is None:
             raise UnreadableFile(f"damaged: it lacks {name}")
-        self.num_bytes_read += info.file_size
+        self.num_bytes_read += max(info.file_size, _MIN_BYTES_READ)
         check_size(info.file_size, MAX_MEMBER_BYTES)
         check_size(self.num_bytes_read, MAX_PACKAGE_BYTES)
         if info.file_size > max(MAX_UNCHECKED_BYTES, MAX_RATIO * info.compress_size):
@@ -155,7 +170,7 @@ def joined(folder: str, target: str) -> str:
     )
     for part in path.parts:
         if part == "..":
-            parts = parts[:-1]
+            del parts[-1:]
         elif part != ".":
             parts.append(part)
     return "/".join(parts)
@@ -164,20 +179,31 @@ def joined(folder: str, target: str) -> str:
 def _parser(events: list[XmlEvent]) -> expat.XMLParserType:
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
+    parser.UseForeignDTD(True)  # so that a reference to an unknown entity is passed on, not refused
+    depth = 0
 
     def start(name: str, attributes: Attributes) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise UnreadableFile(f"more than {MAX_DEPTH:,} XML elements are nested")
         local = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
         events.append(XmlEvent("start", name.rpartition(" ")[2], local))
 
     def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
         events.append(XmlEvent("end", name.rpartition(" ")[2], {}))
 
     def refuse(*_: object) -> None:
-        raise UnreadableFile("declares XML entities, which may expand without bound")
+        raise InvalidXml("declares XML entities, which may expand without bound")
+
+    def entity(name: str, _: bool) -> None:
+        events.append(XmlEvent("text", html5.get(f"{name};", ""), {}))
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = lambda text: events.append(XmlEvent("text", text, {}))
-    parser.EntityDeclHandler = refuse
+    parser.EntityDeclHandler, parser.SkippedEntityHandler = refuse, entity
     return parser
 
 

@@ -19,10 +19,12 @@ from askance.retrieval.index.formats.fields import author_field
 
 MAX_PAGES = 20_000
 MAX_BOOKMARKS = 20_000
+MAX_SEARCHED_CHARACTERS = 20_000
+"""How much of a page is searched for the title of a bookmark, from the title before it on."""
+_MAX_TITLE_CHARACTERS = 300
 _HYPHENATION = "\x02"
 _PDFIUM = threading.Lock()
 """PDFium must not be called by two threads at a time."""
-_SPACE = re.compile(r"\s+")
 
 
 def read_pdf(path: Path) -> Rows:
@@ -84,12 +86,16 @@ def _marks(pages: list[str], bookmarks: list[tuple[int, str]]) -> Iterator[Mark]
     A bookmark whose title is not found counts from the beginning of its page.
     """
     start, section = 0, ""
+    titles: dict[int, list[str]] = {}
+    for number, title in bookmarks:
+        titles.setdefault(number, []).append(title)
     for number, page in enumerate(pages):
         found: dict[int, str] = {0: section}
         position = 0
-        for title in (title for at, title in bookmarks if at == number):
-            pattern = r"\s+".join(re.escape(word) for word in _SPACE.split(title))
-            match = re.compile(pattern, re.IGNORECASE).search(page, position)
+        for title in titles.get(number, []):
+            words = title[:_MAX_TITLE_CHARACTERS].split()
+            pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
+            match = pattern.search(page, position, position + MAX_SEARCHED_CHARACTERS)
             position = match.start() if match else position
             found[position] = title
         for position, section in found.items():

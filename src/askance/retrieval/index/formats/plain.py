@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from askance.retrieval.index.formats.content import DocumentRow, Mark, Rows, check_size
 from askance.retrieval.index.formats.encodings import checked_encoding, decoded
@@ -13,28 +14,58 @@ SOURCE_CODE = (
     ".conf .xml .xsd .proto .tf .cmake .gradle .log"
 ).split()
 PLAIN_TEXT = ".txt .text .srt .vtt".split()
-_HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*")
+_HEADING = re.compile(r"#{1,6}[ \t]+([^ \t].*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{3,})[ \t]*")
 _FLAGS = re.MULTILINE | re.IGNORECASE
 _FENCE = re.compile(r" {0,3}(```|~~~)")
-_METADATA = re.compile(r"(title|author):\s*(['\"]?)(.+?)\2\s*")
-_TO_LINE_END = r"[ \t\r]*$"
+_IN_BRACES = r"(?:\[[^\[\]]{0,300}\])?\{((?:[^{}#]|\{[^{}#]{0,300}\}){1,300})\}"
+"""A LaTeX argument, after an optional one. One with a "#" belongs to the definition of a command."""
+
+
+class _Markup(NamedTuple):
+    """The patterns of a markup language.
+
+    Attributes:
+        heading: A heading, which is the first group that matches.
+        author: The author.
+        title: The title, if it is no heading.
+        verbatim: A part of the text in which nothing is a heading. One that does not end reaches to the end.
+    """
+
+    heading: str
+    author: str
+    title: str = r"(?!)"
+    verbatim: str = r"(?!)"
+
+
 MARKUP = {
-    ".rst": (
-        r"^(\S.{0,300})\n([-=~^\"'`#*+.:_<>])\2{2,}" + _TO_LINE_END,
-        "",
-        r"^:Author:[ \t]+(.+)",
+    # The underline may be shorter than the heading from four characters on, as for Docutils. A line of text
+    # directly before the heading, as before the last rule of a table, makes it no heading.
+    ".rst": _Markup(
+        r"(?<!\w\n)(?<!\w\r\n)^(?!>>>|\.\.\.)(?:(\S.{0,300})\n([-=~^\"'`#*+.:_<>])\2{3,}"
+        r"|(\S.{0,2})\r?\n([-=~^\"'`#*+.:_<>])\4{2})[ \t\r]*$",
+        author=r"^:Author:[ \t]+(.+)",
     ),
-    ".adoc": (r"^={1,6}[ \t]+(\S.*)", "", r"\A=[ \t]+\S.*\n(?![:/\s])(.+)|^:author:[ \t]+(.+)"),
-    ".org": (r"^\*+[ \t]+(\S.*)", r"^#\+title:[ \t]+(.+)", r"^#\+author:[ \t]+(.+)"),
-    ".tex": (
-        r"^[ \t]*\\(?:part|chapter|(?:sub){0,2}section)\*?(?:\[.{0,300}?\])?\{(.{1,300}?)\}"
-        r"(?:[ \t]*\\label\{[^{}]*\})?" + _TO_LINE_END,
-        r"^[ \t]*\\title\{(.{1,300})\}",
-        r"^[ \t]*\\author\{(.{1,300})\}",
+    ".adoc": _Markup(
+        r"^={1,6}[ \t]+(\S.*)",
+        author=r"\A=[ \t]+\S.*\n(?![:/\s])(.+)|^:author:[ \t]+(.+)",
+        verbatim=r"^(-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,})(?:(?<=```).*|[ \t\r]*)\n(?s:.*?)(?:^\1[ \t\r]*$|\Z)",
+    ),
+    ".org": _Markup(
+        r"^\*+[ \t]+(\S.*)",
+        author=r"^#\+author:[ \t]+(.+)",
+        title=r"^#\+title:[ \t]+(.+)",
+        verbatim=r"^[ \t]*#\+begin_(src|example|export|comment)\b(?s:.*?)(?:^[ \t]*#\+end_\1\b|\Z)",
+    ),
+    ".tex": _Markup(
+        rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_IN_BRACES}",
+        author=rf"\\author{_IN_BRACES}",
+        title=rf"\\title{_IN_BRACES}",
+        verbatim=r"\\begin\{(verbatim\*?|lstlisting|minted|comment)\}(?s:.*?)(?:\\end\{\1\}|\Z)"
+        r"|\\[^a-z\n]|%.*",
     ),
 }
-"""The patterns of a heading, of the title if it is no heading, and of the author, by extension."""
+"""The patterns of the markup languages, by extension."""
 
 
 def read_plain(path: Path) -> Rows:
@@ -59,12 +90,13 @@ def read_markdown(path: Path) -> Rows:
         bare = line.rstrip("\r\n")
         if is_metadata and start:
             is_metadata = bare not in ("---", "...")
-            if is_metadata and (found := _METADATA.fullmatch(bare)):
-                metadata.setdefault(found[1], found[3])
+            key, _, value = bare.partition(":")
+            if is_metadata and value.strip():
+                metadata.setdefault(key, _unquoted(value.strip()))
         elif _FENCE.match(bare):
             is_code = not is_code
         elif not is_code and not is_metadata and (heading := _HEADING.fullmatch(bare)):
-            marks.append(Mark(start, 0, heading[1]))
+            marks.append(Mark(start, 0, heading[1].rstrip(" \t").rstrip("#").rstrip(" \t")))
         elif not is_code and not is_metadata and before.strip() and _UNDERLINE.fullmatch(bare):
             marks.append(Mark(start - len(before), 0, before.strip()))
         before = (
@@ -74,21 +106,33 @@ def read_markdown(path: Path) -> Rows:
     yield _document(text, metadata.get("title", ""), metadata.get("author", ""), marks)
 
 
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if is_quoted else value
+
+
 def read_markup(path: Path) -> Rows:
     """Yield a reStructuredText, AsciiDoc, Org or LaTeX file as one row, with its headings as sections."""
     text = _text(path)
-    heading, title, author = MARKUP[path.suffix.lower()]
-    marks = [Mark(found.start(), 0, found[1].strip()) for found in re.finditer(heading, text, _FLAGS)]
-    yield _document(text, _first(title, text), _first(author, text), marks)
+    markup = MARKUP[path.suffix.lower()]
+    searched = re.sub(markup.verbatim, lambda part: "\0" * len(part[0]), text, flags=_FLAGS)
+    marks = [
+        Mark(found.start(), 0, _group(found, text)) for found in re.finditer(markup.heading, searched, _FLAGS)
+    ]
+    title, author = (re.search(pattern, searched, _FLAGS) for pattern in (markup.title, markup.author))
+    yield _document(text, _group(title, text), _group(author, text), marks)
 
 
-def _first(pattern: str, text: str) -> str:
-    found = re.search(pattern, text, _FLAGS) if pattern else None
-    return next(filter(None, found.groups())).strip() if found else ""
+def _group(found: re.Match[str] | None, text: str) -> str:
+    """Return what the first group matched, taken from `text`, on one line; empty without a match."""
+    if found is None:
+        return ""
+    span = next(found.span(number) for number, group in enumerate(found.groups(), start=1) if group)
+    return " ".join(text[slice(*span)].split())
 
 
 def _document(text: str, title: str, author: str, marks: list[Mark]) -> DocumentRow:
-    first = marks[0].section if marks else ""
+    first = next((mark.section for mark in marks if mark.section), "")
     return DocumentRow(title or first, text, marks=tuple(marks), fields=author_field(author))
 
 

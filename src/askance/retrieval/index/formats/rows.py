@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from askance.core.errors import DocumentError
 from askance.core.records import Convert, Field, converted, lines, opened, table_rows
 from askance.core.records import Rows as RecordRows
 from askance.retrieval.index.formats.content import (
+    MAX_TEXT_CHARACTERS,
     DocumentRow,
     Rows,
     TextBuilder,
@@ -24,6 +26,8 @@ from askance.retrieval.index.formats.tables import delimiter_of, read_delimited,
 MAX_ID_CHARACTERS = 512
 MAX_JSON_BYTES = 64_000_000
 """The largest .json file, which is parsed as a whole. JSON Lines may be of any size."""
+MAX_JSON_CELLS = 50_000_000
+"""The largest table of JSON objects, which has a column for each key that one of them has."""
 _TEXTS = ("text", "contents")
 _JSON_SHAPE = (
     'A row is a JSON object on one line, such as {"id": "7", "title": "Bonn", "text": "Bonn is a city."}; '
@@ -97,14 +101,15 @@ def read_json(path: Path) -> Rows:
         yield from _rows(path, numbered, _object_row, _JSON_SHAPE)
     elif records and not any(isinstance(each, dict | list) for record in records for each in record.values()):
         names = list(dict.fromkeys(name for record in records for name in record))
-        table = [names, *([_shown(record.get(name)) for name in names] for record in records)]
+        if len(names) * len(records) > MAX_JSON_CELLS:
+            raise UnreadableFile(f"a table of {len(names):,} different keys in {len(records):,} objects")
+        table = chain([names], ([_shown(record.get(name)) for name in names] for record in records))
         rest = TextBuilder()
         yield from rows_as_documents(enumerate(table), path.stem, rest)
         yield rest.document()
     else:
         found = value.get("title", value.get("name")) if isinstance(value, dict) else None
-        text = "\n".join(_leaves(value, ""))
-        yield DocumentRow(given_title(found) if isinstance(found, str) else "", text)
+        yield DocumentRow(given_title(found) if isinstance(found, str) else "", _text_of(value))
 
 
 def _rows(path: Path, rows: RecordRows, convert: Convert[DocumentRow], shape: str) -> Iterator[DocumentRow]:
@@ -152,8 +157,21 @@ def _shown(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
+def _text_of(value: Any) -> str:
+    """Return a line for each string, number and truth value, after the keys that lead to it."""
+    found, num_characters = [], 0
+    try:
+        for line in _leaves(value, ""):
+            found.append(line)
+            num_characters += len(line) + 1
+            if num_characters > MAX_TEXT_CHARACTERS:
+                raise UnreadableFile(f"more than {MAX_TEXT_CHARACTERS:,} characters of text; split it")
+    except RecursionError as error:
+        raise UnreadableFile(f"JSON that can't be read ({error})") from error
+    return "\n".join(found)
+
+
 def _leaves(value: Any, path: str) -> Iterator[str]:
-    """Yield a line for each string, number and truth value, after the keys that lead to it."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value, start=1)
         for key, each in items:

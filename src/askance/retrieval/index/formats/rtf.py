@@ -42,7 +42,8 @@ def read_rtf(path: Path) -> Rows:
     for token in _TOKEN.finditer(content):
         reader.process(token)
     reader.end_paragraph()
-    yield reader.text.document(reader.info[b"title"], reader.info[b"author"])
+    title, author = ("".join(reader.info[name]) for name in (b"title", b"author"))
+    yield reader.text.document(title, author)
 
 
 class _Reader:
@@ -53,7 +54,8 @@ class _Reader:
     """
 
     def __init__(self) -> None:
-        self.text, self.info = TextBuilder(), {b"title": "", b"author": ""}
+        self.text = TextBuilder()
+        self.info: dict[bytes, list[str]] = {b"title": [], b"author": []}
         self._groups: list[tuple[bytes, int, int, int, bool, bool]] = []
         self._destination, self._font, self._num_alternatives = b"", 0, 1
         self._encoding, self._fonts, self._headings = "cp1252", dict[int, str](), set[int]()
@@ -105,7 +107,7 @@ class _Reader:
         elif word == b"footnote" and self._destination == b"*":
             self._destination = b""
             self._add(" ")
-        elif self._destination == b"info" and not self.info.get(word, "given"):
+        elif self._destination == b"info" and self.info.get(word) == []:
             self._destination = word
         elif word == b"f":
             self._flush()
@@ -156,7 +158,7 @@ class _Reader:
         if not self._destination:
             self._pieces.append(text)
         elif self._destination in self.info:
-            self.info[self._destination] += text
+            self.info[self._destination].append(text)
 
     def _flush(self) -> None:
         """Decode the bytes so far with the encoding of their font."""
@@ -170,6 +172,6 @@ class _Reader:
         if not self._destination:
             self._pieces.append(text)
         elif self._destination in self.info:
-            self.info[self._destination] += text
+            self.info[self._destination].append(text)
         elif self._destination == b"stylesheet" and text.lower().startswith("heading "):
             self._headings.add(self._style)

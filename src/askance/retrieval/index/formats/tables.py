@@ -20,17 +20,19 @@ from askance.retrieval.index.formats.content import (
     given_title,
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
-from askance.retrieval.index.formats.fields import author_field, cell_fields
+from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, author_field, cell_fields
 from askance.retrieval.index.formats.packages import PROPERTIES, Package, XmlEvent, open_package
 
 MAX_COLUMNS = 16_384
 """As many as a sheet of a spreadsheet program has."""
+MAX_TABLE_CHARACTERS = 400_000_000
+"""The most characters in the cells of a spreadsheet, where each cell counts as one more."""
 _DELIMITERS = ",;\t|"
 _TITLES = ("title", "name", "subject")
-_NUMBER = re.compile(r"[-+]?[\d.,:/ -]*\d[\d.,:/%€$£ -]*")
+_NUMBER = re.compile(r"[-+]?[.,:/ -]*\d[\d.,:/%€$£ -]*")
 _WORKBOOK = "xl/workbook.xml"
 _DATE_FORMATS = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
-_QUOTED = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]')
+_QUOTED = re.compile(r'"[^"]*"|\\.|\[[^\[\]]*\]')
 _CELL = re.compile(r"([A-Z]{1,3})\d+")
 _SECONDS_PER_DAY = 86_400
 
@@ -68,8 +70,8 @@ def rows_as_documents(
 ) -> Iterator[DocumentRow]:
     """Yield each row under a header as a document that repeats the names of the columns, as fields as well.
 
-    The first row that is not empty is the header if it has several cells, all filled, distinct and no
-    numbers. The rows of a table without header are appended to `rest`.
+    The first row that is not empty is the header if it has several cells, all filled, distinct, no numbers
+    and of at most 1,000 characters. The rows of a table without header are appended to `rest`.
 
     Args:
         rows: The line number and the cells of each row.
@@ -84,7 +86,7 @@ def rows_as_documents(
     first = next(filled, None)
     if first is None:
         return
-    header = first[1]
+    header, sheet = first[1], sheet[:MAX_FIELD_CHARACTERS]
     if not _is_header(header):
         if sheet:
             rest.section(sheet)
@@ -141,17 +143,60 @@ def rest_as_document(rest: TextBuilder, title: str = "", author: str = "") -> It
 
 
 def _cells(cells: Sequence[str]) -> list[str]:
-    while cells and not cells[-1].strip():
-        cells = cells[:-1] if len(cells) <= MAX_COLUMNS else cells[:MAX_COLUMNS]
-    if len(cells) > MAX_COLUMNS:
-        raise UnreadableFile(f"a table of {len(cells):,} columns; up to {MAX_COLUMNS:,} are read")
-    return [" ".join(cell.split()) for cell in cells]
+    num_columns = next((number for number in range(len(cells), 0, -1) if cells[number - 1].strip()), 0)
+    _check_columns(num_columns)
+    return [" ".join(cell.split()) for cell in cells[:num_columns]]
+
+
+def _check_columns(num_columns: int) -> None:
+    if num_columns > MAX_COLUMNS:
+        raise UnreadableFile(f"a table of {num_columns:,} columns; up to {MAX_COLUMNS:,} are read")
 
 
 def _is_header(cells: Sequence[str]) -> bool:
     names = {cell.lower() for cell in cells}
-    is_named = all(cell and not _NUMBER.fullmatch(cell) for cell in cells)
+    is_named = all(0 < len(cell) <= MAX_FIELD_CHARACTERS and not _NUMBER.fullmatch(cell) for cell in cells)
     return len(cells) > 1 and is_named and len(names) == len(cells)
+
+
+class SheetCells:
+    """The cells of one row of a spreadsheet after the other, without the empty cells at the end of a row.
+
+    A few bytes of a file can stand for many cells, so they are counted before they are made.
+    """
+
+    def __init__(self) -> None:
+        self._cells: list[str] = []
+        self._num_empty = self._num_characters = self._num_in_table = 0
+
+    @property
+    def num_columns(self) -> int:
+        """The number of cells in the row so far, with the empty ones at its end."""
+        return len(self._cells) + self._num_empty
+
+    def add(self, text: str, num_repeated: int = 1) -> None:
+        """Append a cell to the row, once or more often.
+
+        Raises:
+            UnreadableFile: The row has too many columns or characters, or the file too many characters.
+        """
+        if not text.strip():
+            self._num_empty += num_repeated
+            return
+        _check_columns(self.num_columns + num_repeated)
+        self._num_characters += num_repeated * len(text)
+        if self._num_characters > MAX_TEXT_CHARACTERS:
+            raise UnreadableFile(f"a row of more than {MAX_TEXT_CHARACTERS:,} characters")
+        self._num_in_table += num_repeated * (1 + len(text)) + self._num_empty
+        if self._num_in_table > MAX_TABLE_CHARACTERS:
+            raise UnreadableFile(f"more than {MAX_TABLE_CHARACTERS:,} cells and characters; split it")
+        self._cells += [""] * self._num_empty + [text] * num_repeated
+        self._num_empty = 0
+
+    def end_row(self) -> list[str]:
+        """Return the cells of the row, and begin the next row."""
+        cells, self._cells, self._num_empty, self._num_characters = self._cells, [], 0, 0
+        return cells
 
 
 class _Values:
@@ -164,11 +209,12 @@ class _Values:
     def __init__(self, strings: Sequence[str], date_styles: set[int], is_1904: bool) -> None:
         self.num_missing = 0
         self._strings, self._date_styles = strings, date_styles
+        self._cells = SheetCells()
         self._epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)
 
     def rows(self, events: Iterator[XmlEvent]) -> Iterator[tuple[int, list[str]]]:
         """Yield the number and the cells of each row of a sheet."""
-        cells, number, column, kind, style = list[str](), 0, 0, "", 0
+        cells, number, column, kind, style = self._cells, 0, 0, "", 0
         value, is_value, has_formula = "", False, False
         for event in events:
             name, is_start, given = event.name, event.kind == "start", event.attributes
@@ -179,15 +225,16 @@ class _Values:
             elif name == "f":
                 has_formula = True
             elif name == "row" and is_start:
-                number, cells = _whole_number(given.get("r"), number + 1), []
+                number = _whole_number(given.get("r"), number + 1)
             elif name == "row":
-                yield number, cells
+                yield number, cells.end_row()
             elif name == "c" and is_start:
-                column, kind = _column(given.get("r", ""), len(cells)), given.get("t", "n")
+                column, kind = _column(given.get("r", ""), cells.num_columns), given.get("t", "n")
                 style, value, has_formula = _whole_number(given.get("s"), 0), "", False
             elif name == "c":
                 self.num_missing += has_formula and not value
-                cells += [""] * (column - len(cells)) + [self._shown(value, kind, style)]
+                cells.add("", max(0, column - cells.num_columns))
+                cells.add(self._shown(value, kind, style))
             elif name == "rPh":  # how to read Chinese characters in Japanese: it repeats the text
                 is_value = False
 
