@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from askance.ask import ask
@@ -52,6 +52,7 @@ def decided(result, name):
 
 @pytest.mark.parametrize(("name", "profile"), PROFILES)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(l_max=200, seed=21)  # the direct answer of airrag is empty, and is drawn anew at the end
 @given(l_max=st.sampled_from([1, 60, 200, 400, 700, 1000, 1500, 2500, 4000, 9000]), seed=st.integers(0, 99))
 def test_no_method_reads_more_than_l_max(name, profile, l_max, seed):
     parameters = {"l_max": l_max} | ({"profile": profile} if profile else {})

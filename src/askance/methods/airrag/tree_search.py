@@ -148,14 +148,15 @@ class TreeSearch:
     async def last_resort(self, trees: Sequence[MctsTree[PathState]]) -> list[FinishedPath]:
         """Return direct answers for a search without finished paths.
 
-        Their call may spend the whole remaining budget. If the budget has no limit and a direct answer has
-        already failed, no further one is tried.
+        Their call may spend the whole remaining budget. Its key is not that of a direct answer in the search,
+        so the samples are new ones. If the budget has no limit and a direct answer has already failed, no
+        further one is tried.
         """
         root = trees[0].root
         if self.total_budget.most is None and DA in root.dead_actions:
             return []
         runner = self._action_runner(self.total_budget.share(1), is_judged=False)
-        outcomes = await runner.expand(PathState(), root.name, DA)
+        outcomes = await runner.expand(PathState(), "last", DA)
         runner.budget.close()
         return [FinishedPath(each.state, each.votes) for each in outcomes or ()]
 
