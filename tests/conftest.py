@@ -22,7 +22,8 @@ def pytest_configure(config):
     """Ctrl-C is tested, also where a script that runs the tests in its background has it ignored; servers on
     loopback are asked directly, also where there is a proxy; terminals are such as can move up, and nothing
     else of the shell, nor any configuration of the user, is heard; models are converted elsewhere where the
-    user's cache can't be written; an example of Hypothesis may take as long as the machine needs.
+    user's cache can't be written; an example of Hypothesis may take as long as the machine needs, and
+    each run has the same examples.
     """
     for name in (*OF_THE_SHELL, *(each for each in os.environ if each.startswith("ASKANCE_"))):
         if name != "ASKANCE_CACHE":
@@ -37,7 +38,7 @@ def pytest_configure(config):
     os.environ["TERM"] = "xterm"
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings.register_profile("any machine", deadline=None)
+    settings.register_profile("any machine", deadline=None, derandomize=True)
     settings.load_profile("any machine")
 
 
