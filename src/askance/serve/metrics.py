@@ -1,6 +1,7 @@
 """The metrics of the server, in Prometheus' format."""
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -23,24 +24,17 @@ class Metrics:
     """
 
     def __init__(self, running: Callable[[], int], waiting: Callable[[], int]) -> None:
-        self.requests = Counter("askance_requests", "Requests.", ("route", "method", "status"), registry=None)
-        self.questions = Counter("askance_questions", "Questions.", ("method", "outcome"), registry=None)
-        self._tokens = Counter("askance_tokens", "Tokens of all models.", ("kind",), registry=None)
-        self._searches = Counter("askance_searches", "Searches for questions.", registry=None)
-        self.seconds = Histogram(
-            "askance_question_seconds", "Duration of questions.", buckets=_SECONDS, registry=None
-        )
-        self.first_text_seconds = Histogram(
-            "askance_first_text_seconds",
-            "Time until the first text of a streamed answer.",
-            buckets=_SECONDS,
-            registry=None,
-        )
         self._collectors = CollectorRegistry()
-        for metric in (
-            self.requests, self.questions, self._tokens, self._searches, self.seconds, self.first_text_seconds
-        ):  # fmt: skip
-            self._collectors.register(metric)
+        counter = partial(Counter, registry=self._collectors)
+        histogram = partial(Histogram, registry=self._collectors, buckets=_SECONDS)
+        self.requests = counter("askance_requests", "Requests.", ("route", "method", "status"))
+        self.questions = counter("askance_questions", "Questions.", ("method", "outcome"))
+        self._tokens = counter("askance_tokens", "Tokens of all models.", ("kind",))
+        self._searches = counter("askance_searches", "Searches for questions.")
+        self.seconds = histogram("askance_question_seconds", "Duration of questions.")
+        self.first_text_seconds = histogram(
+            "askance_first_text_seconds", "Time until the first text of a streamed answer."
+        )
         for name, number in {"running": running, "waiting": waiting}.items():
             gauge = Gauge(f"askance_questions_{name}", f"Questions {name}.", registry=self._collectors)
             gauge.set_function(number)
