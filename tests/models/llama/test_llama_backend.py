@@ -11,6 +11,7 @@ from tests.tolerances import assert_near, near
 
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.inference import engine
+from askance.inference.backend import StepInput
 from askance.models.llama_cpp import LlamaModel, backend, context
 from askance.models.llama_cpp.backend import MAX_RUNNING, LlamaBackend
 from askance.models.llama_cpp.weights import Weights
@@ -233,6 +234,41 @@ def test_a_copy_that_can_not_be_made_is_read_again(fresh, monkeypatch, part, bro
     found = [run(write(model, *call)) for call in calls]
     assert found[2].reused_tokens <= 1
     check_same(found, expected)
+
+
+def _forward(of, slots, position):
+    """Compute a token for each text, and return the logits."""
+    inputs = [StepInput(slot, position, (20 + slot.num_prefix_tokens,), 1, False) for slot in slots]
+    return [output.logits[0].logits for output in of.forward(inputs)]
+
+
+def _opened(of, *prompts):
+    slots = []
+    for ids in prompts:
+        slots.append(of.open(200, ids[:-1]))
+        of.forward([StepInput(slots[-1], 0, ids, 1, False)])
+    return slots
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_texts_become_neighbours_when_one_between_them_ends(fresh, monkeypatch, moves):
+    """One pass then computes them, and the prompt of the finished text stays cached."""
+    first, short, last = ids_of(0), ids_of(1, 60), ids_of(2)
+    near_by, of = fresh()._backend, fresh()._backend
+    expected = _forward(near_by, _opened(near_by, first, last), 100)
+    slots, passes, real = _opened(of, first, short, last), [], context.Context.forward
+    of.close(slots.pop(1))
+    monkeypatch.setattr(context.Context, "forward", lambda *args: passes.append(args[1]) or real(*args))
+    if not moves:
+        monkeypatch.setattr(context.Context, "restore", _refused)
+    found = _forward(of, slots, 100)
+    assert passes == ([[0, 1]] if moves else [[0], [2]])
+    if moves:
+        assert all(map(np.array_equal, found, expected))
+        assert of.num_cached_tokens(short) == 59
+    for one, other in zip(found, expected, strict=True):
+        assert_near(one, other, *BOUND)
+    assert [slot.seq_id for slot in of._slots] == list(range(len(of._slots)))
 
 
 @pytest.mark.parametrize("size", [0, 7])

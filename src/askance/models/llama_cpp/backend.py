@@ -132,11 +132,43 @@ class LlamaBackend:
     def forward(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         if self.can_batch:
             inputs = [_of_two_tokens(one) if _is_prefill(one) else one for one in inputs]
+            self._make_neighbours([one.slot for one in inputs if len(one.ids) == 1])
         outputs = dict[int, StepOutput]()
         for group in _groups(inputs):
             for step_input, output in zip(group, self._forward_group(group), strict=True):
                 outputs[step_input.slot.seq_id] = output
         return [outputs[step_input.slot.seq_id] for step_input in inputs]
+
+    def _make_neighbours(self, slots: Sequence[SequenceSlot]) -> None:
+        """Swap texts with finished ones between them, so that one pass can compute all of them.
+
+        Every pass reads all weights of the model, which takes longer than to copy a text.
+        """
+        while self._can_move and len(slots) > 1:
+            first, *_, last = sorted(slots, key=lambda slot: slot.seq_id)
+            between = self._slots[first.seq_id : last.seq_id]
+            free = next((slot for slot in between if not slot.is_open), None)
+            if free is None or not self._swap(last, free):
+                return
+
+    def _swap(self, text: SequenceSlot, free: SequenceSlot) -> bool:
+        """Exchange the sequences of a running text and a finished one, and return whether that succeeded."""
+        context, source, target = self._current_context, text.seq_id, free.seq_id
+        self._truncate(free, free.num_prefilled)
+        prompt = self._save(free) if len(free.ids) >= _MIN_SAVED_TOKENS else None
+        self._truncate(free, 0)
+        try:
+            context.restore(target, context.save(source))
+        except (RuntimeError, MemoryError) as error:
+            context.truncate(target, 0)
+            self._can_move = isinstance(error, MemoryError)
+            return False
+        context.truncate(source, 0)
+        self._slots[target], self._slots[source] = text, free
+        text.seq_id, free.seq_id = target, source
+        if prompt is not None:
+            self._restore(*prompt, free)
+        return True
 
     def _forward_group(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         """Compute a group of short inputs in one pass, or a single input in as many passes as it needs."""
