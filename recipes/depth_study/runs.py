@@ -7,6 +7,8 @@ OUT/reward/         the reward model, a regression on features of paths
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,12 @@ from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels
 from askance.registry import load_models
-from askance.training.reward.labelled_states import RewardResult
-from askance.training.reward.train_features import FeatureSettings, train_features
+from askance.training.reward.labelled_states import RewardResult, states_of_run
+from askance.training.reward.train_features import (
+    FeatureSettings,
+    result_of_features,
+    train_features,
+)
 from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens
 from recipes.airrag_scaling.results import num_tokens
 from recipes.depth_study.teaching import PASSAGES, SETTINGS
@@ -48,7 +54,7 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     RM_VOTE: ("airrag", {**_TREE, "verifier": "rm_vote", "reward_of": "steps"}),
 }
 """The method and the parameters of each run. `PATHS` has those of `TREE`, apart from the search."""
-REWARD = FeatureSettings(held_out=0.4)
+REWARD = FeatureSettings(held_out=0.0)
 Records = Mapping[int, Sequence[Record]]
 """The records of a method by number of hops."""
 
@@ -60,8 +66,8 @@ class Made:
     Attributes:
         records: The records of each method.
         num_paths: The mean number of independent paths by number of hops.
-        reward: How well the reward model separates steps of held-out questions; None if all of these led to
-            right answers, or none did.
+        reward: How well the reward model separates steps of the asked questions; None if all of these
+            steps led to right answers, or none did.
     """
 
     records: Mapping[str, Records]
@@ -125,10 +131,14 @@ class Runner:
         return Made(records, num_paths, reward)
 
     def _train_reward(self) -> RewardResult | None:
-        run = self.run(TREE, *METHODS[TREE], "training")
-        folder = self.out / "reward"
-        _, result = train_features({"training": run}, REWARD, folder, is_dry_run=folder.exists())
-        return result
+        """Train the reward model, or load it, and measure it on the trees of the questions that are asked."""
+        folder, trees = self.out / "reward", partial(self.run, TREE, *METHODS[TREE])
+        reward, _ = train_features(
+            {"training": trees("training")}, REWARD, folder, is_dry_run=folder.exists()
+        )
+        asked = (f"hops-{hops}" for hops in HOPS)
+        states = (states_of_run(name, trees(name), REWARD.states, REWARD.seed) for name in asked)
+        return result_of_features(reward, [*chain.from_iterable(states)])
 
     def _paths(self, hops: int, tree: Sequence[Record]) -> tuple[Sequence[Record], float]:
         """Return the records of independent paths that take as many tokens as a tree."""

@@ -7,10 +7,17 @@ import torch
 
 from askance.core.errors import ModelFailure, ParameterError
 from askance.core.token_ledger import TokenLedger
-from askance.core.types import Question
+from askance.core.types import Hit, Question
 from askance.loaders import load_models
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.path_features import FEATURES, Retrieval, path_features, supports_of
+from askance.methods.airrag.path_features import (
+    FEATURES,
+    AnswerSupport,
+    JudgedPath,
+    Retrieval,
+    path_features,
+    supports_of,
+)
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import PathRewardModel
 from askance.methods.airrag.state import PathState
@@ -21,6 +28,7 @@ from askance.training.reward.labelled_states import states_of_run
 from askance.training.reward.train_features import _evidence, _features
 from tests.evaluation.hand_made import record, written
 from tests.methods.bridge import (
+    BRIDGE,
     CREEK,
     MOUTH,
     PATHS_ALONE,
@@ -64,12 +72,31 @@ def test_the_support_of_answers():
 
 
 def test_features_of_a_path():
-    retrievals = [Retrieval("unknown", 2.0, 1.0), Retrieval("Crum Creek", 4.0), Retrieval("none", None)]
-    found = path_features(retrievals, 1, 0.5, None)
+    bridge, creek = Hit(BRIDGE, 2.0, 1), Hit(CREEK, 4.0, 1)
+    retrievals = [
+        Retrieval("Where?", "unknown", bridge, 1.0),
+        Retrieval("Where does Crum Creek flow?", "Eddystone", creek),
+    ]
+    retrievals.append(Retrieval("Which?", "none", None))
+    found = path_features(JudgedPath("Why?", retrievals, None, 1, 0.5))
     assert set(found) == set(FEATURES)
     assert (found["jcd"], found["path_share"]) == (None, 0.5)
     assert [found[name] for name in ("repeats", "retrievals", "refusals")] == [1.0, 3.0, 1.0]
     assert (found["retrieval_score"], found["evidence"]) == (3.0, 1.0)
+    assert (found["named"], found["supported"]) == (0.5, 0.5), "of Crum Creek, both words"
+    assert [found[name] for name in ("last_answer", "planned", "plan_coverage")] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("plan", "planned", "coverage"), [("None", 1.0, 0.0), ("Where is Pisa?; What is near?", 2.0, 0.5)]
+)
+def test_features_of_a_plan_and_of_an_answer(plan, planned, coverage):
+    support = AnswerSupport(1.0, 1.0, 1.0)
+    steps = [Retrieval("Where is Pisa?", answer, None) for answer in ("Rome", "the Tuscany")]
+    found = path_features(JudgedPath("Is Pisa old?", steps, plan, answer="Tuscany", support=support))
+    assert (found["planned"], found["plan_coverage"]) == (planned, coverage)
+    assert found["last_answer"] == 1.0
+    assert (found["named"], found["supported"]) == (None, None)
 
 
 def known(features):
@@ -94,10 +121,11 @@ def test_a_regression_sees_in_the_search_what_it_learned_from_the_trace(search, 
     result, _ = ask(method, asked)
     judge.seen.clear()
     again, _ = ask(method, asked)
-    run = written(tmp_path / "run", [record(1, golds=("Mohawk",))], [result.trace])
+    asked_about = record(1, question=QUESTION.text, golds=("Mohawk",))
+    run = written(tmp_path / "run", [asked_about], [result.trace])
     states = states_of_run("run", run, 99, 0)
     evidence = asyncio.run(_evidence(scorer, states))
-    learned = [_features(each.step, evidence) for each in states]
+    learned = [_features(each, evidence) for each in states]
     assert len(learned) > 2
     assert {each["finished"] for each in learned} == {0.0, 1.0}
     assert any(each["evidence"] is not None for each in learned)

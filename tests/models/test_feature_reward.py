@@ -10,7 +10,7 @@ from askance.ask import Engine
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
 from askance.loaders import load_models
 from askance.methods.airrag.method import Airrag
-from askance.methods.airrag.path_features import path_features
+from askance.methods.airrag.path_features import JudgedPath, path_features
 from askance.models.cross_encoders import load_cross_encoder
 from askance.models.feature_reward import read_feature_reward
 from askance.models.scripted import ScriptedModel
@@ -39,7 +39,7 @@ def with_feature(**changed):
 
 def test_an_unknown_number_counts_as_the_mean(tmp_path):
     reward = read_feature_reward(saved(tmp_path))
-    nothing = path_features((), 0, 1.0, None)
+    nothing = path_features(JudgedPath("Why?"))
     assert nothing["retrieval_score"] is None
     assert reward.probability(nothing) == near(1 / (1 + 2.718281828459045**-0.5)), "no refusal, -0.5 + 1"
     assert reward.probability({**nothing, "refusals": 1e9}) == near(0.0)

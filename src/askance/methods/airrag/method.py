@@ -198,7 +198,6 @@ def short_form(text: str, question: Question) -> str:
 
 
 def _output_text(node: Node[PathState]) -> str:
-    output = node.state.steps[-1].output
     if node.action == RA and node.state.history:
         return f"{node.state.history[-1].question} → {node.state.history[-1].answer}"
-    return "; ".join(output) or "None"
+    return node.state.steps[-1].text

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from askance.core.ports import ScoresFeatures
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger
 from askance.core.types import PAIR_LABELS, Hit, Prompt, Raw, untrusted
-from askance.methods.airrag.path_features import AnswerSupport, Retrieval, path_features
+from askance.methods.airrag.path_features import AnswerSupport, JudgedPath, Retrieval, path_features
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, ActionStep, PathState
 from askance.methods.common.label_probabilities import label_options, label_probabilities, softmax
@@ -146,20 +146,27 @@ class PathRewardModel:
     def _by_features(self, state: PathState, support: AnswerSupport | None) -> float:
         retrievals = list[Retrieval]()
         for index, (pair, hits) in enumerate(zip(state.history, state.found, strict=True)):
-            score = evidence = None
+            hit = evidence = None
             if hits:
                 query, hit = _retrieval(state, index)
-                score, evidence = hit.score, self._evidence.get((query, hit.passage.id))
-            retrievals.append(Retrieval(pair.answer, score, evidence))
-        assert isinstance(self.prompts.model, ScoresFeatures)
-        return self.prompts.model.probability(
-            path_features(retrievals, state.num_repeats, state.share, support)
+                evidence = self._evidence.get((query, hit.passage.id))
+            retrievals.append(Retrieval(pair.question, pair.answer, hit, evidence))
+        path = JudgedPath(
+            self.prompts.question.text,
+            retrievals,
+            next((step.text for step in state.steps if step.action == SAY), None),
+            state.num_repeats,
+            state.share,
+            state.answer if support is not None else None,
+            support,
         )
+        assert isinstance(self.prompts.model, ScoresFeatures)
+        return self.prompts.model.probability(path_features(path))
 
     def _steps(self, state: PathState, with_passages: bool) -> Iterator[tuple[str, str]]:
         pairs, retrievals = iter(state.history), iter(state.found)
         for step in state.steps:
-            output = "; ".join(step.output) or "None"
+            output = step.text
             if step.action == RA:
                 pair, hits = next(pairs), next(retrievals)
                 if hits and with_passages:

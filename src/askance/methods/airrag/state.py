@@ -14,6 +14,7 @@ from askance.text.words import split_words
 
 SAY, DA, RA, QT, SA = "say", "da", "ra", "qt", "sa"
 """System analysis, direct answer, retrieval-answer, query transformation, summary-answer."""
+SEPARATOR, NOTHING = "; ", "None"
 SAME_QUERY = 0.9
 """The minimum Jaccard similarity at which two queries count as the same."""
 
@@ -24,6 +25,11 @@ class ActionStep:
 
     action: str
     output: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the output on one line, joined by `SEPARATOR`, or `NOTHING` if there is none."""
+        return SEPARATOR.join(self.output) or NOTHING
 
 
 @dataclass(frozen=True, slots=True)

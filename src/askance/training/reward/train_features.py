@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -19,8 +20,8 @@ from askance.core.errors import InputError
 from askance.core.parameters import Parameters, parameter
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import shown_area
-from askance.methods.airrag.path_features import FEATURES, Retrieval, path_features
-from askance.methods.airrag.state import RA
+from askance.methods.airrag.path_features import FEATURES, JudgedPath, Retrieval, path_features
+from askance.methods.airrag.state import RA, SAY
 from askance.models.cross_encoders import load_cross_encoder
 from askance.models.feature_reward import KIND, Feature, FeatureReward, write_feature_reward
 from askance.models.pair_scorer import PairScorer
@@ -34,7 +35,6 @@ from askance.training.reward.labelled_states import (
     split_states,
     states_of_run,
 )
-from askance.training.reward.tree_data import TreeStep
 
 _TEMPLATE = Path(__file__).with_name("features_card.md.jinja")
 _MOST_STEPS = 100
@@ -113,7 +113,7 @@ def fit_reward(
     on_start(len(training), len(held_out))
     scorer = None if cross_encoder is None else load_cross_encoder(cross_encoder)
     evidence = {} if scorer is None else asyncio.run(_evidence(scorer, states))
-    intercept, features = fit([_features(state.step, evidence) for state in training], training, settings)
+    intercept, features = fit([_features(state, evidence) for state in training], training, settings)
     has_evidence = any(each.name == "evidence" for each in features)
     reward = FeatureReward(
         format=1,
@@ -128,22 +128,38 @@ def fit_reward(
         held_out_steps=len(held_out),
         held_out_auc=None,
     )
-    if not has_both_kinds(held_out):
-        return reward, None
-    result = result_of(held_out, [reward.probability(_features(each.step, evidence)) for each in held_out])
-    return reward.model_copy(update={"held_out_auc": _rounded(result.area.area)}), result
+    result = result_of_features(reward, held_out, evidence)
+    area = None if result is None else _rounded(result.area.area)
+    return reward.model_copy(update={"held_out_auc": area}), result
 
 
-def _features(step: TreeStep, evidence: Evidence) -> Features:
+def result_of_features(
+    reward: FeatureReward, states: Sequence[LabelledState], evidence: Evidence = MappingProxyType({})
+) -> RewardResult | None:
+    """Return how well a regression separates states; None if they are not of both kinds."""
+    if not has_both_kinds(states):
+        return None
+    return result_of(states, [reward.probability(_features(each, evidence)) for each in states])
+
+
+def _features(state: LabelledState, evidence: Evidence) -> Features:
+    step = state.step
     retrievals = list[Retrieval]()
     for each in step.path:
         if each.action == RA:
             query, _, answer = each.output.partition(" → ")
-            score = None if each.hit is None else each.hit.score
             known = None if each.hit is None else evidence.get((query, each.hit.passage.id))
-            retrievals.append(Retrieval(answer, score, known))
-    share = prod(each.share for each in step.path)
-    return path_features(retrievals, step.num_repeats, share, step.support)
+            retrievals.append(Retrieval(query, answer, each.hit, known))
+    path = JudgedPath(
+        state.question,
+        retrievals,
+        next((each.output for each in step.path if each.action == SAY), None),
+        step.num_repeats,
+        prod(each.share for each in step.path),
+        step.output if step.support is not None else None,
+        step.support,
+    )
+    return path_features(path)
 
 
 async def _evidence(scorer: PairScorer, states: Sequence[LabelledState]) -> Evidence:
