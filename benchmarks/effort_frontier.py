@@ -1,10 +1,12 @@
 r"""Draw accuracy over tokens for AirRAG at low to auto effort, in a world of independent errors.
 
     python -m benchmarks.effort_frontier --out FOLDER
+    python -m benchmarks.effort_frontier --first 1000 --questions 160 --preset --out FOLDER
 
 The world is that of `benchmarks.independent_paths`, and the settings are those of the presets effort/low to
 effort/auto. `stop_lead` of auto is calibrated as `askance calibrate --metric … --price …` does it, on
-questions that are not among those measured. FOLDER/effort.json has all numbers, and FOLDER/effort.svg the
+questions that are not among those measured; --preset measures the value that the preset has, on questions
+from number --first on. FOLDER/effort.json has all numbers, and FOLDER/effort.svg the
 plot, if matplotlib is installed. The command exits with 1 if auto is more than one point less accurate than
 high, or reads and writes more than 60 % of its tokens.
 """
@@ -92,25 +94,32 @@ def draw(points: dict[str, tuple[float, float, float, float]], file: Path) -> No
 def main(arguments: list[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--questions", type=int, default=80, help="questions of each number of hops")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first question")
+    parser.add_argument("--preset", action="store_true", help="stop_lead of the preset, not calibrated here")
     parser.add_argument("--calibration", type=int, default=40, help="others to calibrate with")
     parser.add_argument("--price", type=float, default=0.0005, help="accuracy that 1,000 tokens must gain")
     add_world(parser)
     parser.add_argument("--out", type=Path, required=True, help="folder for effort.json and effort.svg")
     options = parser.parse_args(arguments)
     with exit_codes():
-        world, num = world_of(options), options.questions
-        found = calibrated(world, range(num, num + options.calibration), options.price)
-        table = [[f"{row.value:g}", f"{row.score:.3f}", f"{row.tokens:,.0f}"] for row in found.table]
-        print(markdown(["stop_lead", "accuracy on calibration questions", "tokens"], table))
+        world, end = world_of(options), options.first + options.questions
+        stop_lead, tried = method_at("auto").stop_lead, list[tuple[float, float, float]]()
+        if not options.preset:
+            found = calibrated(world, range(end, end + options.calibration), options.price)
+            stop_lead, tried = found.value, [(row.value, row.score, row.tokens) for row in found.table]
+            table = [[f"{value:g}", f"{score:.3f}", f"{tokens:,.0f}"] for value, score, tokens in tried]
+            print(markdown(["stop_lead", "accuracy on calibration questions", "tokens"], table))
         rows: dict[str, list[Row]] = {}
         for level in LEVELS:
             method = method_at(level)
-            method = replace(method, stop_lead=found.value) if level == "auto" else method
-            rows[level] = [row for hops in HOPS for row in rows_of(world, hops, range(num), method)]
-        report(rows, found, options.out)
+            method = replace(method, stop_lead=stop_lead) if level == "auto" else method
+            asked = range(options.first, end)
+            rows[level] = [row for hops in HOPS for row in rows_of(world, hops, asked, method)]
+        calibration = {"stop_lead": stop_lead, "price": options.price, "calibration": tried}
+        report(rows, calibration, options.out)
 
 
-def report(rows: dict[str, list[Row]], found: BestValue, folder: Path) -> None:
+def report(rows: dict[str, list[Row]], calibration: dict[str, Any], folder: Path) -> None:
     """Print and write the results, and exit with 1 if auto misses a goal."""
     accuracies = {level: mean_interval([row.is_right for row in rows[level]]) for level in LEVELS}
     points = {
@@ -127,13 +136,11 @@ def report(rows: dict[str, list[Row]], found: BestValue, folder: Path) -> None:
     )
     share = points["auto"][0] / points["high"][0]
     print(
-        f"auto at stop_lead={found.value:g} less high, in points: {in_points(difference)}, "
+        f"auto at stop_lead={calibration['stop_lead']:g} less high, in points: {in_points(difference)}, "
         f"{share:.0%} of the tokens"
     )
     kept: dict[str, Any] = {
-        "stop_lead": found.value,
-        "price": found.price,
-        "calibration": [[row.value, row.score, row.tokens] for row in found.table],
+        **calibration,
         "levels": {
             level: dict(zip(("tokens", "accuracy", "low", "high"), each, strict=True))
             for level, each in points.items()
