@@ -77,7 +77,7 @@ def gate(made: Made) -> list[GateRow]:
     is_met = area is not None and area.area >= MIN_AREA
     rows.append(
         GateRow(
-            f"the AUC of the reward on steps of these and the questions of one hop is at least {MIN_AREA}",
+            f"the AUC of the reward on the steps of all asked questions is at least {MIN_AREA}",
             measured,
             is_met,
         )
