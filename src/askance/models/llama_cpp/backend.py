@@ -12,8 +12,7 @@ the text are cached. So prompts are always computed at least two tokens at a tim
 decoded one by one are not shared with other texts.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from itertools import count, pairwise
 
 import numpy as np
@@ -23,6 +22,14 @@ from askance.core.types import TokenIds
 from askance.inference.backend import StepInput, StepOutput
 from askance.inference.prefix_cache import PrefixCache, num_shared
 from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, SavedState
+from askance.models.llama_cpp.passes import (
+    LlamaInput,
+    SequenceSlot,
+    attention_of,
+    groups,
+    is_prefill,
+    of_two_tokens,
+)
 from askance.models.llama_cpp.signals import LlamaLogits
 from askance.models.llama_cpp.weights import Weights
 
@@ -35,35 +42,11 @@ _GROWTH_TOKENS = 2 * PADDING
 rarely needs a new context."""
 _MIN_SAVED_TOKENS = 16
 """The least number of prompt tokens to save or restore. Computing fewer tokens takes about as long."""
-_MAX_BATCHED_TOKENS = 4
-"""The greatest number of tokens that each text may have in a pass over several texts."""
 _PREFILL_TOKENS = 128
 """The number of prompt tokens in one pass without flash attention. The attention weights of more tokens would
 not fit into the processor's cache."""
 
 
-@dataclass(slots=True, eq=False)
-class SequenceSlot:
-    """A sequence in a llama.cpp context, used as the KV slot of a text.
-
-    Attributes:
-        num_prefilled: The number of those tokens that were computed as part of a prompt.
-        num_prefix_tokens: The number of tokens that are certainly part of the prompt. Decoding starts at this
-            position or later.
-        num_cached_tokens: The number of the text's tokens that the slot held when it was opened.
-        closed_at: A logical time stamp: the number of slots that had been closed when this one last was.
-    """
-
-    seq_id: int
-    ids: list[int] = field(default_factory=list)
-    num_prefilled: int = 0
-    num_prefix_tokens: int = 0
-    is_open: bool = False
-    num_cached_tokens: int = 0
-    closed_at: int = 0
-
-
-LlamaInput = StepInput[SequenceSlot]
 SavedPrompt = tuple[TokenIds, SavedState]
 """A prompt with its keys and values."""
 
@@ -131,10 +114,10 @@ class LlamaBackend:
 
     def forward(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         if self.can_batch:
-            inputs = [_of_two_tokens(one) if _is_prefill(one) else one for one in inputs]
+            inputs = [of_two_tokens(one) if is_prefill(one) else one for one in inputs]
             self._make_neighbours([one.slot for one in inputs if len(one.ids) == 1])
         outputs = dict[int, StepOutput]()
-        for group in _groups(inputs):
+        for group in groups(inputs):
             for step_input, output in zip(group, self._forward_group(group), strict=True):
                 outputs[step_input.slot.seq_id] = output
         return [outputs[step_input.slot.seq_id] for step_input in inputs]
@@ -214,11 +197,11 @@ class LlamaBackend:
             raise
         for step_input in inputs:
             step_input.slot.ids += step_input.ids
-            if _is_prefill(step_input):
+            if is_prefill(step_input):
                 step_input.slot.num_prefilled = len(step_input.slot.ids)
         attention = [None] * len(inputs) if weights is None else weights
         return [
-            StepOutput(list(map(LlamaLogits, rows)), _attention(step_input, sequence_weights))
+            StepOutput(list(map(LlamaLogits, rows)), attention_of(step_input, sequence_weights))
             for step_input, rows, sequence_weights in zip(inputs, logits, attention, strict=True)
         ]
 
@@ -376,49 +359,6 @@ class LlamaBackend:
             return False
         target.ids, target.num_prefilled = [*ids], len(ids)
         return True
-
-
-def _groups(inputs: Sequence[LlamaInput]) -> Iterator[list[LlamaInput]]:
-    """Yield groups of inputs to compute together.
-
-    A group is either several neighbouring sequences with the same small number of tokens, or a single input.
-    """
-    group = list[LlamaInput]()
-    for step_input in sorted(inputs, key=lambda step_input: (len(step_input.ids), step_input.slot.seq_id)):
-        if group:
-            is_neighbour = step_input.slot.seq_id == group[-1].slot.seq_id + 1
-            if not (is_neighbour and len(step_input.ids) == len(group[-1].ids) <= _MAX_BATCHED_TOKENS):
-                yield group
-                group = []
-        group.append(step_input)
-    yield group
-
-
-def _is_prefill(step_input: LlamaInput) -> bool:
-    """Return whether an input is part of a prompt.
-
-    Every part of a prompt starts at or before the first token whose logits are wanted. Decoding starts after
-    that token.
-    """
-    return step_input.start <= step_input.slot.num_prefix_tokens
-
-
-def _of_two_tokens(step_input: LlamaInput) -> LlamaInput:
-    """Return an input, with the previous token prepended if the input has only one token."""
-    if len(step_input.ids) > 1 or not step_input.start:
-        return step_input
-    slot, start = step_input.slot, step_input.start - 1
-    return replace(step_input, start=start, ids=(slot.ids[start], *step_input.ids))
-
-
-def _attention(step_input: LlamaInput, weights: NDArray[np.float32] | None) -> list[NDArray[np.float32]]:
-    """Return the attention weights of each token of an input, each of shape [heads, tokens].
-
-    The cells of a sequence are in the order of its tokens.
-    """
-    if weights is None or not step_input.wants_attention:
-        return []
-    return [weights[:, index, : step_input.start + index + 1] for index in range(len(step_input.ids))]
 
 
 def _padded(num_tokens: int) -> int:
