@@ -157,7 +157,7 @@ def test_the_budget_is_in_the_settings(advise, tmp_path):
 def test_a_confidence_that_tells_nothing_is_not_worth_abstaining(advise, tmp_path):
     code, out, _ = advise(logit=-9.0)
     assert code == 0
-    assert "abstaining below 0.27: not advised. It refuses 100%" in out
+    assert "abstaining below 0.28: not advised. It refuses 100%" in out
     assert "abstain_below" not in tomllib.loads((tmp_path / "advice" / "askance.toml").read_text())
 
 
