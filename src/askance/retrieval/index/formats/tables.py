@@ -21,7 +21,7 @@ from askance.retrieval.index.formats.content import (
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
 from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, author_field, cell_fields
-from askance.retrieval.index.formats.packages import PROPERTIES, Package, XmlEvent, open_package
+from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
 
 MAX_COLUMNS = 16_384
 """As many as a sheet of a spreadsheet program has."""
@@ -30,7 +30,6 @@ MAX_TABLE_CHARACTERS = 400_000_000
 _DELIMITERS = ",;\t|"
 _TITLES = ("title", "name", "subject")
 _NUMBER = re.compile(r"[-+]?[.,:/ -]*\d[\d.,:/%€$£ -]*")
-_WORKBOOK = "xl/workbook.xml"
 _DATE_FORMATS = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
 _QUOTED = re.compile(r'"[^"]*"|\\.|\[[^\[\]]*\]')
 _CELL = re.compile(r"([A-Z]{1,3})\d+")
@@ -112,11 +111,14 @@ def read_xlsx(path: Path) -> Rows:
         UnreadableFile: The file is damaged, encrypted, too large, or holds only formulas without values.
     """
     with open_package(path) as package:
-        relations, workbook = package.relations(_WORKBOOK), list(package.events(_WORKBOOK))
+        main = package.main_part("xl/workbook.xml")
+        relations, workbook = package.relations(main), list(package.events(main))
         sheets = [each.attributes for each in workbook if each.kind == "start" and each.name == "sheet"]
-        title, author = package.text_of(PROPERTIES, "title"), package.text_of(PROPERTIES, "creator")
+        title, author = package.title_and_author()
         is_1904 = any(each.attributes.get("date1904") in ("1", "true") for each in workbook)
-        values = _Values(_shared_strings(package), _date_styles(package), is_1904)
+        strings = _shared_strings(package, package.part("sharedStrings", "xl/sharedStrings.xml", main))
+        styles = _date_styles(package, package.part("styles", "xl/styles.xml", main))
+        values = _Values(strings, styles, is_1904)
         rest, num_rows, unread = TextBuilder(), 0, list[UnreadPart]()
         for sheet in sheets:
             name, before = sheet.get("name", ""), values.num_missing
@@ -254,10 +256,10 @@ class _Values:
         return "" if kind == "e" else value
 
 
-def _shared_strings(package: Package) -> list[str]:
+def _shared_strings(package: Package, member: str) -> list[str]:
     strings, pieces, is_text, num_characters = list[str](), list[str](), False, 0
     is_reading_aid = False
-    for event in package.events("xl/sharedStrings.xml"):
+    for event in package.events(member):
         if event.kind == "text":
             if is_text and not is_reading_aid:
                 pieces.append(event.name)
@@ -274,10 +276,10 @@ def _shared_strings(package: Package) -> list[str]:
     return strings
 
 
-def _date_styles(package: Package) -> set[int]:
+def _date_styles(package: Package, member: str) -> set[int]:
     """Return the numbers of the cell styles that show dates or times."""
     formats, styles, is_cell_style = set(_DATE_FORMATS), list[int](), False
-    for event in package.events("xl/styles.xml"):
+    for event in package.events(member):
         given = event.attributes
         if event.name == "cellXfs":
             is_cell_style = event.kind == "start"
