@@ -2,7 +2,8 @@
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
@@ -119,22 +120,52 @@ def read_xlsx(path: Path) -> Rows:
         strings = _shared_strings(package, package.part("sharedStrings", "xl/sharedStrings.xml", main))
         styles = _date_styles(package, package.part("styles", "xl/styles.xml", main))
         values = _Values(strings, styles, is_1904)
-        rest, num_rows, unread = TextBuilder(), 0, list[UnreadPart]()
-        for sheet in sheets:
-            name, before = sheet.get("name", ""), values.num_missing
-            rows = values.rows(package.events(relations.get(sheet.get("id", ""), "")))
-            shown = name if len(sheets) > 1 else ""
-            for row in rows_as_documents(rows, given_title(title) or path.stem, rest, shown, author):
-                num_rows += 1
-                yield row
-            if missing := values.num_missing - before:
-                reason = f"{missing:,} formulas without saved values; save the file in a spreadsheet program"
-                unread.append(UnreadPart(f"sheet {name}", reason))
-        whole = list(rest_as_document(rest, title, author))
-        if not num_rows and not whole and unread:
-            raise UnreadableFile(f"holds only {unread[0].reason}")
-        yield from whole
-        yield from unread
+        named = [(each.get("name", ""), each.get("id", "")) for each in sheets]
+        rows = ((name, values.rows(package.events(relations.get(id, "")), name)) for name, id in named)
+        yield from sheets_as_documents(
+            rows, values.num_missing, path.stem, title, author, has_several=len(sheets) > 1
+        )
+
+
+def sheets_as_documents(
+    sheets: Iterable[tuple[str, Iterable[tuple[int, Sequence[str]]]]],
+    num_missing: Mapping[str, int],
+    file_name: str,
+    title: str,
+    author: str,
+    *,
+    has_several: bool,
+) -> Rows:
+    """Yield the rows of a spreadsheet as documents, then the sheets whose formulas have no saved values.
+
+    Args:
+        sheets: The name and the rows of each sheet (see `rows_as_documents`).
+        num_missing: The number of formulas without saved values by sheet, once its rows have been read.
+        file_name: The title of rows if neither they nor the properties of the file have one.
+        has_several: There are several sheets, so each row names its own.
+
+    Raises:
+        UnreadableFile: There are only formulas without values, or too many columns.
+    """
+    rest, has_rows = TextBuilder(), False
+    for name, rows in sheets:
+        sheet = name if has_several else ""
+        for row in rows_as_documents(rows, given_title(title) or file_name, rest, sheet, author):
+            has_rows = True
+            yield row
+    whole = list(rest_as_document(rest, title, author))
+    unread = [
+        UnreadPart(
+            f"sheet {name[:MAX_FIELD_CHARACTERS]}",
+            f"{number:,} formulas without saved values; save the file in a spreadsheet program",
+        )
+        for name, number in num_missing.items()
+        if number
+    ]
+    if unread and not has_rows and not whole:
+        raise UnreadableFile(f"holds only {unread[0].reason}")
+    yield from whole
+    yield from unread
 
 
 def rest_as_document(rest: TextBuilder, title: str = "", author: str = "") -> Iterator[DocumentRow]:
@@ -205,17 +236,17 @@ class _Values:
     """The values of the cells of a workbook.
 
     Attributes:
-        num_missing: The number of formulas without saved values so far.
+        num_missing: The number of formulas without saved values so far, by sheet.
     """
 
     def __init__(self, strings: Sequence[str], date_styles: set[int], is_1904: bool) -> None:
-        self.num_missing = 0
+        self.num_missing = Counter[str]()
         self._strings, self._date_styles = strings, date_styles
         self._cells = SheetCells()
         self._epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)
 
-    def rows(self, events: Iterator[XmlEvent]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number and the cells of each row of a sheet."""
+    def rows(self, events: Iterator[XmlEvent], sheet: str) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number and the cells of each row of the sheet with this name."""
         cells, number, column, kind, style = self._cells, 0, 0, "", 0
         value, is_value, has_formula = "", False, False
         for event in events:
@@ -234,7 +265,7 @@ class _Values:
                 column, kind = _column(given.get("r", ""), cells.num_columns), given.get("t", "n")
                 style, value, has_formula = _whole_number(given.get("s"), 0), "", False
             elif name == "c":
-                self.num_missing += has_formula and not value
+                self.num_missing[sheet] += has_formula and not value
                 cells.add("", max(0, column - cells.num_columns))
                 cells.add(self._shown(value, kind, style))
             elif name == "rPh":  # how to read Chinese characters in Japanese: it repeats the text
