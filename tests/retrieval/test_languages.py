@@ -8,6 +8,7 @@ import pytest
 from askance.core.errors import BadIndex, UnknownName
 from askance.core.notes import noted
 from askance.core.trace import Noted, Trace
+from askance.middleware.cache import CachedRetriever, CacheStore
 from askance.middleware.session import Session, SessionRetriever
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.bm25_analysis import Analysis
@@ -193,6 +194,16 @@ def test_a_question_in_a_script_that_the_index_lacks_is_noted(index_of):
     assert name == "script"
     assert "Chinese (Han) in 0 of 2 passages" in text
     assert "mostly in Latin script" in text
+
+
+def test_a_cached_search_has_the_note_of_the_first(index_of, tmp_path):
+    store = CacheStore(tmp_path / "cache.sqlite")
+    cached, query = CachedRetriever(index_of("the river"), store), "哪条河？"
+    first = notes_of(cached, query)
+    assert [name for name, _ in first] == ["script"]
+    assert notes_of(cached, query) == first
+    assert notes_of(cached, "Which river?") == notes_of(cached, "Which river?") == []
+    store.close()
 
 
 def test_the_note_is_traced_once_for_a_question_with_several_searches(index_of):

@@ -249,6 +249,14 @@ def test_the_title_of_rich_text_is_collected_from_its_pieces(tmp_path):
     assert row.title == "A" + "-bü" * 50_000
 
 
+def test_the_control_words_of_rich_text_for_characters_are_these_characters_in_text_and_title(tmp_path):
+    words = rb"\ldblquote A\rdblquote\emdash \lquote B\rquote\~\bullet\~C\_D \u8211\endash E"
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1{\info{\title %b}}\pard %b\par}" % (words, words))
+    (row,) = rows(tmp_path / "a.rtf")
+    assert row.text == "“A”—‘B’\u00a0•\u00a0C-D –E"
+    assert row.title == "“A”—‘B’ • C-D –E"
+
+
 def message(subject, text, *attached):
     mail = EmailMessage()
     mail["Subject"], mail["From"] = subject, "Ada <ada@example.org>"

@@ -69,6 +69,32 @@ def test_an_opendocument_spreadsheet_gives_its_rows_as_other_spreadsheets_do(tmp
     ]
 
 
+def test_opendocument_formulas_without_saved_values_are_reported(tmp_path):
+    formula = '<table:table-cell table:formula="of:=1+1" {}/>'
+    missing = formula.format('office:value-type="float" table:number-columns-repeated="2"')
+    saved = formula.format('office:value-type="float" office:value="2"')
+    no_text = formula.format('office:value-type="string" office:string-value=""')
+    table = (
+        '<table:table table:name="{}"><table:table-row>{}{}</table:table-row>'
+        "<table:table-row>{}{}</table:table-row></table:table>"
+    )
+    header = (cell("Name"), cell("Load"))
+    content = table.format("One", *header, formula.format(""), saved) + table.format(
+        "Two", *header, missing, ""
+    )
+    row, *unread = rows(opendocument(tmp_path / "a.ods", content))
+    assert row.text == "Load: 2"
+    assert [each.name for each in unread] == ["sheet One", "sheet Two"]
+    assert [each.reason[:32] for each in unread] == [
+        "1 formulas without saved values;",
+        "2 formulas without saved values;",
+    ]
+    (row,) = rows(opendocument(tmp_path / "b.ods", table.format("One", *header, no_text, saved)))
+    assert row.text == "Load: 2"
+    with pytest.raises(UnreadableFile, match="holds only 4 formulas without saved values"):
+        rows(opendocument(tmp_path / "c.ods", table.format("One", *[missing, ""] * 2)))
+
+
 def test_an_opendocument_spreadsheet_without_header_is_one_document(tmp_path):
     table = (
         f'<table:table table:name="S"><table:table-row>{cell("1")}{cell("2")}</table:table-row></table:table>'

@@ -23,6 +23,7 @@ import numpy as np
 
 from askance.core.errors import InputError
 from askance.core.filters import FieldKinds, Filter
+from askance.core.notes import note, noted
 from askance.core.ports import FilteringRetriever, Model, Retriever, WrappedModel, WrappedRetriever
 from askance.core.types import (
     Attention,
@@ -39,7 +40,7 @@ from askance.core.version import VERSION
 
 T = TypeVar("T")
 
-_FORMAT = 4
+_FORMAT = 5
 """The version of the stored format. Incrementing it makes older entries unreachable."""
 _APPLICATION = 0x61736B63
 """The SQLite application id that marks the file as a cache of askance: "askc" in ASCII."""
@@ -176,7 +177,7 @@ class CachedModel(WrappedModel):
 
 
 class CachedRetriever(WrappedRetriever):
-    """A retriever whose results are cached.
+    """A retriever whose results are cached, with the notes of the search other than retries.
 
     Raises:
         InputError: The retriever has no fingerprint.
@@ -188,7 +189,17 @@ class CachedRetriever(WrappedRetriever):
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
         id = request_id("search", self._source, query, k, sorted(exclude))
-        return await _cached(self._store, id, lambda: self._retriever.search(query, k, exclude=exclude))
+        entry = self._store.find(id)
+        if entry is not None:
+            hits, notes = cast(tuple[tuple[Hit, ...], tuple[tuple[str, str], ...]], _frozen(entry))
+            for name, text in notes:
+                note(name, text)
+            return hits
+        taken = list[tuple[str, str]]()
+        with noted(lambda name, text: taken.append((name, text))):
+            hits = await self._retriever.search(query, k, exclude=exclude)
+        self._store.keep(id, (hits, [each for each in taken if each[0] != "retry"]))
+        return hits
 
     @property
     def fields(self) -> FieldKinds | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from askance.retrieval.index.formats.content import Rows, TextBuilder, given_title
-from askance.retrieval.index.formats.packages import PROPERTIES, Package, XmlEvent, open_package
+from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
 
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MAX_LEVEL = 9
@@ -19,19 +19,21 @@ def read_docx(path: Path) -> Rows:
     """
     with open_package(path) as package:
         text = TextBuilder()
-        headings, titles = _heading_styles(package)
+        main = package.main_part("word/document.xml")
+        headings, titles = _heading_styles(package, package.part("styles", "word/styles.xml", main))
         title = ""
-        for style, paragraph in _blocks(package.events("word/document.xml"), text):
+        for style, paragraph in _blocks(package.events(main), text):
             if style in headings:
                 text.heading(paragraph)
             else:
                 title = title or (paragraph if style in titles else "")
                 text.paragraph(paragraph)
-        for notes in ("word/footnotes.xml", "word/endnotes.xml"):
+        for kind in ("footnotes", "endnotes"):
+            notes = package.part(kind, f"word/{kind}.xml", main)
             for _, paragraph in _blocks(package.events(notes), text):
                 text.paragraph(paragraph)
-        author = package.text_of(PROPERTIES, "creator")
-        yield text.document(given_title(package.text_of(PROPERTIES, "title")) or title, author)
+        given, author = package.title_and_author()
+        yield text.document(given_title(given) or title, author)
 
 
 def read_pptx(path: Path) -> Rows:
@@ -40,8 +42,8 @@ def read_pptx(path: Path) -> Rows:
     Raises:
         UnreadableFile: The file is damaged, encrypted or too large.
     """
-    main = "ppt/presentation.xml"
     with open_package(path) as package:
+        main = package.main_part("ppt/presentation.xml")
         text, relations = TextBuilder(), package.relations(main)
         slides = [
             relations.get(event.attributes.get("id", ""), "")
@@ -60,17 +62,17 @@ def read_pptx(path: Path) -> Rows:
                     for style, paragraph in _blocks(package.events(target), text):
                         if style != "sldNum":
                             text.paragraph(paragraph)
-        yield text.document(package.text_of(PROPERTIES, "title"), package.text_of(PROPERTIES, "creator"))
+        yield text.document(*package.title_and_author())
 
 
-def _heading_styles(package: Package) -> tuple[set[str], set[str]]:
+def _heading_styles(package: Package, styles: str) -> tuple[set[str], set[str]]:
     """Return the ids of the paragraph styles that are headings, and of those that are titles.
 
     A style is a heading if it, or a style that it is based on, is named "heading N" or has an outline level.
     """
     headings, titles, based_on = set[str](), {"Title"}, dict[str, str]()
     id = ""
-    for event in package.events("word/styles.xml"):
+    for event in package.events(styles):
         value = event.attributes.get("val", "")
         if event.kind != "start":
             continue

@@ -1,25 +1,15 @@
 """The readers of OpenDocument texts, presentations and spreadsheets."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from askance.retrieval.index.formats.content import (
-    MAX_TEXT_CHARACTERS,
-    Rows,
-    TextBuilder,
-    UnreadableFile,
-    given_title,
-)
+from askance.retrieval.index.formats.content import MAX_TEXT_CHARACTERS, Rows, TextBuilder, UnreadableFile
 from askance.retrieval.index.formats.packages import Attributes, Package, XmlEvent, open_package
-from askance.retrieval.index.formats.tables import (
-    MAX_COLUMNS,
-    SheetCells,
-    rest_as_document,
-    rows_as_documents,
-)
+from askance.retrieval.index.formats.tables import MAX_COLUMNS, SheetCells, sheets_as_documents
 
 _MAX_SPACES = 100
 _MAX_ROWS = 1 << 20
@@ -35,12 +25,14 @@ class _Block(NamedTuple):
         texts: The cells of a row; otherwise one text.
         table: The name of the row's table.
         number: The number of a row or slide, from 1.
+        num_missing: The number of formulas without saved values in a row.
     """
 
     kind: str
     texts: list[str]
     table: str = ""
     number: int = 0
+    num_missing: int = 0
 
 
 def read_odt(path: Path) -> Rows:
@@ -53,7 +45,7 @@ def read_odt(path: Path) -> Rows:
     """
     with _opened(path) as package:
         text = TextBuilder()
-        for kind, texts, _, number in _blocks(package):
+        for kind, texts, _, number, _ in _blocks(package):
             if kind == "row":
                 text.row(texts)
             elif kind == "page":
@@ -71,18 +63,22 @@ def read_ods(path: Path) -> Rows:
     Formulas have the values that were saved with them. A row that is saved as repeated is read once.
 
     Raises:
-        UnreadableFile: The file is damaged, encrypted or too large.
+        UnreadableFile: The file is damaged, encrypted, too large, or holds only formulas without values.
     """
+    num_missing = Counter[str]()
+
+    def rows_of(blocks: Iterator[_Block]) -> Iterator[tuple[int, list[str]]]:
+        for block in blocks:
+            num_missing[block.table] += block.num_missing
+            yield block.number, block.texts
+
     with _opened(path) as package:
         title, author = _title_and_author(package)
-        has_several_sheets = _has_several_sheets(package)
+        has_several = _has_several_sheets(package)
         blocks = (block for block in _blocks(package, has_values=True) if block.kind == "row")
-        rest = TextBuilder()
-        for name, rows in groupby(blocks, key=lambda block: block.table):
-            numbered = ((row.number, row.texts) for row in rows)
-            sheet = name if has_several_sheets else ""
-            yield from rows_as_documents(numbered, given_title(title) or path.stem, rest, sheet, author)
-        yield from rest_as_document(rest, title, author)
+        by_sheet = groupby(blocks, key=lambda block: block.table)
+        sheets = ((name, rows_of(rows)) for name, rows in by_sheet)
+        yield from sheets_as_documents(sheets, num_missing, path.stem, title, author, has_several=has_several)
 
 
 @contextmanager
@@ -118,9 +114,9 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
     Args:
         has_values: Cells have their values; otherwise the text that is shown, such as "4.00 kg".
     """
-    cells, cell, table, value = SheetCells(), list[str](), "", ""
-    num_tables = num_rows = num_pages = 0
-    num_repeated = num_repeated_rows = 1
+    cells, cell, table, given = SheetCells(), list[str](), "", Attributes()
+    num_tables = num_rows = num_pages = num_missing = 0
+    num_repeated_rows = 1
     is_title = is_presentation = False
     for kind, name, attributes in _paragraphs(package):
         is_start = kind == "start"
@@ -141,17 +137,20 @@ def _blocks(package: Package, *, has_values: bool = False) -> Iterator[_Block]:
             num_pages += 1
             yield _Block("page", [], number=num_pages)
         elif name in _CELLS and is_start:
-            num_repeated = _count(attributes, "number-columns-repeated", MAX_COLUMNS)
-            value = _value(attributes) if has_values else ""
+            given = attributes
             cell = [] if num_tables == 1 else cell  # not the text of forms between the cells
         elif name in _CELLS:
-            shown, cell, value = value or " ".join(cell), [], ""
+            shown = (_value(given) if has_values else "") or " ".join(cell)
+            num_repeated = _count(given, "number-columns-repeated", MAX_COLUMNS)
+            if "formula" in given and given.get("value-type") != "string" and not shown:
+                num_missing += num_repeated
             cells.add(shown, num_repeated)
-            num_repeated = 1
+            cell, given = [], {}
         elif name == "table-row" and num_tables == 1 and is_start:
             num_repeated_rows = _count(attributes, "number-rows-repeated", _MAX_ROWS)
         elif name == "table-row" and num_tables == 1:
-            yield _Block("row", cells.end_row(), table, num_rows + 1)
+            yield _Block("row", cells.end_row(), table, num_rows + 1, num_missing)
+            num_missing = 0
             num_rows += num_repeated_rows
 
 

@@ -28,13 +28,12 @@ MAX_RATIO = 400
 """The greatest ratio of unpacked to packed bytes; office files with repetitive tables reach about 100."""
 MAX_UNCHECKED_BYTES = 16_000_000
 """A member that unpacks to no more than this may have any ratio."""
-PROPERTIES = "docProps/core.xml"
-"""The member with the title and the author of an Office file."""
 MAX_DEPTH = 5_000
 """How deep XML elements may be nested."""
 _BLOCK_BYTES = 1 << 16
 _MIN_BYTES_READ = 1 << 12
 """What each reading of a member counts for at least, as a file can refer to a member any number of times."""
+_MAX_SHOWN = 100
 _OLE = b"\xd0\xcf\x11\xe0"
 Attributes = dict[str, str]
 
@@ -106,13 +105,34 @@ class Package:
 
     def relations(self, name: str) -> dict[str, str]:
         """Return the members that a member of an Office file refers to, by relation id."""
-        path = PurePosixPath(name)
-        found = {}
-        for event in self.events(f"{path.parent}/_rels/{path.name}.rels"):
-            if event.name == "Relationship" and event.attributes.get("TargetMode") != "External":
-                target = event.attributes.get("Target", "")
-                found[event.attributes.get("Id", "")] = joined(str(path.parent), target)
-        return found
+        return {given.get("Id", ""): target for given, target in self._relations(name)}
+
+    def part(self, kind: str, usual: str, of: str = "") -> str:
+        """Return the part of an Office file that has a relation of this kind (ISO/IEC 29500-2).
+
+        Args:
+            kind: The last part of the relation's type, such as "styles".
+            usual: The member to return if there is no such relation.
+            of: The member that has the relation, or an empty string for the file itself.
+        """
+        kinds = ((given.get("Type", "").rpartition("/")[2], target) for given, target in self._relations(of))
+        return next((target for found, target in kinds if found == kind), usual)
+
+    def main_part(self, usual: str) -> str:
+        """Return the part of an Office file that all others belong to.
+
+        Raises:
+            UnreadableFile: There is no such part.
+        """
+        main = self.part("officeDocument", usual)
+        if main not in self or main.endswith(".rels"):
+            raise UnreadableFile(f"damaged: it lacks its main part ({main[:_MAX_SHOWN]})")
+        return main
+
+    def title_and_author(self) -> tuple[str, str]:
+        """Return the title and the author in the properties of an Office file, or empty strings."""
+        properties = self.part("core-properties", "docProps/core.xml")
+        return self.text_of(properties, "title"), self.text_of(properties, "creator")
 
     def text_of(self, name: str, element: str) -> str:
         """Return the text of the first element of this name in an XML member, or an empty string."""
@@ -125,6 +145,18 @@ class Package:
                     return text
                 is_inside = True
         return text
+
+    def _relations(self, name: str) -> Iterator[tuple[Attributes, str]]:
+        """Yield the attributes and the target of each relation to another member."""
+        folder, _, file = name.rpartition("/")
+        for event in self.events(f"{folder}/_rels/{file}.rels".lstrip("/")):
+            given = event.attributes
+            if (
+                event.name == "Relationship"
+                and event.kind == "start"
+                and given.get("TargetMode") != "External"
+            ):
+                yield given, joined(folder, given.get("Target", ""))
 
     def _checked(self, name: str) -> zipfile.ZipInfo:
         info = self.archive.NameToInfo.get(name)

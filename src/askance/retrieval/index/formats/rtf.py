@@ -84,8 +84,11 @@ class _Reader:
             self._add_bytes(bytes([int(hexadecimal, 16)]))
         elif text:
             self._add_bytes(text)
-        elif symbol in _CHARACTERS:
-            self._add(_CHARACTERS[symbol])
+        elif (word or symbol) in _CHARACTERS:
+            if self._to_skip:  # the alternative of a Unicode character, which may be a control word
+                self._to_skip -= 1
+            else:
+                self._add(_CHARACTERS[word or symbol])
         elif symbol == b"*":
             self._destination = self._destination or b"*"
         elif word:
@@ -127,8 +130,6 @@ class _Reader:
             self._style = value
         elif self._destination:
             return
-        elif word in _CHARACTERS:
-            self._add(_CHARACTERS[word])
         elif word == b"pard":
             self._style, self._is_heading, self._is_table = 0, False, False
         elif word == b"outlinelevel":

@@ -2,7 +2,8 @@
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
@@ -21,7 +22,7 @@ from askance.retrieval.index.formats.content import (
 )
 from askance.retrieval.index.formats.encodings import GZIPPED
 from askance.retrieval.index.formats.fields import MAX_FIELD_CHARACTERS, author_field, cell_fields
-from askance.retrieval.index.formats.packages import PROPERTIES, Package, XmlEvent, open_package
+from askance.retrieval.index.formats.packages import Package, XmlEvent, open_package
 
 MAX_COLUMNS = 16_384
 """As many as a sheet of a spreadsheet program has."""
@@ -30,7 +31,6 @@ MAX_TABLE_CHARACTERS = 400_000_000
 _DELIMITERS = ",;\t|"
 _TITLES = ("title", "name", "subject")
 _NUMBER = re.compile(r"[-+]?[.,:/ -]*\d[\d.,:/%€$£ -]*")
-_WORKBOOK = "xl/workbook.xml"
 _DATE_FORMATS = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
 _QUOTED = re.compile(r'"[^"]*"|\\.|\[[^\[\]]*\]')
 _CELL = re.compile(r"([A-Z]{1,3})\d+")
@@ -112,27 +112,60 @@ def read_xlsx(path: Path) -> Rows:
         UnreadableFile: The file is damaged, encrypted, too large, or holds only formulas without values.
     """
     with open_package(path) as package:
-        relations, workbook = package.relations(_WORKBOOK), list(package.events(_WORKBOOK))
+        main = package.main_part("xl/workbook.xml")
+        relations, workbook = package.relations(main), list(package.events(main))
         sheets = [each.attributes for each in workbook if each.kind == "start" and each.name == "sheet"]
-        title, author = package.text_of(PROPERTIES, "title"), package.text_of(PROPERTIES, "creator")
+        title, author = package.title_and_author()
         is_1904 = any(each.attributes.get("date1904") in ("1", "true") for each in workbook)
-        values = _Values(_shared_strings(package), _date_styles(package), is_1904)
-        rest, num_rows, unread = TextBuilder(), 0, list[UnreadPart]()
-        for sheet in sheets:
-            name, before = sheet.get("name", ""), values.num_missing
-            rows = values.rows(package.events(relations.get(sheet.get("id", ""), "")))
-            shown = name if len(sheets) > 1 else ""
-            for row in rows_as_documents(rows, given_title(title) or path.stem, rest, shown, author):
-                num_rows += 1
-                yield row
-            if missing := values.num_missing - before:
-                reason = f"{missing:,} formulas without saved values; save the file in a spreadsheet program"
-                unread.append(UnreadPart(f"sheet {name}", reason))
-        whole = list(rest_as_document(rest, title, author))
-        if not num_rows and not whole and unread:
-            raise UnreadableFile(f"holds only {unread[0].reason}")
-        yield from whole
-        yield from unread
+        strings = _shared_strings(package, package.part("sharedStrings", "xl/sharedStrings.xml", main))
+        styles = _date_styles(package, package.part("styles", "xl/styles.xml", main))
+        values = _Values(strings, styles, is_1904)
+        named = [(each.get("name", ""), each.get("id", "")) for each in sheets]
+        rows = ((name, values.rows(package.events(relations.get(id, "")), name)) for name, id in named)
+        yield from sheets_as_documents(
+            rows, values.num_missing, path.stem, title, author, has_several=len(sheets) > 1
+        )
+
+
+def sheets_as_documents(
+    sheets: Iterable[tuple[str, Iterable[tuple[int, Sequence[str]]]]],
+    num_missing: Mapping[str, int],
+    file_name: str,
+    title: str,
+    author: str,
+    *,
+    has_several: bool,
+) -> Rows:
+    """Yield the rows of a spreadsheet as documents, then the sheets whose formulas have no saved values.
+
+    Args:
+        sheets: The name and the rows of each sheet (see `rows_as_documents`).
+        num_missing: The number of formulas without saved values by sheet, once its rows have been read.
+        file_name: The title of rows if neither they nor the properties of the file have one.
+        has_several: There are several sheets, so each row names its own.
+
+    Raises:
+        UnreadableFile: There are only formulas without values, or too many columns.
+    """
+    rest, has_rows = TextBuilder(), False
+    for name, rows in sheets:
+        sheet = name if has_several else ""
+        for row in rows_as_documents(rows, given_title(title) or file_name, rest, sheet, author):
+            has_rows = True
+            yield row
+    whole = list(rest_as_document(rest, title, author))
+    unread = [
+        UnreadPart(
+            f"sheet {name[:MAX_FIELD_CHARACTERS]}",
+            f"{number:,} formulas without saved values; save the file in a spreadsheet program",
+        )
+        for name, number in num_missing.items()
+        if number
+    ]
+    if unread and not has_rows and not whole:
+        raise UnreadableFile(f"holds only {unread[0].reason}")
+    yield from whole
+    yield from unread
 
 
 def rest_as_document(rest: TextBuilder, title: str = "", author: str = "") -> Iterator[DocumentRow]:
@@ -203,17 +236,17 @@ class _Values:
     """The values of the cells of a workbook.
 
     Attributes:
-        num_missing: The number of formulas without saved values so far.
+        num_missing: The number of formulas without saved values so far, by sheet.
     """
 
     def __init__(self, strings: Sequence[str], date_styles: set[int], is_1904: bool) -> None:
-        self.num_missing = 0
+        self.num_missing = Counter[str]()
         self._strings, self._date_styles = strings, date_styles
         self._cells = SheetCells()
         self._epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)
 
-    def rows(self, events: Iterator[XmlEvent]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number and the cells of each row of a sheet."""
+    def rows(self, events: Iterator[XmlEvent], sheet: str) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number and the cells of each row of the sheet with this name."""
         cells, number, column, kind, style = self._cells, 0, 0, "", 0
         value, is_value, has_formula = "", False, False
         for event in events:
@@ -232,7 +265,7 @@ class _Values:
                 column, kind = _column(given.get("r", ""), cells.num_columns), given.get("t", "n")
                 style, value, has_formula = _whole_number(given.get("s"), 0), "", False
             elif name == "c":
-                self.num_missing += has_formula and not value
+                self.num_missing[sheet] += has_formula and not value
                 cells.add("", max(0, column - cells.num_columns))
                 cells.add(self._shown(value, kind, style))
             elif name == "rPh":  # how to read Chinese characters in Japanese: it repeats the text
@@ -254,10 +287,10 @@ class _Values:
         return "" if kind == "e" else value
 
 
-def _shared_strings(package: Package) -> list[str]:
+def _shared_strings(package: Package, member: str) -> list[str]:
     strings, pieces, is_text, num_characters = list[str](), list[str](), False, 0
     is_reading_aid = False
-    for event in package.events("xl/sharedStrings.xml"):
+    for event in package.events(member):
         if event.kind == "text":
             if is_text and not is_reading_aid:
                 pieces.append(event.name)
@@ -274,10 +307,10 @@ def _shared_strings(package: Package) -> list[str]:
     return strings
 
 
-def _date_styles(package: Package) -> set[int]:
+def _date_styles(package: Package, member: str) -> set[int]:
     """Return the numbers of the cell styles that show dates or times."""
     formats, styles, is_cell_style = set(_DATE_FORMATS), list[int](), False
-    for event in package.events("xl/styles.xml"):
+    for event in package.events(member):
         given = event.attributes
         if event.name == "cellXfs":
             is_cell_style = event.kind == "start"
