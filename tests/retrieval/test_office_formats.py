@@ -257,6 +257,12 @@ def test_the_control_words_of_rich_text_for_characters_are_these_characters_in_t
     assert row.title == "“A”—‘B’ • C-D –E"
 
 
+def test_a_backslash_before_a_line_end_ends_a_paragraph_of_rich_text(tmp_path):
+    (tmp_path / "a.rtf").write_bytes(b"{\\rtf1 One\\\nTwo\\\r\nThree}")
+    (row,) = rows(tmp_path / "a.rtf")
+    assert row.text == "One\n\nTwo\n\nThree"
+
+
 def message(subject, text, *attached):
     mail = EmailMessage()
     mail["Subject"], mail["From"] = subject, "Ada <ada@example.org>"

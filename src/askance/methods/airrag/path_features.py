@@ -70,7 +70,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class JudgedPath:
-    """What the features of a path are computed from.
+    """The parts of a path from which its features are computed.
 
     Attributes:
         plan: The plan as `ActionStep.text` shows it; None for a path without one.

@@ -91,8 +91,8 @@ class _Reader:
                 self._add(_CHARACTERS[word or symbol])
         elif symbol == b"*":
             self._destination = self._destination or b"*"
-        elif word:
-            self._control(word, int(number) if number else None)
+        elif word or symbol in (b"\n", b"\r"):  # a line end after a backslash ends a paragraph
+            self._control(word or b"par", int(number) if number else None)
 
     def end_paragraph(self) -> None:
         """End a paragraph or a row."""
