@@ -185,7 +185,7 @@ def test_the_configuration_has_the_kind_the_index_and_the_reranker_apart():
 
 def test_the_bundled_reranker_has_its_own_defaults():
     inner = ScriptedRetriever(MANY)
-    assert with_reranker(inner, "bundled").candidates == 20
+    assert with_reranker(inner, "bundled").candidates == 10
     assert with_reranker(inner, "bundled").retriever_weight == 1
     changed = with_reranker(inner, "bundled?retriever_weight=0&candidates=7")
     assert (changed.candidates, changed.retriever_weight) == (7, 0)

@@ -29,7 +29,7 @@ RERANKERS = {
 """The factory for each kind of reranker, as "module:function". A factory is imported on first use."""
 CANDIDATES = 50
 """The default number of passages to rerank."""
-BUNDLED_OPTIONS = {"candidates": "20", "retriever_weight": "1"}
+BUNDLED_OPTIONS = {"candidates": "10", "retriever_weight": "1"}
 """The default options of the reranker ``bundled``, as measured with BM25 (see docs/retrieval.md)."""
 _OPTIONS = ("candidates", "retriever_weight")
 
