@@ -39,11 +39,14 @@ _WARM_AFTER, _MEASURED_UNTIL = 1_000, 10_000
 
 def throughput(setup: Setup) -> Iterator[Row]:
     """Compare the throughput for eight users with llama.cpp's server with eight slots (`closed_book`), and
-    with the engine without a server (all methods).
+    with the engine without a server (all methods that the model supports).
     """
     calls, number = Calls(setup.model), 0
+    methods = [("closed_book", _WITHOUT_SHORT), ("single", {})]
+    if "attention" in setup.model.capabilities:
+        methods.append(("dragin", {}))
     with _served(setup) as served, _llama_server(setup, IN_FLIGHT) as theirs:
-        for method, parameters in (("closed_book", _WITHOUT_SHORT), ("single", {}), ("dragin", {})):
+        for method, parameters in methods:
             engine = setup.engine(method, calls, parameters)
             of_engine, of_llama = list[float](), list[float]()
             for _ in range(setup.num_repeats + 1):
