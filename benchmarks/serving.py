@@ -43,7 +43,7 @@ def throughput(setup: Setup) -> Iterator[Row]:
     """
     calls, number = Calls(setup.model), 0
     methods = [("closed_book", _WITHOUT_SHORT), ("single", {})]
-    if "attention" in setup.model.capabilities:
+    if "attention" in setup.model.signals:
         methods.append(("dragin", {}))
     with _served(setup) as served, _llama_server(setup, IN_FLIGHT) as theirs:
         for method, parameters in methods:

@@ -29,7 +29,7 @@ FEATURES = {
     "retrievals": "RA steps",
     "refusals": "RA steps that say that the passages hold no answer",
     "named": "mean share of the title's words of the best passage that the sub-query contains",
-    "supported": "mean share of an RA step's words that this passage contains",
+    "supported": "mean share of the words of an RA step's answer that this passage contains",
     "retrieval_score": "mean score of the best passage of each retrieval",
     "evidence": "mean log-odds of a cross-encoder that this passage is relevant to the sub-query",
 }
