@@ -313,6 +313,8 @@ def test_logits_that_are_no_numbers_are_a_failure():
     model = HfModel(module, byte_level_tokenizer(), name="broken")
     with pytest.raises(ModelFailure, match="no numbers"):
         generate(model, Raw((Span("The"),)))
+    with pytest.raises(ModelFailure, match="'broken' gave logits that are no numbers"):
+        run(model.score(Raw((Span("The"),)), [" cat", " dog"]))
 
 
 def test_errors_of_torch_are_a_failure(qwen, monkeypatch):

@@ -103,7 +103,7 @@ BAD = [
     {"id": ".", "text": "x"}, {"id": "..", "text": "x"}, {"id": "a\n", "text": "x"}, {"id": 5, "text": "x"},
     {"id": "\0", "text": "x"}, {"id": "x" * 513, "text": "x"}, {"id": "x", "text": "x", "path": "/etc/x"},
     {"id": "\ud800", "text": "x"}, {"id": "x", "text": "\ud800"}, {"documents": []}, [],
-    {"documents": [{"id": "x", "text": "a"}, {"id": "x", "text": "b"}]},
+    {"id": " ", "text": "x"}, {"documents": [{"id": "x", "text": "a"}, {"id": "x", "text": "b"}]},
 ]  # fmt: skip
 
 
@@ -115,6 +115,24 @@ def test_bad_documents_are_refused(server, body):
     assert response.status_code == 400, response.text
     assert response.json()["error"]["message"]
     assert len(server.get("/v1/documents").json()["data"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"id": "", "text": "x"}, "id='': String should"),
+        ({"id": "x" * 600, "text": "x"}, f"id='{'x' * 79}: String should"),
+        ({"id": "x"}, "text: Field required."),
+        ({"id": "x", "text": "x", "path": "/etc/x"}, "path='/etc/x': Extra"),
+        ({"documents": []}, "documents: List should"),
+        ({"documents": [{"id": "x", "text": "x"}, {"id": "y"}]}, "documents.1.text: Field required."),
+        ([], "the body: "),
+    ],
+)
+def test_a_bad_document_is_named_by_its_place_and_value(server, body, message):
+    error = server.post("/v1/documents", body).json()["error"]
+    assert error["message"].startswith(message)
+    assert message.startswith((f"{error['param']}:", f"{error['param']}="))
 
 
 def test_an_upload_that_is_cut_in_the_middle_changes_nothing(server):
@@ -164,7 +182,9 @@ def test_an_index_removed_or_broken_while_serving_stays_in_use(own_index):
         shutil.rmtree(own_index)
         assert found(server, "Rhine") == ["bonn.txt"]
         response = server.post("/v1/documents", {"id": "x", "text": "x"})
-        assert response.status_code == 400
+        assert response.status_code == 503
+        assert response.json()["error"]["code"] == "index_failed"
+        assert str(own_index) not in response.text
 
 
 def test_documents_get_vectors_where_the_index_has_them(tmp_path, monkeypatch):

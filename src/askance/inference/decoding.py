@@ -85,10 +85,7 @@ class TokenSampler:
         """
         best, best_id = logits.best
         if not math.isfinite(best):
-            raise ModelFailure(
-                f"model {self._name!r} gave logits that are no numbers (NaN or infinite): its weights are "
-                "broken or overflow in this precision; load it with dtype=float32 or bfloat16."
-            )
+            raise no_numbers(self._name)
         if self._sampling.temperature == 0:
             return best_id
         # Tokens stay in id order, so that rounding can't swap two tokens with nearly equal probabilities.
@@ -96,6 +93,14 @@ class TokenSampler:
         drawn = self._random.random() * cumulative[-1]
         last = int(np.searchsorted(cumulative, cumulative[-1]))
         return min(int(np.searchsorted(cumulative, drawn, side="right")), last)
+
+
+def no_numbers(name: str) -> ModelFailure:
+    """Return the error of a model whose logits are not finite numbers."""
+    return ModelFailure(
+        f"model {name!r} gave logits that are no numbers (NaN or infinite): its weights are broken or "
+        "overflow in this precision; load it with dtype=float32 or bfloat16."
+    )
 
 
 def check_sampling(sampling: Sampling, n: int) -> None:

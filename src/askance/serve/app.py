@@ -26,7 +26,7 @@ from askance.parameter_schema import parameter_schema, typed_parameters
 from askance.serve.chat import ChatQuestion, ChatService, ClientLeft, StreamResponse, unless_client_leaves
 from askance.serve.chat_request import ChatRequest, read_conversation, read_parameters
 from askance.serve.citations import passage_url
-from askance.serve.documents import DocumentRoutes
+from askance.serve.documents import ONE, SEVERAL, DocumentRoutes
 from askance.serve.engines import PREFIX, Engines
 from askance.serve.errors import ApiError, api_error, bad_request, not_found
 from askance.serve.limits import Admission, Limits
@@ -277,8 +277,11 @@ async def _error_response(request: Request, error: Exception) -> Response:
             return Response(status_code=499)  # nobody reads it
         case RequestValidationError():
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"][1:])) or "the body"
-            known = bad_request(f"{place}: {first['msg']}.", place)
+            steps = [str(step) for step in first["loc"][1:] if step not in (ONE, SEVERAL)]
+            place, given = ".".join(steps) or "the body", first["input"]
+            is_shown = first["type"] != "missing" and isinstance(given, str | int | float)
+            value = f"={repr(given)[:80]}" if is_shown else ""
+            known = bad_request(f"{place}{value}: {first['msg']}.", place)
         case ApiError():
             known = error
         case HTTPException():

@@ -1,9 +1,19 @@
 """The routes for documents: add, replace, list and delete them while the server runs."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+)
 from starlette.responses import Response
 
 from askance.core.filters import FieldValue, parse_filter
@@ -37,6 +47,20 @@ class GivenDocuments(BaseModel):
     documents: list[GivenDocument] = Field(min_length=1, max_length=_MAX_AT_ONCE)
 
 
+ONE, SEVERAL = "one document", "several documents"
+"""The two forms of a body with documents, which stand in the places of validation errors."""
+
+
+def _form(body: Any) -> str:
+    is_several = isinstance(body, GivenDocuments) or (isinstance(body, dict) and "documents" in body)
+    return SEVERAL if is_several else ONE
+
+
+Given = Annotated[
+    Annotated[GivenDocument, Tag(ONE)] | Annotated[GivenDocuments, Tag(SEVERAL)], Discriminator(_form)
+]
+
+
 class DocumentRoutes:
     """The routes for the documents of an index, or of a server without an index."""
 
@@ -50,7 +74,7 @@ class DocumentRoutes:
         app.delete("/v1/documents")(self.delete_where)
         app.delete("/v1/documents/{id:path}")(self.delete)
 
-    async def put(self, request: Request, body: GivenDocument | GivenDocuments) -> Response:
+    async def put(self, request: Request, body: Given) -> Response:
         """Add or replace documents. They can be searched as soon as the response arrives."""
         given = body.documents if isinstance(body, GivenDocuments) else [body]
         ids = [document.id for document in given]
@@ -99,8 +123,10 @@ class DocumentRoutes:
 
 def _check(document: GivenDocument) -> None:
     """Raise an error with status 400 for an id that no URL can have, and for a document without text."""
-    if document.id in (".", "..") or not document.id.isprintable():
-        raise bad_request(f"id={document.id!r}: use printable characters, and more than dots.", "id")
+    if document.id.strip() in ("", ".", "..") or not document.id.isprintable():
+        raise bad_request(
+            f"id={document.id!r}: use printable characters, and more than dots and spaces.", "id"
+        )
     for name in ("id", "title", "text"):
         if (value := getattr(document, name)) != whole_characters(value):
             raise bad_request(f"{name} of the document {document.id!r}: it is not valid Unicode.", name)

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from askance.core.errors import (
     AskanceError,
+    BadIndex,
     InputError,
     LimitReached,
     MachineFailure,
@@ -86,6 +87,11 @@ def api_error(error: BaseException, trace_id: str = "") -> ApiError:
             return ApiError(422, _for_clients(str(error)), code="limit_reached")
         case UnknownName() if error.setting == "model":
             return not_found(str(error), "model_not_found")
+        case BadIndex():  # the message would name the folder of the server
+            message = (
+                f"the index of the server is missing or can't be used; its operator has to restore it.{more}"
+            )
+            return ApiError(503, message, type="server_error", code="index_failed")
         case InputError():
             setting = error.setting.removeprefix("parameters.")
             return bad_request(_for_clients(str(error)), f"askance.{setting}" if setting else None)

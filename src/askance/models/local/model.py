@@ -1,6 +1,7 @@
 """The common base of all models that run in this process: a `Model` over an `LLMEngine`."""
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from askance.core.types import (
     as_spans,
 )
 from askance.inference.async_engine import AsyncLLMEngine, call_soon
-from askance.inference.decoding import SamplingRequest, ScoringRequest, check_sampling
+from askance.inference.decoding import SamplingRequest, ScoringRequest, check_sampling, no_numbers
 from askance.inference.engine import LLMEngine
 from askance.inference.vocabulary import IncrementalDetokenizer
 from askance.models.local.encoding import Encoding
@@ -128,6 +129,7 @@ class LocalModel(ABC):
         Raises:
             InputError: An option is empty.
             PromptTooLong: The prompt and its longest option do not fit into `context_tokens`.
+            ModelFailure: A forward pass failed, or gave logits that are not finite numbers.
         """
         option_ids = [self.tokenize(option) for option in options]
         if not all(option_ids):
@@ -138,6 +140,8 @@ class LocalModel(ABC):
         with self._as_model_failure():
             await self._engine.run(requests)
         scored = {index: score for request in requests for index, score in request.scored.items()}
+        if any(math.isnan(score.logprob) for score in scored.values()):
+            raise no_numbers(self.name)
         return tuple(scored[index] for index in range(len(options)))
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
