@@ -122,7 +122,7 @@ def test_a_spreadsheet_gives_a_row_for_each_row_with_the_saved_values_of_formula
 
 def test_formulas_without_saved_values_are_reported(tmp_path):
     formula = '<row r="2"><c r="A2"><f>1+1</f></c></row>'
-    with pytest.raises(UnreadableFile, match="holds only 1 formulas without saved values"):
+    with pytest.raises(UnreadableFile, match="holds only 1 formula without saved values"):
         rows(workbook(tmp_path / "a.xlsx", formula))
     other = '<row r="3"><c r="A3"><v>5</v></c></row>'
     row, unread = rows(workbook(tmp_path / "b.xlsx", HEADER + formula + other, "<si><t>Name</t></si>"))

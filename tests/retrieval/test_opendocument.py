@@ -86,7 +86,7 @@ def test_opendocument_formulas_without_saved_values_are_reported(tmp_path):
     assert row.text == "Load: 2"
     assert [each.name for each in unread] == ["sheet One", "sheet Two"]
     assert [each.reason[:32] for each in unread] == [
-        "1 formulas without saved values;",
+        "1 formula without saved values;",
         "2 formulas without saved values;",
     ]
     (row,) = rows(opendocument(tmp_path / "b.ods", table.format("One", *header, no_text, saved)))

@@ -80,6 +80,14 @@ def test_malformed_json_is_refused(served, body):
         assert response.json()["error"]["message"]
 
 
+def test_the_place_where_json_breaks_off_is_named(served):
+    body = b'{"model": "single", "messages": ['
+    response = served.client.post(
+        "/v1/chat/completions", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert response.json()["error"]["message"] == f"the body is no JSON at character {len(body)}."
+
+
 def test_a_lone_surrogate_is_no_question_and_breaks_no_response(served):
     body = json.dumps({"model": "single", "messages": [{"role": "user", "content": "Who is \ud800?"}]})
     response = served.client.post(

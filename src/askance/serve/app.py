@@ -1,6 +1,6 @@
 """The application: the routes of the API, and what they share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -270,18 +270,23 @@ def _also(content_type: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {content_type: {}}}}
 
 
+def _invalid(flaw: Mapping[str, Any]) -> ApiError:
+    """Return the error for the first flaw that pydantic found in a request."""
+    if flaw["type"] == "json_invalid":
+        return bad_request(f"the body is no JSON at character {flaw['loc'][-1]}.", "body")
+    steps = [str(step) for step in flaw["loc"][1:] if step not in (ONE, SEVERAL)]
+    place, given = ".".join(steps) or "the body", flaw["input"]
+    is_shown = flaw["type"] != "missing" and isinstance(given, str | int | float)
+    return bad_request(f"{place}{f'={given!r}'[:80] if is_shown else ''}: {flaw['msg']}.", place)
+
+
 async def _error_response(request: Request, error: Exception) -> Response:
     """Return the response for an exception, in OpenAI's form."""
     match error:
         case ClientLeft():
             return Response(status_code=499)  # nobody reads it
         case RequestValidationError():
-            first = error.errors()[0]
-            steps = [str(step) for step in first["loc"][1:] if step not in (ONE, SEVERAL)]
-            place, given = ".".join(steps) or "the body", first["input"]
-            is_shown = first["type"] != "missing" and isinstance(given, str | int | float)
-            value = f"={repr(given)[:80]}" if is_shown else ""
-            known = bad_request(f"{place}{value}: {first['msg']}.", place)
+            known = _invalid(error.errors()[0])
         case ApiError():
             known = error
         case HTTPException():

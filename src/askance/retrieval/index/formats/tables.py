@@ -157,7 +157,8 @@ def sheets_as_documents(
     unread = [
         UnreadPart(
             f"sheet {name[:MAX_FIELD_CHARACTERS]}",
-            f"{number:,} formulas without saved values; save the file in a spreadsheet program",
+            f"{number:,} formula{'s' * (number > 1)} without saved values; "
+            "save the file in a spreadsheet program",
         )
         for name, number in num_missing.items()
         if number
