@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askance.core.trace import Generated
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.state import PathState
 from askance.methods.airrag.verifiers import (
@@ -17,7 +18,7 @@ from askance.methods.airrag.verifiers import (
 )
 from askance.registry import make_method
 from askance.text.answers import normalise_answer
-from tests.methods.bridge import Varied, decisions, model, run
+from tests.methods.bridge import MOUTH, WHERE, Varied, decisions, model, playing, run
 from tests.tolerances import near
 
 ANSWERS = st.lists(st.sampled_from("abcd"), min_size=0, max_size=3).map(" ".join)
@@ -112,3 +113,22 @@ def test_it_ends_where_an_answer_leads_by_enough_votes_if_that_is_wanted(stop_le
 
 def test_the_lead_may_go_by_its_former_name():
     assert make_method("airrag", {"stop_agreed": "2"}) == Airrag(stop_lead=2.0)
+
+
+@pytest.mark.parametrize("search", ["tree", "paths"])
+@pytest.mark.parametrize("wave", [1, 4])
+def test_more_rollouts_begin_with_those_of_fewer(search, wave):
+    """So a cache gives their replies, and only the further rollouts are computed."""
+    replies = playing(
+        say=f"{WHERE}/{MOUTH}\n{MOUTH}\nNone", sa="the Delaware River\nMohawk", qt=f"{WHERE}\nNone"
+    )
+    few, many = (
+        run(
+            Airrag(rollouts=rollouts, samples=3, answer_samples=2, search=search, wave=wave, verifier="vote"),
+            Varied(replies),
+        )[0]
+        for rollouts in (4, 12)
+    )
+    asked = {(event.key, event.prompt) for event in many.trace.events if isinstance(event, Generated)}
+    before = {(event.key, event.prompt) for event in few.trace.events if isinstance(event, Generated)}
+    assert before < asked
