@@ -17,6 +17,7 @@ from askance.evaluation.run.grid import Grid, loading_once, prepare_experiments
 from askance.evaluation.run.record import Record
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels
+from askance.models.feature_reward import FILE, read_feature_reward
 from askance.registry import load_models
 from askance.training.reward.labelled_states import RewardResult, states_of_run
 from askance.training.reward.train_features import (
@@ -133,9 +134,10 @@ class Runner:
     def _train_reward(self) -> RewardResult | None:
         """Train the reward model, or load it, and measure it on the trees of the questions that are asked."""
         folder, trees = self.out / "reward", partial(self.run, TREE, *METHODS[TREE])
-        reward, _ = train_features(
-            {"training": trees("training")}, REWARD, folder, is_dry_run=folder.exists()
-        )
+        if folder.exists():
+            reward = read_feature_reward(folder / FILE)
+        else:
+            reward, _ = train_features({"training": trees("training")}, REWARD, folder)
         asked = (f"hops-{hops}" for hops in HOPS)
         states = (states_of_run(name, trees(name), REWARD.states, REWARD.seed) for name in asked)
         return result_of_features(reward, [*chain.from_iterable(states)])

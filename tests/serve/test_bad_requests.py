@@ -85,7 +85,10 @@ def test_the_place_where_json_breaks_off_is_named(served):
     response = served.client.post(
         "/v1/chat/completions", content=body, headers={"Content-Type": "application/json"}
     )
-    assert response.json()["error"]["message"] == f"the body is no JSON at character {len(body)}."
+    assert (
+        response.json()["error"]["message"]
+        == f"the body is not valid JSON: Expecting value (after {len(body)} characters)."
+    )
 
 
 def test_a_lone_surrogate_is_no_question_and_breaks_no_response(served):

@@ -10,9 +10,11 @@ import pytest
 
 from askance.core.errors import DocumentError
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
+from askance.retrieval.index import index_folder
 from askance.retrieval.index.build import Removal, build_index, change_documents
 from askance.retrieval.index.documents import Document
 from askance.retrieval.index.index_folder import open_index_reader
+from askance.storage.durable_files import locked_folder
 from tests.serve.served import serving
 
 IDS = [
@@ -126,6 +128,7 @@ def test_bad_documents_are_refused(server, body):
         ({"id": "x", "text": "x", "path": "/etc/x"}, "path='/etc/x': Extra"),
         ({"documents": []}, "documents: List should"),
         ({"documents": [{"id": "x", "text": "x"}, {"id": "y"}]}, "documents.1.text: Field required."),
+        ({"id": "x", "text": "x", "fields": {"a": [1]}}, "fields.a: use a text, a number, true or false."),
         ([], "the body: "),
     ],
 )
@@ -185,6 +188,14 @@ def test_an_index_removed_or_broken_while_serving_stays_in_use(own_index):
         assert response.status_code == 503
         assert response.json()["error"]["code"] == "index_failed"
         assert str(own_index) not in response.text
+
+
+def test_an_index_that_another_process_writes_is_busy(own_index, server):
+    with locked_folder(own_index, index_folder.LOCK):
+        response = server.post("/v1/documents", {"id": "x", "text": "x"})
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+    assert response.json()["error"]["code"] == "index_busy"
+    assert server.post("/v1/documents", {"id": "x", "text": "x"}).status_code == 200
 
 
 def test_documents_get_vectors_where_the_index_has_them(tmp_path, monkeypatch):

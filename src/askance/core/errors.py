@@ -147,6 +147,10 @@ class BadIndex(InputError):
     """An index that is missing, empty, written by a newer version, or built differently."""
 
 
+class IndexBusy(BadIndex):
+    """An index that another process is writing, so that the call may succeed later."""
+
+
 class TraceFileError(InputError):
     """A trace file that can't be read."""
 

@@ -40,8 +40,10 @@ from askance.core.version import VERSION
 
 T = TypeVar("T")
 
-_FORMAT = 5
+_FORMAT = 4
 """The version of the stored format. Incrementing it makes older entries unreachable."""
+_NOTES_OF_QUERIES = frozenset({"script"})
+"""The names of the notes that a cached search repeats. All others tell what happened while it was made."""
 _APPLICATION = 0x61736B63
 """The SQLite application id that marks the file as a cache of askance: "askc" in ASCII."""
 _SCHEMA = f"""
@@ -177,7 +179,7 @@ class CachedModel(WrappedModel):
 
 
 class CachedRetriever(WrappedRetriever):
-    """A retriever whose results are cached, with the notes of the search other than retries.
+    """A retriever whose results are cached, with the notes that are about the query.
 
     Raises:
         InputError: The retriever has no fingerprint.
@@ -188,7 +190,7 @@ class CachedRetriever(WrappedRetriever):
         self._store, self._source = store, _source(retriever.name, retriever.fingerprint)
 
     async def search(self, query: str, k: int, *, exclude: frozenset[str] = frozenset()) -> tuple[Hit, ...]:
-        id = request_id("search", self._source, query, k, sorted(exclude))
+        id = request_id("search with notes", self._source, query, k, sorted(exclude))
         entry = self._store.find(id)
         if entry is not None:
             hits, notes = cast(tuple[tuple[Hit, ...], tuple[tuple[str, str], ...]], _frozen(entry))
@@ -198,7 +200,7 @@ class CachedRetriever(WrappedRetriever):
         taken = list[tuple[str, str]]()
         with noted(lambda name, text: taken.append((name, text))):
             hits = await self._retriever.search(query, k, exclude=exclude)
-        self._store.keep(id, (hits, [each for each in taken if each[0] != "retry"]))
+        self._store.keep(id, (hits, [each for each in taken if each[0] in _NOTES_OF_QUERIES]))
         return hits
 
     @property

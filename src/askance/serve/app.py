@@ -273,11 +273,14 @@ def _also(content_type: str) -> dict[int | str, dict[str, Any]]:
 def _invalid(flaw: Mapping[str, Any]) -> ApiError:
     """Return the error for the first flaw that pydantic found in a request."""
     if flaw["type"] == "json_invalid":
-        return bad_request(f"the body is no JSON at character {flaw['loc'][-1]}.", "body")
+        return bad_request(
+            f"the body is not valid JSON: {flaw['ctx']['error']} (after {flaw['loc'][-1]:,} characters).",
+            "body",
+        )
     steps = [str(step) for step in flaw["loc"][1:] if step not in (ONE, SEVERAL)]
     place, given = ".".join(steps) or "the body", flaw["input"]
     is_shown = flaw["type"] != "missing" and isinstance(given, str | int | float)
-    return bad_request(f"{place}{f'={given!r}'[:80] if is_shown else ''}: {flaw['msg']}.", place)
+    return bad_request(f"{place}{f'={given!r}'[:81] if is_shown else ''}: {flaw['msg']}.", place)
 
 
 async def _error_response(request: Request, error: Exception) -> Response:

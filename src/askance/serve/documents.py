@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -14,6 +15,7 @@ from pydantic import (
     StrictStr,
     Tag,
 )
+from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from askance.core.filters import FieldValue, parse_filter
@@ -30,6 +32,15 @@ _MAX_TITLE_CHARACTERS = 1_000
 _MAX_AT_ONCE = 1_000
 
 
+def _field_value(value: Any) -> Any:
+    if not isinstance(value, bool | int | float | str):
+        raise PydanticCustomError("field_value", "use a text, a number, true or false")
+    return value
+
+
+_Value = Annotated[StrictBool | StrictInt | StrictFloat | StrictStr, BeforeValidator(_field_value)]
+
+
 class GivenDocument(BaseModel):
     """A document to add, or to put in the place of the document with the same id."""
 
@@ -37,7 +48,7 @@ class GivenDocument(BaseModel):
     id: str = Field(min_length=1, max_length=MAX_ID_CHARACTERS)
     title: str = Field("", max_length=_MAX_TITLE_CHARACTERS)
     text: str
-    fields: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field({}, max_length=MAX_FIELDS)
+    fields: dict[str, _Value] = Field({}, max_length=MAX_FIELDS)
 
 
 class GivenDocuments(BaseModel):

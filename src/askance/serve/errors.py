@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from askance.core.errors import (
     AskanceError,
     BadIndex,
+    IndexBusy,
     InputError,
     LimitReached,
     MachineFailure,
@@ -88,10 +89,15 @@ def api_error(error: BaseException, trace_id: str = "") -> ApiError:
         case UnknownName() if error.setting == "model":
             return not_found(str(error), "model_not_found")
         case BadIndex():  # the message would name the folder of the server
-            message = (
-                f"the index of the server is missing or can't be used; its operator has to restore it.{more}"
+            is_busy = isinstance(error, IndexBusy)
+            why = "another process writes it: try again" if is_busy else "tell the operator of the server"
+            return ApiError(
+                503,
+                f"the index can't be read or written; {why}.{more}",
+                type="server_error",
+                code="index_busy" if is_busy else "index_failed",
+                headers={"Retry-After": "1"} if is_busy else None,
             )
-            return ApiError(503, message, type="server_error", code="index_failed")
         case InputError():
             setting = error.setting.removeprefix("parameters.")
             return bad_request(_for_clients(str(error)), f"askance.{setting}" if setting else None)

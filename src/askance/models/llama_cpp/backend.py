@@ -76,7 +76,7 @@ class LlamaBackend:
         self.can_batch = weights.can_truncate
         self._sequence_tokens, self._slots, self._clock = 0, list[SequenceSlot](), count(1)
         self._context: Context | None = None
-        self._can_save = self._can_move = weights.can_be_saved
+        self._can_save = self._can_move = self._can_swap = weights.can_be_saved
         self._has_delayed_text = False
         self._cache: PrefixCache[SavedPrompt] = PrefixCache()
 
@@ -115,7 +115,7 @@ class LlamaBackend:
     def forward(self, inputs: Sequence[LlamaInput]) -> list[StepOutput]:
         if self.can_batch:
             inputs = [of_two_tokens(one) if is_prefill(one) else one for one in inputs]
-            self._make_neighbours([one.slot for one in inputs if len(one.ids) == 1])
+            self._make_neighbours([one.slot for one in inputs if len(one.ids) == 1 and one.slot.ids])
         outputs = dict[int, StepOutput]()
         for group in groups(inputs):
             for step_input, output in zip(group, self._forward_group(group), strict=True):
@@ -127,7 +127,7 @@ class LlamaBackend:
 
         Every pass reads all weights of the model, which takes longer than to copy a text.
         """
-        while self._can_move and len(slots) > 1:
+        while self._can_swap and len(slots) > 1:
             first, *_, last = sorted(slots, key=lambda slot: slot.seq_id)
             between = self._slots[first.seq_id : last.seq_id]
             free = next((slot for slot in between if not slot.is_open), None)
@@ -142,9 +142,11 @@ class LlamaBackend:
         self._truncate(free, 0)
         try:
             context.restore(target, context.save(source))
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError):
             context.truncate(target, 0)
-            self._can_move = isinstance(error, MemoryError)
+            self._can_swap = False
+            if prompt is not None:
+                self._restore(*prompt, free)
             return False
         context.truncate(source, 0)
         self._slots[target], self._slots[source] = text, free

@@ -129,7 +129,7 @@ class LocalModel(ABC):
         Raises:
             InputError: An option is empty.
             PromptTooLong: The prompt and its longest option do not fit into `context_tokens`.
-            ModelFailure: A forward pass failed, or gave logits that are not finite numbers.
+            ModelFailure: A forward pass failed, or gave NaN.
         """
         option_ids = [self.tokenize(option) for option in options]
         if not all(option_ids):

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from askance.core.errors import BadIndex
+from askance.core.errors import BadIndex, IndexBusy
 from askance.core.filters import FieldKinds, kinds_in
 from askance.retrieval.bm25_analysis import Analysis
 from askance.retrieval.index import index_folder
@@ -172,7 +172,7 @@ def open_transaction(
                 transaction.open()
                 yield transaction
     except BlockingIOError as error:
-        raise BadIndex(
+        raise IndexBusy(
             f"the index {folder} is being written by another process: try again when that has ended."
         ) from error
     except DamagedIndex as error:

@@ -48,7 +48,7 @@ def read_pdf(path: Path) -> Rows:
     except pypdfium2.PdfiumError as error:
         if "password" in str(error):
             raise UnreadableFile("an encrypted PDF; remove its password first") from error
-        raise UnreadableFile(f"a PDF that can't be read; save it again in a PDF program: {error}") from error
+        raise UnreadableFile(f"a PDF that can't be read ({error}); save it again in a PDF program") from error
     if not any(page.strip() for page in pages):
         raise UnreadableFile("a PDF without text (scanned pages need text recognition first)")
     marks = tuple(_marks(pages, bookmarks))

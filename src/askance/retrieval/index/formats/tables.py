@@ -266,7 +266,7 @@ class _Values:
                 column, kind = _column(given.get("r", ""), cells.num_columns), given.get("t", "n")
                 style, value, has_formula = _whole_number(given.get("s"), 0), "", False
             elif name == "c":
-                self.num_missing[sheet] += has_formula and not value
+                self.num_missing[sheet] += has_formula and not value and kind != "str"
                 cells.add("", max(0, column - cells.num_columns))
                 cells.add(self._shown(value, kind, style))
             elif name == "rPh":  # how to read Chinese characters in Japanese: it repeats the text
