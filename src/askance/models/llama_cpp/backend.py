@@ -21,9 +21,12 @@ from numpy.typing import NDArray
 from askance.core.types import TokenIds
 from askance.inference.backend import StepInput, StepOutput
 from askance.inference.prefix_cache import PrefixCache, num_shared
-from askance.models.llama_cpp.context import PADDING, PASS_TOKENS, Context, SavedState
-from askance.models.llama_cpp.passes import (
+from askance.models.llama_cpp.context import (
+    PADDING,
+    PASS_TOKENS,
+    Context,
     LlamaInput,
+    SavedState,
     SequenceSlot,
     attention_of,
     groups,
