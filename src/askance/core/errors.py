@@ -14,6 +14,7 @@
     │   ├── GridError            an unreadable grid of experiments
     │   ├── RunFolderError       a run folder that can't be read or written
     │   ├── BadIndex             an index that is missing, empty, newer or built differently
+    │   │   └── IndexBusy        an index that another process is writing; a retry may help
     │   ├── TraceFileError       an unreadable trace file
     │   ├── PromptsError         an unreadable or invalid prompt file
     │   ├── ModelSpecError       a model that can't be found or loaded
