@@ -70,6 +70,7 @@ class SequenceSlot:
     """A sequence in a llama.cpp context, used as the KV slot of a text.
 
     Attributes:
+        ids: The tokens that the sequence holds.
         num_prefilled: The number of those tokens that were computed as part of a prompt.
         num_prefix_tokens: The number of tokens that are certainly part of the prompt. Decoding starts at this
             position or later.
