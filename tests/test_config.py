@@ -10,8 +10,9 @@ from askance.config import SETTINGS, EngineConfig, open_engine
 from askance.config_sources import read_config
 from askance.core.answers import Answer
 from askance.core.errors import ConfigError, InputError, ParameterError, UnknownName
+from askance.core.extensions import implements
 from askance.core.parameters import described
-from askance.core.ports import Needs
+from askance.core.ports import Method, Needs
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
@@ -90,14 +91,14 @@ def test_another_thing_to_search_takes_the_place_of_the_index(project):
 
 
 def test_a_retriever_may_name_its_reranker(project):
-    project("retriever = 'hybrid:one?rerank=mine:Best&candidates=9'\n")
+    project("retriever = 'hybrid:one?rerank=bundled&candidates=9'\n")
     sourced = read_config()
     config = sourced.config
-    assert (str(config.index), config.retriever, config.rerank) == ("one", "hybrid", "mine:Best?candidates=9")
+    assert (str(config.index), config.retriever, config.rerank) == ("one", "hybrid", "bundled?candidates=9")
     assert sourced.origins["rerank"].endswith("askance.toml, line 1")
     assert read_config({"rerank": "bundled"}).config.retriever_spec == "hybrid?rerank=bundled"
     assert read_config({"retriever": "bm25?rerank=bundled"}).config.retriever_spec == "bm25?rerank=bundled"
-    assert read_config({"retriever": "bm25"}).config.rerank == "mine:Best?candidates=9"
+    assert read_config({"retriever": "bm25"}).config.rerank == "bundled?candidates=9"
 
 
 def test_a_reranker_from_a_file_is_left_out_where_nothing_is_searched(project):
@@ -433,6 +434,7 @@ def test_a_configuration_that_can_not_be_read(project, run, name, told):
     assert told in error
 
 
+@implements(Method)
 @dataclass(frozen=True)
 class Echo:
     """Says the question again."""
@@ -467,10 +469,11 @@ def test_what_was_an_object_without_a_name_is_told_where_it_is_repeated(tmp_path
     path = tmp_path / "t.jsonl"
     write_trace(result.trace, path)
     with pytest.raises(ConfigError, match=r"retriever was an object .* give --retriever in its place"):
-        read_config(file=path)
+        read_config(file=path, trust=True)
     named = {"model": "scripted", "index": tmp_path}
-    assert read_config(named, file=path).config.retriever == "bm25"
-    again = read_config({"model": "scripted", "retriever": "bm25"}, file=path).config.open().ask("Who?")
+    assert read_config(named, file=path, trust=True).config.retriever == "bm25"
+    given = {"model": "scripted", "retriever": "bm25"}
+    again = read_config(given, file=path, trust=True).config.open().ask("Who?")
     assert again.answer.text == "Who?Who?"
 
 

@@ -23,11 +23,13 @@ from askance.training.calibration.calibrate import calibrated_methods
 MODULE = '''
 from dataclasses import dataclass
 
+from askance.core.extensions import implements
 from askance.core.parameters import Parameters, SearchParameter, parameter
-from askance.core.ports import Needs
+from askance.core.ports import Model, Needs, Reranker
 from askance.core.answers import Answer
 from askance.core.types import Question
-from askance.evaluation.datasets import Example
+from askance.evaluation.datasets import Dataset, Example
+from askance.evaluation.metrics import Metric
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.scripted import ScriptedModel
 from askance.models.scripted import ScriptedEncoder
@@ -60,6 +62,7 @@ class Towns(ScriptedRetriever):
         super().__init__([Passage("p", place, f"{place} is a town.")], name=name)
 
 
+@implements(Reranker)
 class Upside:
     name = fingerprint = "upside"
 
@@ -74,15 +77,18 @@ class Bare:
     """Lacks what a method has."""
 
 
+@implements(Model)
 def model(reply="Bonn", port="", what=""):
     return ScriptedModel([f" So the answer is {reply}."] * 9)
 
 
+@implements(Dataset)
 def questions(path=None, **options):
     for number in (1, 2):
         yield Example(Question(f"q{number}", f"Which town is number {number}?"), ("Bonn",))
 
 
+@implements(Metric)
 def starts_alike(answer, golds):
     return float(any(answer[:1] == gold[:1] for gold in golds))
 
@@ -264,7 +270,10 @@ def test_a_plug_in_s_method_is_among_those_that_can_be_calibrated(ours):
             "the plug-in 'broken' of ours can't be imported: ModuleNotFoundError: No module named 'nothing_",
         ),
         ("twice", "two plug-ins are called 'twice' in askance.methods: those of "),
-        ("ours_ext:Bare", "the method ours_ext:Bare is no method: it lacks needs, answer"),
+        (
+            "ours_ext:Bare",
+            "the method ours_ext:Bare does not declare itself a method, so it is not called",
+        ),
         (
             "ours_ext:Ech",
             "ours_ext:Ech can't be imported: AttributeError: module 'ours_ext' has no attribute 'Ech'",
@@ -295,7 +304,7 @@ def test_a_name_of_askance_s_own_is_no_plug_in_s(ours):
         (
             open_engine,
             {"retriever": "ours_ext:Bare", "method": "single"},
-            "is no retriever: it lacks name, finger",
+            "the retriever ours_ext:Bare does not declare itself a retriever",
         ),
         (open_engine, {"retriever": "ours_ext:Towns?plce=x", "method": "single"}, "can't be made: .*plce"),
         (open_engine, {"retriever": "towns", "index": "x", "method": "single"}, "leave out --index"),
@@ -304,7 +313,7 @@ def test_a_name_of_askance_s_own_is_no_plug_in_s(ours):
             {"retriever": "twns:x", "method": "single"},
             "unknown retriever 'twns': did you mean 'towns'",
         ),
-        (open_engine, {"model": "ours_ext:Bare", "method": "closed_book"}, "is no model: it lacks name"),
+        (open_engine, {"model": "ours_ext:Bare", "method": "closed_book"}, "does not declare itself a model"),
     ],
 )
 def test_others_that_can_not_be_used(ours, what, spec, told):

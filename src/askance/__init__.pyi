@@ -11,6 +11,7 @@ from askance.core.answers import Citation as Citation
 from askance.core.answers import Usage as Usage
 from askance.core.errors import AskanceError as AskanceError
 from askance.core.errors import InputError as InputError
+from askance.core.extensions import implements as implements
 from askance.core.parameters import Parameters as Parameters
 from askance.core.parameters import parameter as parameter
 from askance.core.ports import Encoder as Encoder

@@ -3,7 +3,8 @@
     user's configuration folder / askance.toml  <  ./askance.toml  <  ASKANCE_…  <  flags
 
 For each value, the rightmost source that sets it wins. Each entry of `parameters`, `models` and `budget` is a
-separate value.
+separate value. The `askance.toml` of the working folder, traces and run folders are data: they only name
+what is built into askance, unless the user trusts them (see `trust`).
 A preset overrides parameters from sources to the left of its own source, but not those from its own source or
 from sources to the right. A file given with --config replaces both files and the environment. This file
 is a TOML file, a trace or a run folder. The configuration in a trace or run folder is used again.
@@ -42,6 +43,7 @@ from askance.presets import open_preset
 from askance.registry import DEFAULT_METHOD, decided_by, prompts_class
 from askance.storage.durable_files import unsealed
 from askance.storage.trace_file import read_trace
+from askance.trust import check_runs_no_code
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"
@@ -65,12 +67,14 @@ class SourcedValue:
         entry: The name of the value inside the setting, such as the role of a model; empty for a setting
             without entries.
         origin: The location where the value was set, such as a file and line.
+        is_data: True for a value from a file that somebody else may have written.
     """
 
     name: str
     entry: str
     value: Any
     origin: str
+    is_data: bool = False
 
     @property
     def key(self) -> str:
@@ -155,7 +159,11 @@ class SourcedConfig:
 
 
 def read_config(
-    flags: Mapping[str, Any] | None = None, *, file: Path | None = None, origin: str = "Python"
+    flags: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+    origin: str = "Python",
+    trust: bool = False,
 ) -> SourcedConfig:
     """Read the configuration from all its sources.
 
@@ -163,6 +171,7 @@ def read_config(
         flags: The settings by name, which override all other sources.
         file: A file to read in place of the default files and the environment.
         origin: The origin of the flags. With `OPTION`, the origin of each flag is its command-line option.
+        trust: Let every file name plug-ins and ``module:Class``, whose code then runs.
 
     Returns:
         The configuration with the origins of its values.
@@ -172,7 +181,10 @@ def read_config(
         InputError: A value has the wrong type. The message names its location.
         ConfigError: A file can't be read, or was written by a newer version.
     """
-    return merged([*sources(file), given_as(flags or {}, origin)])
+    layers = (
+        (replace(value, is_data=False) for value in layer) if trust else layer for layer in sources(file)
+    )
+    return merged([*layers, given_as(flags or {}, origin)])
 
 
 def sources(file: Path | None = None) -> Iterator[Iterable[SourcedValue]]:
@@ -187,7 +199,7 @@ def sources(file: Path | None = None) -> Iterator[Iterable[SourcedValue]]:
         with suppress(OSError):  # a folder without read permission
             if not (folder / FILE).is_file():
                 continue
-        yield _in_toml(folder / FILE)
+        yield _as_data(_in_toml(folder / FILE)) if folder == Path() else _in_toml(folder / FILE)
     yield _in_environment()
 
 
@@ -224,6 +236,18 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
         }
         before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
         kept |= new
+    for value in kept.values():
+        if value.is_data and not _is_object(value.value):
+            setting = value.entry.rpartition(".")[2] if value.name == "parameters" else value.name
+            remedy = (
+                f"Type {option_of(value.name)} to use it, or --trust-config if you trust everything that "
+                "this file names."
+            )
+            try:
+                check_runs_no_code(setting, value.value, remedy)
+            except ConfigError as error:
+                error.args = (f"{value.origin}: {error}",)
+                raise
     for key in _decided(kept, before_preset & kept.keys()):
         del kept[key]
     settings: dict[str, Any] = {}
@@ -265,6 +289,10 @@ def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
     return set()
 
 
+def _as_data(values: Iterable[SourcedValue]) -> Iterator[SourcedValue]:
+    return (replace(value, is_data=True) for value in values)
+
+
 def _in_file(path: Path) -> Iterator[SourcedValue]:
     """Return an iterator over the values in a TOML file, a trace or a run folder."""
     path = path / SETTINGS_OF_RUN if path.is_dir() else path
@@ -280,7 +308,7 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
             f"{path} contains no configuration: it was written by a program that built its engine itself, or "
             "before configurations were stored. Name another file."
         )
-    return _in_table(content, path, lambda *keys: str(path))
+    return _as_data(_in_table(content, path, lambda *keys: str(path)))
 
 
 def _config_of_run(path: Path) -> Mapping[str, Any]:

@@ -8,13 +8,14 @@ from typing import Any, Literal, cast
 
 from askance.confidence import Abstaining, default_calibration
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
-from askance.core.extensions import check_port, find_with_place, known_names, make_extension
+from askance.core.extensions import Extension, find_with_place, known_names
 from askance.core.notes import doing
 from askance.core.ports import Encoder, Model, Reranker, Retriever
 from askance.core.types import Role
 from askance.models.registry import announce_loading, parse_options, parse_spec
 from askance.models.registry import load_encoder as load_encoder
 from askance.retrieval.reranking import load_reranker, split_reranker, with_reranker
+from askance.trust import check_runs_no_code
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "plan", "attend", "critic", "reward", "judge")
@@ -118,19 +119,18 @@ def open_retriever(
 
 def _extension(spec: str) -> Retriever:
     """Make the retriever of a plug-in or ``module:Class`` with the place and the options in `spec`."""
-    factory, place = _find_extension(spec)
-    places, options = [place] if place else [], dict(parse_options(spec.partition("?")[2]))
-    retriever: Retriever = make_extension(factory, f"the retriever {spec}", *places, **options)
-    check_port(retriever, Retriever, f"the retriever {spec}")
+    extension = _find_extension(spec)
+    places, options = filter(None, [extension.place]), dict(parse_options(spec.partition("?")[2]))
+    retriever: Retriever = extension.make(Retriever, f"the retriever {spec}", *places, **options)
     return retriever
 
 
-def _find_extension(spec: str) -> tuple[Any, str]:
-    """Return the class or function of a retriever that is not built in, and the place in `spec`."""
+def _find_extension(spec: str) -> Extension:
+    """Return the class or function of a retriever that is not built in, with the place in `spec`."""
     named = spec.partition("?")[0]
     kind, _, place = named.partition(":")
     if kind in RETRIEVER_ADAPTERS:
-        return resolve_name(RETRIEVER_ADAPTERS[kind]), place
+        return Extension(resolve_name(RETRIEVER_ADAPTERS[kind]), is_declared=True, place=place)
     extension = find_with_place("retrievers", named)
     if extension is None:
         name = spec if named in RETRIEVERS else named.partition(":")[0]
@@ -222,6 +222,12 @@ def _encoder_of(index: Path) -> Encoder:
     from askance.retrieval.index.index_folder import encoder_record, read_manifest
 
     made_by = encoder_record(index, read_manifest(index))
+    check_runs_no_code(
+        "encoder",
+        made_by.name,
+        f"The manifest of the index {index} names it: type --encoder to use it.",
+        BadIndex,
+    )
     try:
         return load_encoder(made_by.name)
     except MissingExtra:

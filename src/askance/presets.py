@@ -29,6 +29,7 @@ from typing import Any
 from askance.core.errors import AskanceError, PresetError, UnknownName
 from askance.core.parameters import name_of, parameter_field, parse_parameters, search_parameter
 from askance.core.toml_file import read_toml
+from askance.trust import check_runs_no_code
 
 OF_MODELS = ("bundled", "bundled:base")
 """The presets that apply by default, each to the model of the same name."""
@@ -55,7 +56,10 @@ class Preset:
             PresetError: The preset lacks the method or the profile, or contains an invalid parameter.
         """
         try:
-            parameters = parse_parameters(cls, self._entry(name_of(cls), _profile(cls, settings)))
+            entry = self._entry(name_of(cls), _profile(cls, settings))
+            for parameter, value in entry.items():
+                check_runs_no_code(parameter, value, f"Type --set {parameter}=… to use it.")
+            parameters = parse_parameters(cls, entry)
             cls(**parameters)
         except AskanceError as error:
             raise PresetError(f"preset {self.name!r}: {error}") from error

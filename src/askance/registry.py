@@ -5,12 +5,12 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import Any
 
 from askance.ask import Engine as Engine
 from askance.ask import check_needs
 from askance.core.errors import InputError, ModelLacks, ParameterError, UnknownName, about
-from askance.core.extensions import check_port, find_extension, known_names, make_extension
+from askance.core.extensions import Extension, find_extension, known_names
 from askance.core.parameters import changed_parameters, name_of, parse_parameters, with_current_names
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
@@ -30,7 +30,13 @@ from askance.methods.common.named_methods import (
 from askance.methods.common.prompts import PromptTemplate
 from askance.models.registry import parse_spec
 from askance.presets import Preset, open_preset, own_preset
-from askance.prompts import open_airrag_prompts, open_instructions, open_prompts
+from askance.prompts import (
+    AIRRAG_PROMPT_SETS,
+    PROMPT_SETS,
+    open_airrag_prompts,
+    open_instructions,
+    open_prompts,
+)
 from askance.text.spacy_pipeline import load_linguistics
 
 DEFAULT_METHOD = "dragin"
@@ -90,16 +96,21 @@ def method_class(name: str) -> type[Any]:
         UnknownName: The method is unknown. The message suggests the nearest name.
         InputError: A plug-in can't be imported, or is not a class.
     """
+    method = _find_method(name).target
+    if not isinstance(method, type):
+        raise InputError(f"the method {name} is no class ({method!r}): name the class of a method.")
+    return method
+
+
+def _find_method(name: str) -> Extension:
     known = METHODS | READINGS
     if name in known:
-        return cast(type[Any], resolve_name(known[name]))
+        return Extension(resolve_name(known[name]), is_declared=True)
     extension = find_extension("methods", name)
     if extension is None:
         module, colon, _ = name.partition(":")
         absent = f"there is no module {module!r}, neither in Python's path nor in the working folder."
         raise UnknownName("method", name, known_names("methods", known), remedy=absent if colon else "")
-    if not isinstance(extension, type):
-        raise InputError(f"the method {name} is no class ({extension!r}): name the class of a method.")
     return extension
 
 
@@ -112,8 +123,8 @@ def plain_method(method: str | Method) -> Method:
     """
     if not isinstance(method, str):
         return method
-    plain: Method = make_extension(method_class(method), f"the method {method}")
-    check_port(plain, Method, f"the method {method}")
+    method_class(method)
+    plain: Method = _find_method(method).make(Method, f"the method {method}")
     return plain
 
 
@@ -299,13 +310,15 @@ def own_prompts(method: str | Method, model: str) -> dict[str, Any]:
         return {}
     with about("models.answer"):
         kind, name, options = parse_spec(model)
-    from askance.models.local.reader_note import read_note
+    from askance.models.local.reader_note import NOTE, read_note
 
     folder = kind.reader(name, options)
     note = None if folder is None else read_note(folder)
     if note is None:
         return {}
     prompts = "airrag-reader" if prompts_class(cls) is AirragPromptTemplate else note.prompts
+    if prompts not in PROMPT_SETS | AIRRAG_PROMPT_SETS:  # a note is data, and so names nothing else
+        raise UnknownName("prompt set", prompts, PROMPT_SETS, place=f"of the note {folder}/{NOTE}")
     return {"prompts": _open_record(cls, "prompts", prompts)}
 
 

@@ -77,6 +77,12 @@ retriever = Words(documents=[document(UPPSALA)])
 nothing = object()
 
 
+class UppsalaModel(FakeListChatModel):
+    """A class of LangChain, which is made without arguments."""
+
+    responses: list[str] = Field(default_factory=lambda: ["So the answer is Uppsala."])
+
+
 def make_chat_model():
     return chat_model
 
@@ -208,7 +214,7 @@ def test_what_a_chat_model_lacks_is_named():
         asyncio.run(LangchainModel(fake()).score(Raw(()), ["x"]))
 
 
-@pytest.mark.parametrize("name", ["chat_model", "make_chat_model"])
+@pytest.mark.parametrize("name", ["chat_model", "UppsalaModel"])
 def test_specifications_name_models_and_retrievers(name):
     engine = open_engine(
         models={"answer": f"langchain:{HERE}:{name}?context=4096"},
@@ -232,6 +238,7 @@ def test_the_default_method_gives_way_to_one_that_the_model_supports():
     ("spec", "message"),
     [
         (f"langchain:{HERE}:nothing", "is no chat model of LangChain .object.: it has no astream"),
+        (f"langchain:{HERE}:make_chat_model", "is no chat model of LangChain .function.: it has no astream"),
         (f"langchain:{HERE}:absent", "can't be imported: AttributeError"),
         ("langchain:no_such_module:x", "names no object that can be imported: write langchain:module:object"),
         ("langchain:x", "names no object"),

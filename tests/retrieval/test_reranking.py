@@ -21,7 +21,9 @@ from askance.core.errors import (
     RetrieverFailure,
     UnknownName,
 )
+from askance.core.extensions import implements
 from askance.core.installing import install_line
+from askance.core.ports import Reranker
 from askance.core.types import Passage
 from askance.loaders import encodes, is_kind, open_retriever, split_retriever
 from askance.retrieval.reranking import (
@@ -52,6 +54,7 @@ class LastFirst:
         return [float(passage.id) for passage in passages] if self.scores is None else self.scores
 
 
+@implements(Reranker)
 class ByLength:
     name = fingerprint = "by length"
 

@@ -26,6 +26,11 @@ _CONFIG_HELP = (
 )
 _HELPS = described(EngineConfig.__doc__, "Attributes")
 JsonFlag = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
+_TRUST_HELP = (
+    "Let askance.toml in the working folder, and a trace or run folder given with --config, name plug-ins "
+    "and module:Class, whose code then runs."
+)
+TrustFlag = Annotated[bool, typer.Option("--trust-config", help=_TRUST_HELP)]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
 _OTEL_HELP = (
     "Send OpenTelemetry spans of every question, texts included, to the collector that the standard OTEL_ "
@@ -77,12 +82,13 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
         signature = inspect.signature(command, eval_str=True)
         own = [each for each in signature.parameters.values() if each.name != "sourced"]
         options = [_parameter(name, _option(name)) for name in taken]
-        options.append(_parameter("config", ConfigOption))
+        options += [_parameter("config", ConfigOption), _parameter("trust_config", TrustFlag)]
 
         @wraps(command)
         def run(**given: Any) -> None:
             flags = flags_given({name: given.pop(name) for name in taken})
-            sourced = read_config(flags, file=given.pop("config"), origin=OPTION)
+            file, trust = given.pop("config"), given.pop("trust_config")
+            sourced = read_config(flags, file=file, origin=OPTION, trust=trust)
             with sourced.naming_origins(taken):
                 command(**given, sourced=sourced)
 
@@ -95,7 +101,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 
 def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    default = False if annotation is TrustFlag else None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _option(name: str) -> Any:

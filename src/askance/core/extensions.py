@@ -1,23 +1,96 @@
 """Extensions: plug-ins and ``module:Class`` names, resolved to objects and imported on use.
 
 A package offers plug-ins through entry points, in groups such as ``askance.methods``. Built-in names take
-precedence over plug-ins.
+precedence over plug-ins. A class or function is only called if it declares itself an implementation of the
+port: a plug-in by its entry point, and what ``module:Class`` names by `implements`.
 """
 
 import re
 import sys
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from askance.core.errors import InputError, MissingExtra
 
+F = TypeVar("F")
 _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
+
+
+def implements(port: type) -> Callable[[F], F]:
+    """Return a decorator that declares a class or a factory function an implementation of a port.
+
+    Without this declaration, what ``module:Class`` names is never called. Subclasses inherit it.
+    """
+
+    def declare(factory: F) -> F:
+        setattr(factory, _DECLARED, port)
+        return factory
+
+    return declare
+
+
+_DECLARED = "__askance_port__"
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What a plug-in or ``module:Class`` names.
+
+    Attributes:
+        target: The class, function or object.
+        is_declared: True for what needs no `implements`: a part of askance, or a plug-in, which its package
+            declares through an entry point.
+        place: The part of a specification after the name of a plug-in and a colon.
+    """
+
+    target: Any
+    is_declared: bool
+    place: str = ""
+
+    def make(self, port: type, what: str, /, *arguments: Any, **options: Any) -> Any:
+        """Return an object that has the members of a port.
+
+        A class or function is called with the arguments; any other object is returned unchanged.
+
+        Args:
+            what: The extension's name for messages, such as "the retriever NAME".
+
+        Raises:
+            InputError: The class or function does not declare itself an implementation of the port, does
+                not accept these arguments, or makes something that lacks members of the port.
+        """
+        made = self.target
+        if isinstance(made, type) or hasattr(made, "__code__"):
+            self.check_declared(port, what)
+            try:
+                made = made(*arguments, **options)
+            except TypeError as error:
+                raise InputError(f"{what} can't be made: {error}.") from error
+        check_port(made, port, what)
+        return made
+
+    def check_declared(self, port: type, what: str) -> None:
+        """Raise `InputError` for a class or function that does not declare that it implements `port`.
+
+        A class also declares itself by having the port among its base classes.
+        """
+        if self.is_declared or port in (getattr(self.target, _DECLARED, None), *_bases(self.target)):
+            return
+        raise InputError(
+            f"{what} does not declare itself a {port.__name__.lower()}, so it is not called: write "
+            f"@askance.implements({port.__name__}) above it if it is one."
+        )
+
+
+def _bases(target: Any) -> tuple[type, ...]:
+    return target.__mro__ if isinstance(target, type) else ()
 
 
 @cache
@@ -60,32 +133,29 @@ def passed_over(kind: str, own: Collection[str]) -> list[str]:
     ]
 
 
-def find_with_place(kind: str, spec: str) -> tuple[Any, str] | None:
-    """Resolve ``NAME:PLACE`` or ``module:Class`` to an object and a place.
+def find_with_place(kind: str, spec: str) -> Extension | None:
+    """Resolve ``NAME:PLACE`` or ``module:Class``.
 
     Returns:
-        The object and PLACE, which is empty if none is given. None if `spec` names no extension.
+        The extension with its place, or None if `spec` names no extension.
 
     Raises:
         InputError: See `find_extension`.
     """
     name, _, place = spec.partition(":")
-    for candidate, rest in ((name, place), (spec, "")):
-        extension = find_extension(kind, candidate)
-        if extension is not None:
-            return extension, rest
-    return None
+    plugin = find_extension(kind, name)
+    return find_extension(kind, spec) if plugin is None else replace(plugin, place=place)
 
 
-def find_extension(kind: str, name: str) -> Any:
-    """Resolve the name of a plug-in or ``module:Class`` to its object.
+def find_extension(kind: str, name: str) -> Extension | None:
+    """Resolve the name of a plug-in or ``module:Class``.
 
     Args:
         kind: The kind of extension as a plural, such as "methods".
         name: The name of a plug-in, or ``module:Class``.
 
     Returns:
-        The object, or None if `name` is neither.
+        The extension, or None if `name` is neither.
 
     Raises:
         InputError: Two plug-ins share the name, or the extension can't be imported.
@@ -98,10 +168,15 @@ def find_extension(kind: str, name: str) -> Any:
             "name the one you mean as module:Class."
         )
     if points:
-        return _imported(points[0].value, f"the plug-in {name!r} of {_package(points[0])}")
-    if _SPEC.fullmatch(name):
-        return _imported(name, name, may_be_absent=True)
-    return None
+        what = f"the plug-in {name!r} of {_package(points[0])}"
+        return Extension(_imported(points[0].value, what), is_declared=True)
+    target = _imported(name, name, may_be_absent=True) if _SPEC.fullmatch(name) else None
+    return None if target is None else Extension(target, is_declared=False)
+
+
+def names_code(kind: str, name: str) -> bool:
+    """Return whether `name` is a plug-in or has the form ``module:Class``. Nothing is imported."""
+    return bool(name.partition(":")[0] in plugins(kind) or _SPEC.fullmatch(name))
 
 
 def _package(point: EntryPoint) -> str:
@@ -142,29 +217,10 @@ def _last_line(error: BaseException) -> str:
     return f"{line.strip()}{place}."
 
 
-def make_extension(factory: Any, what: str, /, *arguments: Any, **options: Any) -> Any:
-    """Call an extension's class or function, and return the result.
-
-    Any other object is returned unchanged.
-
-    Args:
-        what: The extension's name for messages, such as "the retriever NAME".
-
-    Raises:
-        InputError: The class or function does not accept these arguments.
-    """
-    if not callable(factory) or not (isinstance(factory, type) or hasattr(factory, "__code__")):
-        return factory
-    try:
-        return factory(*arguments, **options)
-    except TypeError as error:
-        raise InputError(f"{what} can't be made: {error}.") from error
-
-
 def load_langchain_object(kind: str, name: str, member: str, what: str) -> Any:
     """Import the object of LangChain that ``langchain:module:object`` names.
 
-    A class or function is called without arguments. LangChain itself is imported by the object's module.
+    A class of LangChain is called without arguments.
 
     Args:
         kind: The kind of extension as a plural, such as "retrievers".
@@ -174,16 +230,25 @@ def load_langchain_object(kind: str, name: str, member: str, what: str) -> Any:
 
     Raises:
         MissingExtra: LangChain is not installed.
-        InputError: There is no such object, it can't be imported, or it lacks the member.
+        InputError: There is no such object, it can't be imported or made, or it is not of LangChain.
     """
     spec = f"langchain:{name}"
     if find_spec("langchain_core") is None:
         raise MissingExtra("langchain-core", "langchain", spec)
+    from langchain_core.runnables import Runnable
+
     extension = find_extension(kind, name)
     if extension is None:
         raise InputError(f"{spec!r} names no object that can be imported: write langchain:module:object.")
-    found = make_extension(extension, spec)
-    if not hasattr(found, member):
+    found = extension.target
+    if isinstance(found, type) and issubclass(found, Runnable):
+        try:
+            found = found()
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{spec} can't be made: {error}. Name an object in place of its class."
+            ) from error
+    if not isinstance(found, Runnable) or not hasattr(found, member):
         is_a = type(found).__name__
         raise InputError(f"{spec!r} is no {what} of LangChain ({is_a}): it has no {member}.")
     return found

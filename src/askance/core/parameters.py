@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from askance.core.errors import ParameterError, UnknownName, about
+from askance.core.extensions import implements
+from askance.core.ports import Method
 
 T = TypeVar("T")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -63,6 +65,7 @@ class SearchParameter:
         return cast("float | None", getattr(method, self.in_force or self.name))
 
 
+@implements(Method)
 class Parameters:
     """The base class of methods, which checks the type and range of every parameter on construction.
 

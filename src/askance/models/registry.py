@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from askance.core.errors import ModelSpecError, UnknownName
-from askance.core.extensions import check_port, find_with_place, known_names, make_extension
+from askance.core.extensions import find_with_place, known_names
 from askance.core.installing import embedded_line, install_line
 from askance.core.notes import doing
 from askance.core.ports import Encoder, Entailment, Model
@@ -222,17 +222,13 @@ def _extension(role: str, full_name: str) -> tuple[ModelKind, str] | None:
     extension = find_with_place(role, full_name)
     if extension is None:
         return None
-    factory, name = extension
 
     def create(port: type, /, *names: str, **options: str) -> Any:
-        what = f"the {port.__name__.lower()} {full_name}"
-        instance = make_extension(factory, what, *names, **options)
-        check_port(instance, port, what)
-        return instance
+        return extension.make(port, f"the {port.__name__.lower()} {full_name}", *names, **options)
 
     model, encoder, judge = (partial(create, port) for port in (Model, Encoder, Entailment))
     kind = ModelKind(full_name, "a plug-in", str, model, encoder=encoder, entailment=judge, takes_time=False)
-    return kind, name
+    return kind, extension.place
 
 
 def announce_loading(kind: ModelKind, what: str) -> AbstractContextManager[object]:

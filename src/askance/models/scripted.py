@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.core.errors import InputError, PromptTooLong
+from askance.core.extensions import implements
+from askance.core.ports import Encoder, Entailment, Model
 from askance.core.types import (
     Attention,
     Capability,
@@ -57,6 +59,7 @@ Scores = Callable[[str, str], float]
 """A function that takes a prompt and an option, and returns the log-probability of the option."""
 
 
+@implements(Model)
 class ScriptedModel:
     """A `Model` that plays scripted replies.
 
@@ -264,6 +267,7 @@ def load_scripted(file: str = "") -> ScriptedModel:
     return ScriptedModel(script.read_replies(Path(file)) if file else None)
 
 
+@implements(Encoder)
 class ScriptedEncoder:
     """An `Encoder` that sums a fixed pseudo-random vector for each word.
 
@@ -296,6 +300,7 @@ def shares_words(premise: str, claim: str) -> bool:
     return content_words(claim) <= content_words(premise)
 
 
+@implements(Entailment)
 class ScriptedEntailment:
     """An `Entailment` that applies a simple rule.
 

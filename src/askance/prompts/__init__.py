@@ -130,10 +130,11 @@ def _open(
         template: W = _BUILT_IN.get(name) or dataclasses.replace(read(path), name=name)
         return template
     extension = find_extension("prompts", name) if isinstance(name, str) else None
-    if isinstance(extension, kind):
-        return extension
     if extension is not None:
-        raise PromptsError(f"prompts {name}: {extension!r} is not a {kind.__name__}. Name one of this type.")
+        if not isinstance(extension.target, kind):
+            told = f"{extension.target!r} is not a {kind.__name__}. Name one of this type."
+            raise PromptsError(f"prompts {name}: {told}")
+        return extension.target
     if isinstance(name, str) and re.fullmatch(r"[\w-]*", name):
         place = f"{place} (a file is named with its ending, or as ./{name})".lstrip()
         raise UnknownName("prompt set", name, known, place=place)

@@ -12,10 +12,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import cast
 
 from askance.core.errors import InputError, ModelFailure, RetrieverFailure, UnknownName
-from askance.core.extensions import check_port, find_with_place, known_names, make_extension
+from askance.core.extensions import Extension, find_with_place, known_names
 from askance.core.filters import FieldKinds, Filter
 from askance.core.ports import FilteringRetriever, Reranker, Retriever
 from askance.core.types import Hit
@@ -161,20 +161,18 @@ def load_reranker(spec: str) -> Reranker:
     """
     named, _, query = spec.partition("?")
     kind, _, place = named.partition(":")
-    factory: Any
     if kind in RERANKERS:
         if not place and kind != "bundled":
             forms = "model:SPEC" if kind == "model" else f"{kind}:NAME or {kind}:DIR"
             raise InputError(f"the reranker {spec!r} names no model: write {forms}.")
-        factory = resolve_name(RERANKERS[kind])
+        extension = Extension(resolve_name(RERANKERS[kind]), is_declared=True, place=place)
     else:
-        extension = find_with_place("rerankers", named)
-        if extension is None:
+        found = find_with_place("rerankers", named)
+        if found is None:
             raise UnknownName("reranker", spec, known_names("rerankers", RERANKERS))
-        factory, place = extension
-    places = [place] if place else []
-    reranker: Reranker = make_extension(factory, f"the reranker {spec}", *places, **_options_in(query))
-    check_port(reranker, Reranker, f"the reranker {spec}")
+        extension = found
+    places = filter(None, [extension.place])
+    reranker: Reranker = extension.make(Reranker, f"the reranker {spec}", *places, **_options_in(query))
     return reranker
 
 

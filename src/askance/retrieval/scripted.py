@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+from askance.core.extensions import implements
 from askance.core.filters import FieldKinds, FieldValue, Filter, all_of, kinds_in, matches
+from askance.core.ports import Retriever
 from askance.core.types import Hit, Passage
 from askance.retrieval.ranking import check_k
 
 Outcome = Sequence[Passage] | Exception
 
 
+@implements(Retriever)
 class ScriptedRetriever:
     """A `Retriever` that answers from a script and records its queries.
 

@@ -3,6 +3,7 @@
 import sys
 from asyncio import Transport
 from asyncio.events import TimerHandle
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -88,7 +89,8 @@ class LimitedConnection(H11Protocol):
             self.transport.close()
             return
         self._refused.add(self)
-        self.transport.write_eof()
+        with suppress(OSError):  # the client has left already
+            self.transport.write_eof()
         self._timer = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
 

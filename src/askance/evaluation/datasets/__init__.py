@@ -121,8 +121,9 @@ def located(spec: str) -> tuple[Dataset, Path | None, dict[str, str]]:
         if extension is None:
             known = known_names("datasets", DATASETS)
             raise UnknownName("dataset", name, known, place="(write NAME:FILE)", remedy=_with_its_name(name))
-        read, path = extension
-        dataset = Dataset(f"{name}:FILE" if path else name, read)
+        extension.check_declared(Dataset, f"the dataset {named}")
+        path = extension.place
+        dataset = Dataset(f"{name}:FILE" if path else name, extension.target)
     elif bool(path) != dataset.takes_path:
         problem = "names no file" if dataset.takes_path else f"takes no file; leave out {path!r}"
         raise DatasetError(f"dataset {spec!r} {problem}: write {dataset.spec}.")

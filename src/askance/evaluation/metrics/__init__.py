@@ -214,9 +214,11 @@ def _extension(name: str) -> Metric | None:
 
     The plug-in is a `Metric`, or a function that takes the short answer and the gold answers.
     """
-    found = find_extension("metrics", name)
-    if found is None or isinstance(found, Metric):
+    extension = find_extension("metrics", name)
+    found = None if extension is None else extension.target
+    if extension is None or isinstance(found, Metric):
         return found
     if not callable(found):
         raise InputError(f"the metric {name} is no function ({found!r}): it takes an answer and the golds.")
+    extension.check_declared(Metric, f"the metric {name}")
     return Metric(found, "short answer")

@@ -1,0 +1,219 @@
+"""Files that somebody else may have written run no code, and code that declares nothing is never called."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from askance.config_sources import read_config
+from askance.core.errors import BadIndex, ConfigError, InputError, PresetError, UnknownName
+from askance.core.trace import Asked, Trace
+from askance.loaders import encoder_to_build_with, load_encoder, load_model, open_retriever
+from askance.models.bundled import bundled_adapter
+from askance.registry import plain_method, ready_method
+from askance.retrieval.index.build import build_index
+from askance.retrieval.reranking import load_reranker
+from askance.storage.durable_files import sealed
+from askance.storage.trace_file import write_trace
+from tests.serve.served import serving
+
+ATTACK = "subprocess:Popen?args=touch {}&shell=1"
+REFUSED = "names code that is not part of askance, and a file that others may have written can't make it run"
+
+
+@pytest.fixture
+def canary(tmp_path):
+    """A file that no test may find, since only code named in data would write it."""
+    yield tmp_path / "canary"
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.fixture
+def attack(canary):
+    return ATTACK.format(canary)
+
+
+@pytest.fixture
+def payload(tmp_path, monkeypatch, canary):
+    """A module in the working folder that writes the canary when it is imported."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "payload.py").write_text(f"from pathlib import Path\nPath({str(canary)!r}).write_text('')\n")
+    return "payload:Anything"
+
+
+def refused(run, *words, told=REFUSED):
+    code, out, error = run(*words, columns=1000)
+    assert (code, out) == (2, "")
+    assert told in error
+
+
+VALUES = {
+    "model": "{}",
+    "encoder": "{}",
+    "method": "{}",
+    "retriever": "{}",
+    "rerank": "{}",
+    "prompts": "{}",
+    "set.linguistics": "spacy:payload",
+    "set.prompts": "{}",
+    "set.single.linguistics": "spacy:payload",
+}
+
+
+@pytest.mark.parametrize("source", ["working folder", "trace", "run"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *VALUES.items(),
+        ("model", "langchain:payload:model"),
+        ("retriever", "langchain:payload:model"),
+        ("retriever", "bm25?rerank={}"),
+        ("rerank", "model:{}"),
+    ],
+)
+def test_settings_in_data_name_no_code(payload, tmp_path, source, key, value):
+    name, _, entry = {"model": "models.answer"}.get(key, key.replace("set.", "parameters.")).partition(".")
+    value, file = value.format(payload), None
+    config = {"schema": 1, name: {entry: value} if entry else value}
+    if source == "working folder":
+        (tmp_path / "askance.toml").write_text(f'{key} = "{value}"\n')
+    elif source == "trace":
+        file, trace, none = (
+            tmp_path / "trace.jsonl",
+            Trace(),
+            dict.fromkeys(("method", "title", "retriever"), ""),
+        )
+        trace.add(
+            Asked, question_id="q", text="Who?", models={}, seed=0, started_at="", config=config, **none
+        )
+        write_trace(trace, file)
+    else:
+        file = tmp_path / "settings.json"
+        file.write_bytes(sealed(json.dumps({"config": config}).encode()))
+    with pytest.raises(ConfigError, match=REFUSED) as error:
+        read_config({}, file=file)
+    assert "--trust-config" in str(error.value)
+    assert str(tmp_path) in str(error.value) or "askance.toml" in str(error.value)
+
+
+def test_a_stronger_setting_makes_a_refused_one_harmless(payload, tmp_path):
+    (tmp_path / "askance.toml").write_text(f'model = "{payload}"\n')
+    assert read_config({"model": "scripted"}).config.answer_spec == "scripted"
+
+
+def test_trusted_files_name_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "askance.toml").write_text('model = "mine:Model"\n')
+    assert read_config(trust=True).config.answer_spec == "mine:Model"
+    assert read_config(file=Path("askance.toml")).config.answer_spec == "mine:Model"
+    monkeypatch.setenv("ASKANCE_MODEL", "mine:Other")
+    assert read_config().config.answer_spec == "mine:Other"
+
+
+@pytest.mark.parametrize("command", [("ask", "Who?"), ("chat",), ("serve", "--port", 0), ("mcp",)])
+def test_commands_refuse_an_askance_toml_with_code(run, attack, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "askance.toml").write_text(f'model = "{attack}"\n')
+    refused(run, *command)
+    # Trusted, it is still no model, and nothing calls it.
+    refused(
+        run,
+        "ask",
+        "Who?",
+        "--trust-config",
+        "--method",
+        "closed_book",
+        told="does not declare itself a model",
+    )
+
+
+@pytest.fixture
+def index(tmp_path, attack):
+    """An index whose manifest names a command as its encoder."""
+    documents = tmp_path / "documents.txt"
+    documents.write_text("The Rhine flows through Bonn.")
+    folder = tmp_path / "index"
+    build_index([documents], folder, encoder=load_encoder("scripted"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["encoder"]["name"] = attack
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_the_manifest_of_an_index_names_no_code(run, index, attack, tmp_path):
+    for retriever in ("dense", "hybrid"):
+        refused(run, "search", "Rhine", "--index", index, "--retriever", retriever)
+        words = ("--index", index, "--retriever", retriever, "--model", "scripted", "--method", "single")
+        refused(run, "ask", "Rhine?", *words)
+    refused(run, "index", tmp_path / "documents.txt", "--out", index)
+    with pytest.raises(BadIndex, match="type --encoder to use it"):
+        encoder_to_build_with(index, None)
+
+
+def test_a_server_that_adds_documents_runs_no_code_of_the_index(index):
+    with serving(index=index, method="closed_book") as server:
+        document = {"documents": [{"id": "a", "text": "The Tiber flows through Rome."}]}
+        response = server.client.post("/v1/documents", json=document)
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "index_failed")
+
+
+def test_the_note_of_a_reader_names_no_prompts_but_those_of_askance(payload, tmp_path):
+    folder = shutil.copytree(bundled_adapter(""), tmp_path / "reader")
+    note = json.loads((folder / "reader.json").read_text()) | {"prompts": payload}
+    (folder / "reader.json").write_text(json.dumps(note))
+    with pytest.raises(UnknownName, match=r"unknown prompt set 'payload:Anything' of the note .*reader"):
+        ready_method("single", {}, f"bundled:base?adapter={folder}")
+
+
+def test_a_preset_names_no_code(tmp_path):
+    preset = tmp_path / "preset.toml"
+    preset.write_text('[flare]\nlinguistics = "spacy:payload"\n')
+    with pytest.raises(PresetError, match=REFUSED):
+        ready_method("flare", {}, "", preset=preset)
+
+
+def test_questions_name_no_code(run, payload, tmp_path):
+    questions = tmp_path / "questions.jsonl"
+    row = {
+        "id": "1",
+        "question": "Who?",
+        "golds": ["Ann"],
+        "prompts": payload,
+        "model": payload,
+        "method": payload,
+    }
+    questions.write_text(json.dumps(row) + "\n")
+    run(
+        "eval",
+        "--dataset",
+        f"jsonl:{questions}",
+        "--model",
+        "scripted",
+        "--method",
+        "closed_book",
+        "--out",
+        tmp_path / "r",
+    )
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        load_model,
+        load_encoder,
+        load_reranker,
+        lambda spec: open_retriever(None, spec),
+        lambda spec: plain_method(spec.partition("?")[0]),
+    ],
+)
+def test_a_class_that_declares_nothing_is_not_called(attack, use):
+    with pytest.raises(InputError, match=r"subprocess:Popen.* does not declare itself a .*implements"):
+        use(attack)
+
+
+def test_the_interpreter_runs_the_attack_if_nothing_stops_it(tmp_path):
+    """The other tests prove something only if this command would have written the canary."""
+    subprocess.Popen(args=f"touch {tmp_path / 'written'}", shell="1").wait()
+    assert (tmp_path / "written").exists()
