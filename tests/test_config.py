@@ -1,7 +1,7 @@
 """The configuration: where its values come from, what is wrong with them, and what repeats it."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import pytest
 
@@ -12,10 +12,11 @@ from askance.core.answers import Answer
 from askance.core.errors import ConfigError, InputError, ParameterError, UnknownName
 from askance.core.parameters import described
 from askance.core.ports import Needs
+from askance.core.trace import Asked, Trace
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.storage.trace_file import read_trace
+from askance.storage.trace_file import read_trace, write_trace
 
 
 @pytest.fixture
@@ -404,19 +405,19 @@ def test_a_run_folder_holds_the_configuration_and_repeats_it(project, run, sampl
     assert read_trace(tmp_path / "project" / "t.jsonl")[0].config == kept
 
 
-def test_an_old_trace_can_be_read_but_not_repeated(project, run, tmp_path):
+def test_a_trace_without_configuration_can_be_read_but_not_repeated(project, run, tmp_path):
     project("model = 'scripted'\nmethod = 'closed_book'\n")
     run("ask", "Who?", "--trace", "new.jsonl")
-    lines = (tmp_path / "project" / "new.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    for record in records:
-        del record["checksum"]
-    del records[1]["config"]
-    (tmp_path / "project" / "old.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    assert read_trace(tmp_path / "project" / "old.jsonl")[0].config == {}
-    code, _, error = run("ask", "Who?", "--config", "old.jsonl")
+    trace = Trace()
+    trace.events += (
+        replace(event, config={}) if isinstance(event, Asked) else event
+        for event in read_trace(tmp_path / "project" / "new.jsonl")
+    )
+    write_trace(trace, tmp_path / "project" / "other.jsonl")
+    assert read_trace(tmp_path / "project" / "other.jsonl")[0].config == {}
+    code, _, error = run("ask", "Who?", "--config", "other.jsonl")
     assert code == 2
-    assert "old.jsonl contains no configuration" in error
+    assert "other.jsonl contains no configuration" in error
 
 
 @pytest.mark.parametrize(

@@ -22,17 +22,8 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from askance.config import (
-    ALIASES,
-    FORMER_NAMES,
-    OBJECT,
-    SCHEMA_VERSION,
-    SETTINGS,
-    EngineConfig,
-    plain,
-)
+from askance.config import ALIASES, OBJECT, SCHEMA_VERSION, SETTINGS, EngineConfig, plain
 from askance.core.errors import ConfigError, InputError, UnknownName
-from askance.core.parameters import current_name
 from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
@@ -76,11 +67,6 @@ class SourcedValue:
     def key(self) -> str:
         """The full name of the value, such as ``models.answer``."""
         return f"{self.name}.{self.entry}" if self.entry else self.name
-
-    @property
-    def current_key(self) -> str:
-        """The full name, in which a parameter has its current name."""
-        return f"{self.name}.{current_name(self.entry)}" if self.name == "parameters" else self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +202,7 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
     for layer in all_layers:
         new = {value.key: value for value in layer}
         superseded = set(_superseded(kept, new))
-        renewed = {value.current_key for value in layer}
-        kept = {
-            key: value
-            for key, value in kept.items()
-            if value.name not in superseded and value.current_key not in renewed
-        }
+        kept = {key: value for key, value in kept.items() if value.name not in superseded}
         before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
         kept |= new
     for key in _decided(kept, before_preset & kept.keys()):
@@ -237,8 +218,7 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
             settings.setdefault(given.name, {})[given.entry] = given.value
         else:
             settings[given.name] = given.value
-    # Errors name a parameter by its current name, and `askance config` prints it as it was given.
-    origins = {key: given.origin for given in kept.values() for key in (given.current_key, given.key)}
+    origins = {key: given.origin for key, given in kept.items()}
     return SourcedConfig(EngineConfig(**settings), all_layers, origins)
 
 
@@ -260,8 +240,7 @@ def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
     with suppress(InputError):  # reported later, by commands that use the method
         if preset is not None and any(kept[key].name == "parameters" for key in weaker):
             decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, parameters)
-            overridden = {f"parameters.{name}" for name in decided}
-            return {key for key in weaker if kept[key].current_key in overridden}
+            return weaker & {f"parameters.{name}" for name in decided}
     return set()
 
 
@@ -277,8 +256,8 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
         content = {} if question is None else question.config
     if not content:
         raise ConfigError(
-            f"{path} contains no configuration: it was written by a program that built its engine itself, or "
-            "before configurations were stored. Name another file."
+            f"{path} contains no configuration: it was written by a program that built its engine itself. "
+            "Name another file."
         )
     return _in_table(content, path, lambda *keys: str(path))
 
@@ -286,7 +265,7 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
 def _config_of_run(path: Path) -> Mapping[str, Any]:
     """Return the configuration from the settings file of a run."""
     try:
-        settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
+        settings = json.loads(unsealed(path.read_bytes()))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         remedy = "Name a TOML file, a trace or a run folder."
@@ -355,8 +334,7 @@ def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[SourcedValue]:
     """
     name, place = ALIASES.get(key, key), place_of(key)
     if name not in SETTINGS:
-        known = [setting for setting in (*SETTINGS, *ALIASES) if setting not in FORMER_NAMES]
-        raise UnknownName("setting", key, known, place=f"in {place}")
+        raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {place}")
     value, folder, reranker = split_retriever(value) if name == "retriever" else (value, "", "")
     for other, named in (("index", folder), ("rerank", reranker)):
         if named:

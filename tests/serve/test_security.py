@@ -189,7 +189,7 @@ def test_documents_of_files_can_not_be_deleted_over_http(own_index):
 FILES = ["/etc/passwd", "./prompts.toml", "../x.toml", "spacy:/tmp/pipeline", "~/x", "hotpotqa.toml"]
 
 
-@pytest.mark.parametrize("parameter", ["prompts", "wording", "linguistics", "instructions"])
+@pytest.mark.parametrize("parameter", ["prompts", "linguistics", "instructions"])
 @pytest.mark.parametrize("value", FILES)
 def test_no_parameter_of_a_request_opens_a_file(served, parameter, value, monkeypatch):
     def refuse(*_):
