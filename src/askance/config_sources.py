@@ -11,12 +11,9 @@ is a TOML file, a trace or a run folder. The configuration in a trace or run fol
 
 import json
 import os
-import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +41,6 @@ OTHER_VARIABLES = ("ASKANCE_CACHE",)
 _TABLES = {name for name, field in SETTINGS.items() if field.metadata["kind"] is dict}
 """The settings whose entries are separate values."""
 _HEAD = {"schema", "askance"}
-PlaceOf = Callable[..., str]
-"""A function that returns the location of a value, given the keys that lead to the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,7 @@ class SourcedValue:
     Attributes:
         entry: The name of the value inside the setting, such as the role of a model; empty for a setting
             without entries.
-        origin: The location where the value was set, such as a file and line.
+        origin: The location where the value was set, such as a file or a variable.
     """
 
     name: str
@@ -181,7 +176,7 @@ def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[SourcedValue]
     """Yield the values of settings that share one origin (see `read_config`)."""
     for name, value in settings.items():
         place = option_of(name) if origin == OPTION else origin
-        yield from _given(name, value, lambda *keys, place=place: place)
+        yield from _given(name, value, place)
 
 
 def option_of(name: str) -> str:
@@ -259,7 +254,7 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
             f"{path} contains no configuration: it was written by a program that built its engine itself. "
             "Name another file."
         )
-    return _in_table(content, path, lambda *keys: str(path))
+    return _in_table(content, path)
 
 
 def _config_of_run(path: Path) -> Mapping[str, Any]:
@@ -274,12 +269,11 @@ def _config_of_run(path: Path) -> Mapping[str, Any]:
 
 
 def _in_toml(path: Path) -> Iterator[SourcedValue]:
-    content, text = read_toml(path, "the configuration", ConfigError, "Check the path.")
-    return _in_table(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
+    return _in_table(read_toml(path, "the configuration", ConfigError, "Check the path."), path)
 
 
-def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iterator[SourcedValue]:
-    """Yield the values of a parsed file, each with its location."""
+def _in_table(content: Mapping[str, Any], path: Path) -> Iterator[SourcedValue]:
+    """Yield the values of a parsed file."""
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
@@ -289,20 +283,7 @@ def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iter
         )
     for key in content:
         if key not in _HEAD:
-            yield from _given(key, content[key], place_of)
-
-
-def _line_of(text: str, *keys: str) -> int:
-    """Return the number of the line on which a key's value ends.
-
-    The line is found by parsing more and more lines of the file.
-    """
-    lines = text.splitlines()
-    for number in range(1, len(lines)):
-        with suppress(tomllib.TOMLDecodeError, KeyError):
-            reduce(getitem, keys, tomllib.loads("\n".join(lines[:number])))
-            return number
-    return len(lines)
+            yield from _given(key, content[key], str(path))
 
 
 def _in_environment() -> Iterator[SourcedValue]:
@@ -324,24 +305,23 @@ def _in_environment() -> Iterator[SourcedValue]:
                 value = int(text)
         elif kind is bool:
             value = {"true": True, "false": False}.get(text.lower(), text)
-        yield from _given(name, value, lambda *keys, variable=variable: variable)
+        yield from _given(name, value, variable)
 
 
-def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[SourcedValue]:
+def _given(key: str, value: Any, origin: str) -> Iterator[SourcedValue]:
     """Yield the values under one key.
 
     Each value is checked separately, so that an error names the location of the value.
     """
-    name, place = ALIASES.get(key, key), place_of(key)
+    name = ALIASES.get(key, key)
     if name not in SETTINGS:
-        raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {place}")
+        raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {origin}")
     value, folder, reranker = split_retriever(value) if name == "retriever" else (value, "", "")
     for other, named in (("index", folder), ("rerank", reranker)):
         if named:
-            yield SourcedValue(other, "", named, place)
+            yield SourcedValue(other, "", named, origin)
     for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
         entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
-        origin = place_of(key, *names)
         try:
             if not _is_object(item):
                 single: dict[str, Any] = {name: {entry: item} if entry else item}
