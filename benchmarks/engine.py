@@ -104,7 +104,7 @@ def _needed(reference: ReferenceModel) -> float:
 
 
 def computed_and_needed() -> Iterator[Row]:
-    """Compare the tokens that each method computes and needs, with and without rejected draft tokens."""
+    """Compare the tokens that each method computes and needs."""
     with tempfile.TemporaryDirectory() as folder:
         retriever, questions = _sample_index(Path(folder)), sample_questions()[:NUM_QUESTIONS]
         model = load_hf(str(torch_folder()), display_name=BUNDLED_BASE)
@@ -112,16 +112,12 @@ def computed_and_needed() -> Iterator[Row]:
             for name, settings in PROFILES.items():
                 asyncio.run(model.clear_cache())
                 noted, before = Noted(model), model.computed_tokens
-                rejected = model._llm_engine.num_rejected_tokens
                 method = _method(name.partition(" ")[0], settings)
                 _ask(method, {"answer": noted}, retriever, questions, in_flight)
                 computed = model.computed_tokens - before
-                missed = model._llm_engine.num_rejected_tokens - rejected
                 needed = noted.needed.num_tokens
                 details = f"{name}, {in_flight} in flight: computed"
                 yield Row(details, computed, "tokens", computed / needed, "needed")
-                chosen = computed - missed
-                yield Row("  without rejected draft tokens", chosen, "tokens", chosen / needed, "needed")
 
 
 def _method(name: str, settings: Mapping[str, Any]) -> Method:

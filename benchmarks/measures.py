@@ -15,7 +15,7 @@ from typing import Any
 
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.models.bundled import torch_folder
-from askance.models.hf.load import as_model, load_hf, load_parts
+from askance.models.hf.load import as_model, load_parts
 from askance.registry import METHODS, Engine, load_model, make_method, open_retriever
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS, QUESTIONS
@@ -61,27 +61,23 @@ def indexing() -> Iterator[Row]:
 def decoding() -> Iterator[Row]:
     """Compare the plain bundled model's tokens per second to those of transformers' `generate` function.
 
-    Askance generates with signals, without signals, and with draft tokens. Without draft tokens, each token
-    has its own forward pass, as in `generate`.
+    Askance generates with and without signals.
     """
     folder = str(torch_folder())
-    model = as_model(*load_parts(folder, dtype="float32"), name="bundled:base", speculative=False)
-    speculative: Any = load_hf(folder, display_name="bundled:base")
+    model = as_model(*load_parts(folder, dtype="float32"), name="bundled:base")
     plain, all_signals = Want(), Want(entropy=True, attention="mean")
     for batch in BATCHES:
         ways: dict[str, Callable[[], None]] = {
             "transformers generate": partial(_transformers_generate, model, batch),
             "askance": partial(_generate, model, plain, batch),
             "askance with entropy and attention": partial(_generate, model, all_signals, batch),
-            "askance with draft tokens": partial(_generate, speculative, plain, batch),
         }
         seconds = _timed_in_turn(ways)
         speeds = {name: batch * TOKENS / taken for name, taken in seconds.items()}
-        base, own, signalling, drafting = speeds.values()
+        base, own, signalling = speeds.values()
         yield Row(f"transformers generate, batch {batch}", base, "tokens/s", 1.0, "itself")
         yield Row(f"askance, batch {batch}", own, "tokens/s", own / base, "transformers generate")
         yield Row("  with entropy and attention", signalling, "tokens/s", signalling / own, "without signals")
-        yield Row("  with draft tokens", drafting, "tokens/s", drafting / own, "without draft tokens")
 
 
 def answering() -> Iterator[Row]:

@@ -174,7 +174,6 @@ def test_presets_are_listed(run):
         (["--dataset", "jsonl:absent.jsonl"], "absent.jsonl"),
         (["--dataset", "sample", "--method", "single"], "single has no parameter"),
         (["--dataset", "sample", "--parameter", "passages"], "takes int"),
-        (["--dataset", "sample", "--knob", "passages"], "takes int"),
         (["--dataset", "sample", "--set", "passages=0"], "expected 1 or more"),
         (["--dataset", "sample", "--preset", "llama2-13b-chat/hotpotq"], "llama2-13b-chat/hotpotqa"),
         (["--dataset", "sample", "--preset", "absent.toml"], "can't read the preset absent.toml"),

@@ -1,7 +1,7 @@
 """The configuration: where its values come from, what is wrong with them, and what repeats it."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import pytest
 
@@ -13,10 +13,11 @@ from askance.core.errors import ConfigError, InputError, ParameterError, Unknown
 from askance.core.extensions import implements
 from askance.core.parameters import described
 from askance.core.ports import Method, Needs
+from askance.core.trace import Asked, Trace
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
-from askance.storage.trace_file import read_trace
+from askance.storage.trace_file import read_trace, write_trace
 
 
 @pytest.fixture
@@ -51,15 +52,15 @@ def test_flags_win_then_the_environment_then_the_project_then_the_user(project, 
     monkeypatch.setenv("ASKANCE_MODEL", "scripted")
     found = read_config({"seed": 4, "budget": {"calls": 9}})
     assert origins(found) == {
-        "index": ("here", "askance.toml, line 4"),
-        "models.attend": ("scripted", f"{of_user}, line 5"),
+        "index": ("here", "askance.toml"),
+        "models.attend": ("scripted", f"{of_user}"),
         "models.answer": ("scripted", "ASKANCE_MODEL"),
         "parameters.passages": ("5", "ASKANCE_SET__PASSAGES"),
-        "parameters.l_max": (900, "askance.toml, line 7"),
-        "preset": ("paper", f"{of_user}, line 2"),
+        "parameters.l_max": (900, "askance.toml"),
+        "preset": ("paper", f"{of_user}"),
         "seed": (4, "Python"),
         "budget.calls": (9, "Python"),
-        "in_flight": (3, "askance.toml, line 3"),
+        "in_flight": (3, "askance.toml"),
     }
     assert found.config.seed == 4
     assert found.config.budget == Budget(calls=9)
@@ -95,7 +96,7 @@ def test_a_retriever_may_name_its_reranker(project):
     sourced = read_config()
     config = sourced.config
     assert (str(config.index), config.retriever, config.rerank) == ("one", "hybrid", "bundled?candidates=9")
-    assert sourced.origins["rerank"].endswith("askance.toml, line 1")
+    assert sourced.origins["rerank"].endswith("askance.toml")
     assert read_config({"rerank": "bundled"}).config.retriever_spec == "hybrid?rerank=bundled"
     assert read_config({"retriever": "bm25?rerank=bundled"}).config.retriever_spec == "bm25?rerank=bundled"
     assert read_config({"retriever": "bm25"}).config.rerank == "bundled?candidates=9"
@@ -133,13 +134,13 @@ def test_bad_values_in_python(settings, error, told):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("seed = 1\nindex = 3", "askance.toml, line 2: index=3: input is not a valid path."),
-        ("\nsede = 1\n", "unknown setting 'sede' in askance.toml, line 2: did you mean 'seed'"),
-        ("seed = '1'\n", "askance.toml, line 1: seed='1': input should be a valid integer"),
-        ("method = 'single'\n[models]\nanswr = 'x'\n", "askance.toml, line 3: unknown role 'answr'"),
-        ("[budget]\n\ncalls = 'many'\n", "askance.toml, line 3: parameter calls='many' of the budget"),
-        ("index = { x = 1 }\n", "askance.toml, line 1: index={'x': 1}: "),
-        ("models = 3\n", "askance.toml, line 1: models=3"),
+        ("seed = 1\nindex = 3", "askance.toml: index=3: input is not a valid path."),
+        ("\nsede = 1\n", "unknown setting 'sede' in askance.toml: did you mean 'seed'"),
+        ("seed = '1'\n", "askance.toml: seed='1': input should be a valid integer"),
+        ("method = 'single'\n[models]\nanswr = 'x'\n", "askance.toml: unknown role 'answr'"),
+        ("[budget]\n\ncalls = 'many'\n", "askance.toml: parameter calls='many' of the budget"),
+        ("index = { x = 1 }\n", "askance.toml: index={'x': 1}: "),
+        ("models = 3\n", "askance.toml: models=3"),
         ("schema = 2\nwhat = 1\n", "askance.toml has schema 2; this version reads 1. Use"),
         ("schema = 2\naskance = '9.1'\n", "It was written for askance 9.1. Use"),
         ("seed =\n", "askance.toml is not TOML"),
@@ -193,35 +194,35 @@ def test_bad_flags(project, run, flags, told):
         (
             "method = 'single'\n[set]\npassages = 'two'",
             {},
-            "askance.toml, line 3: parameter passages='two' of method",
+            "askance.toml: parameter passages='two' of method",
         ),
         (
             "method = 'single'\n[set]\npassages = -1",
             {},
-            "askance.toml, line 3: parameter passages=-1 of method",
+            "askance.toml: parameter passages=-1 of method",
         ),
         (
             "method = 'single'\nset.passage = 3",
             {},
-            "askance.toml, line 2: unknown parameter 'passage' of method",
+            "askance.toml: unknown parameter 'passage' of method",
         ),
         (
             "method = 'single'",
             {"ASKANCE_SET__PASSAGES": "x"},
             "ASKANCE_SET__PASSAGES: parameter passages='x'",
         ),
-        ("method = 'single'\nset.prompts = 'nope'", {}, "askance.toml, line 2: unknown prompt set 'nope'"),
+        ("method = 'single'\nset.prompts = 'nope'", {}, "askance.toml: unknown prompt set 'nope'"),
         (
             "method = 'blender'\nset = {'single.passages' = -1}",
             {},
-            "askance.toml, line 2: parameter passages=-1",
+            "askance.toml: parameter passages=-1",
         ),
-        ("method = 'singel'", {}, "askance.toml, line 1: unknown method 'singel'"),
-        ("method = 'single'\nprompts = 'nope'", {}, "askance.toml, line 2: unknown prompt set 'nope'"),
-        ("method = 'single'\npreset = 'nope'", {}, "askance.toml, line 2: unknown preset 'nope'"),
-        ("method = 'single'\nmodel = 'bundeld'", {}, "askance.toml, line 2: unknown model 'bundeld'"),
-        ("method = 'single'\nretriever = 'bm26'", {}, "askance.toml, line 2: unknown retriever 'bm26'"),
-        ("method = 'single'\nindex = 'nowhere'", {}, "askance.toml, line 2: the index nowhere"),
+        ("method = 'singel'", {}, "askance.toml: unknown method 'singel'"),
+        ("method = 'single'\nprompts = 'nope'", {}, "askance.toml: unknown prompt set 'nope'"),
+        ("method = 'single'\npreset = 'nope'", {}, "askance.toml: unknown preset 'nope'"),
+        ("method = 'single'\nmodel = 'bundeld'", {}, "askance.toml: unknown model 'bundeld'"),
+        ("method = 'single'\nretriever = 'bm26'", {}, "askance.toml: unknown retriever 'bm26'"),
+        ("method = 'single'\nindex = 'nowhere'", {}, "askance.toml: the index nowhere"),
     ],
 )
 def test_what_is_wrong_with_a_value_names_where_it_was_given(
@@ -238,7 +239,7 @@ def test_what_is_wrong_with_a_value_names_where_it_was_given(
 def test_an_evaluation_names_where_the_index_that_is_not_there_was_given(project, run):
     project("method = 'single'\nindex = 'nowhere'\nmodel = 'scripted'")
     code, _, err = run("eval", "--dataset", "sample", "--out", "run", columns=300)
-    assert (code, "error: askance.toml, line 2: the index nowhere" in err) == (2, True), err
+    assert (code, "error: askance.toml: the index nowhere" in err) == (2, True), err
 
 
 def test_no_model_is_loaded_where_there_is_nothing_to_search(project, run):
@@ -332,7 +333,7 @@ def test_the_parameters_of_members_are_values_of_their_own(project, monkeypatch)
     found = read_config()
     assert found.config.parameters == {"single.passages": "3", "single.l_max": 900}
     assert origins(found)["parameters.single.passages"] == ("3", "ASKANCE_SET__SINGLE__PASSAGES")
-    assert origins(found)["parameters.single.l_max"] == (900, "askance.toml, line 4")
+    assert origins(found)["parameters.single.l_max"] == (900, "askance.toml")
 
 
 def test_a_preset_that_can_not_be_read_is_told_by_what_asks_a_method(project, run, sample_index, monkeypatch):
@@ -357,12 +358,12 @@ def test_the_command_shows_every_setting_with_its_origin(project, run):
     code, out, _ = run("config", "--method", "single", "--json")
     shown = json.loads(out)
     assert code == 0
-    assert shown["origins"]["seed"] == "askance.toml, line 1"
+    assert shown["origins"]["seed"] == "askance.toml"
     assert shown["origins"]["method"] == "--method"
     assert shown["config"].keys() == {"schema", *SETTINGS}
     code, out, _ = run("config", "--set", "passages=3")
     lines = [line.split() for line in out.splitlines()]
-    assert ["seed", "7", "askance.toml,", "line", "1"] in lines
+    assert ["seed", "7", "askance.toml"] in lines
     assert ["parameters.passages", "3", "--set"] in lines
 
 
@@ -405,19 +406,19 @@ def test_a_run_folder_holds_the_configuration_and_repeats_it(project, run, sampl
     assert read_trace(tmp_path / "project" / "t.jsonl")[0].config == kept
 
 
-def test_an_old_trace_can_be_read_but_not_repeated(project, run, tmp_path):
+def test_a_trace_without_configuration_can_be_read_but_not_repeated(project, run, tmp_path):
     project("model = 'scripted'\nmethod = 'closed_book'\n")
     run("ask", "Who?", "--trace", "new.jsonl")
-    lines = (tmp_path / "project" / "new.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    for record in records:
-        del record["checksum"]
-    del records[1]["config"]
-    (tmp_path / "project" / "old.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    assert read_trace(tmp_path / "project" / "old.jsonl")[0].config == {}
-    code, _, error = run("ask", "Who?", "--config", "old.jsonl")
+    trace = Trace()
+    trace.events += (
+        replace(event, config={}) if isinstance(event, Asked) else event
+        for event in read_trace(tmp_path / "project" / "new.jsonl")
+    )
+    write_trace(trace, tmp_path / "project" / "other.jsonl")
+    assert read_trace(tmp_path / "project" / "other.jsonl")[0].config == {}
+    code, _, error = run("ask", "Who?", "--config", "other.jsonl")
     assert code == 2
-    assert "old.jsonl contains no configuration" in error
+    assert "other.jsonl contains no configuration" in error
 
 
 @pytest.mark.parametrize(

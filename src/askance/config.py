@@ -363,9 +363,7 @@ def plain(value: Any) -> Any:
 
 SETTINGS = {field.name: field for field in fields(cast(Any, EngineConfig))}
 """The dataclass field of each setting, by name."""
-FORMER_NAMES = {"knobs": "parameters"}
-"""The former names of settings, which are still accepted but never suggested."""
-ALIASES = {"model": "models", "set": "parameters", **FORMER_NAMES}
+ALIASES = {"model": "models", "set": "parameters"}
 """Other names of some settings."""
 
 

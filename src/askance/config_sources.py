@@ -12,28 +12,16 @@ is a TOML file, a trace or a run folder. The configuration in a trace or run fol
 
 import json
 import os
-import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_config_path
 
-from askance.config import (
-    ALIASES,
-    FORMER_NAMES,
-    OBJECT,
-    SCHEMA_VERSION,
-    SETTINGS,
-    EngineConfig,
-    plain,
-)
+from askance.config import ALIASES, OBJECT, SCHEMA_VERSION, SETTINGS, EngineConfig, plain
 from askance.core.errors import ConfigError, InputError, UnknownName
-from askance.core.parameters import current_name
 from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
@@ -55,8 +43,6 @@ OTHER_VARIABLES = ("ASKANCE_CACHE",)
 _TABLES = {name for name, field in SETTINGS.items() if field.metadata["kind"] is dict}
 """The settings whose entries are separate values."""
 _HEAD = {"schema", "askance"}
-PlaceOf = Callable[..., str]
-"""A function that returns the location of a value, given the keys that lead to the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,7 @@ class SourcedValue:
     Attributes:
         entry: The name of the value inside the setting, such as the role of a model; empty for a setting
             without entries.
-        origin: The location where the value was set, such as a file and line.
+        origin: The location where the value was set, such as a file or a variable.
         is_data: True for a value from a file that somebody else may have written.
     """
 
@@ -80,11 +66,6 @@ class SourcedValue:
     def key(self) -> str:
         """The full name of the value, such as ``models.answer``."""
         return f"{self.name}.{self.entry}" if self.entry else self.name
-
-    @property
-    def current_key(self) -> str:
-        """The full name, in which a parameter has its current name."""
-        return f"{self.name}.{current_name(self.entry)}" if self.name == "parameters" else self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +188,7 @@ def given_as(settings: Mapping[str, Any], origin: str) -> Iterator[SourcedValue]
     """Yield the values of settings that share one origin (see `read_config`)."""
     for name, value in settings.items():
         place = option_of(name) if origin == OPTION else origin
-        yield from _given(name, value, lambda *keys, place=place: place)
+        yield from _given(name, value, place)
 
 
 def option_of(name: str) -> str:
@@ -228,12 +209,7 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
     for layer in all_layers:
         new = {value.key: value for value in layer}
         superseded = set(_superseded(kept, new))
-        renewed = {value.current_key for value in layer}
-        kept = {
-            key: value
-            for key, value in kept.items()
-            if value.name not in superseded and value.current_key not in renewed
-        }
+        kept = {key: value for key, value in kept.items() if value.name not in superseded}
         before_preset = (set(kept) if "preset" in new else before_preset) - new.keys()
         kept |= new
     for value in kept.values():
@@ -261,8 +237,7 @@ def merged(layers: Iterable[Iterable[SourcedValue]]) -> SourcedConfig:
             settings.setdefault(given.name, {})[given.entry] = given.value
         else:
             settings[given.name] = given.value
-    # Errors name a parameter by its current name, and `askance config` prints it as it was given.
-    origins = {key: given.origin for given in kept.values() for key in (given.current_key, given.key)}
+    origins = {key: given.origin for key, given in kept.items()}
     return SourcedConfig(EngineConfig(**settings), all_layers, origins)
 
 
@@ -284,8 +259,7 @@ def _decided(kept: Mapping[str, SourcedValue], weaker: set[str]) -> set[str]:
     with suppress(InputError):  # reported later, by commands that use the method
         if preset is not None and any(kept[key].name == "parameters" for key in weaker):
             decided = decided_by(open_preset(preset), method or DEFAULT_METHOD, parameters)
-            overridden = {f"parameters.{name}" for name in decided}
-            return {key for key in weaker if kept[key].current_key in overridden}
+            return weaker & {f"parameters.{name}" for name in decided}
     return set()
 
 
@@ -305,16 +279,16 @@ def _in_file(path: Path) -> Iterator[SourcedValue]:
         content = {} if question is None else question.config
     if not content:
         raise ConfigError(
-            f"{path} contains no configuration: it was written by a program that built its engine itself, or "
-            "before configurations were stored. Name another file."
+            f"{path} contains no configuration: it was written by a program that built its engine itself. "
+            "Name another file."
         )
-    return _as_data(_in_table(content, path, lambda *keys: str(path)))
+    return _as_data(_in_table(content, path))
 
 
 def _config_of_run(path: Path) -> Mapping[str, Any]:
     """Return the configuration from the settings file of a run."""
     try:
-        settings = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
+        settings = json.loads(unsealed(path.read_bytes()))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         remedy = "Name a TOML file, a trace or a run folder."
@@ -323,12 +297,11 @@ def _config_of_run(path: Path) -> Mapping[str, Any]:
 
 
 def _in_toml(path: Path) -> Iterator[SourcedValue]:
-    content, text = read_toml(path, "the configuration", ConfigError, "Check the path.")
-    return _in_table(content, path, lambda *keys: f"{path}, line {_line_of(text, *keys)}")
+    return _in_table(read_toml(path, "the configuration", ConfigError, "Check the path."), path)
 
 
-def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iterator[SourcedValue]:
-    """Yield the values of a parsed file, each with its location."""
+def _in_table(content: Mapping[str, Any], path: Path) -> Iterator[SourcedValue]:
+    """Yield the values of a parsed file."""
     version = content.get("schema", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         by = f" It was written for askance {content['askance']}." if "askance" in content else ""
@@ -338,20 +311,7 @@ def _in_table(content: Mapping[str, Any], path: Path, place_of: PlaceOf) -> Iter
         )
     for key in content:
         if key not in _HEAD:
-            yield from _given(key, content[key], place_of)
-
-
-def _line_of(text: str, *keys: str) -> int:
-    """Return the number of the line on which a key's value ends.
-
-    The line is found by parsing more and more lines of the file.
-    """
-    lines = text.splitlines()
-    for number in range(1, len(lines)):
-        with suppress(tomllib.TOMLDecodeError, KeyError):
-            reduce(getitem, keys, tomllib.loads("\n".join(lines[:number])))
-            return number
-    return len(lines)
+            yield from _given(key, content[key], str(path))
 
 
 def _in_environment() -> Iterator[SourcedValue]:
@@ -373,25 +333,23 @@ def _in_environment() -> Iterator[SourcedValue]:
                 value = int(text)
         elif kind is bool:
             value = {"true": True, "false": False}.get(text.lower(), text)
-        yield from _given(name, value, lambda *keys, variable=variable: variable)
+        yield from _given(name, value, variable)
 
 
-def _given(key: str, value: Any, place_of: PlaceOf) -> Iterator[SourcedValue]:
+def _given(key: str, value: Any, origin: str) -> Iterator[SourcedValue]:
     """Yield the values under one key.
 
     Each value is checked separately, so that an error names the location of the value.
     """
-    name, place = ALIASES.get(key, key), place_of(key)
+    name = ALIASES.get(key, key)
     if name not in SETTINGS:
-        known = [setting for setting in (*SETTINGS, *ALIASES) if setting not in FORMER_NAMES]
-        raise UnknownName("setting", key, known, place=f"in {place}")
+        raise UnknownName("setting", key, (*SETTINGS, *ALIASES), place=f"in {origin}")
     value, folder, reranker = split_retriever(value) if name == "retriever" else (value, "", "")
     for other, named in (("index", folder), ("rerank", reranker)):
         if named:
-            yield SourcedValue(other, "", named, place)
+            yield SourcedValue(other, "", named, origin)
     for names, item in _entries(name, plain(value) if isinstance(value, Budget) else value):
         entry = "answer" if name == "models" and isinstance(value, str) else ".".join(names)
-        origin = place_of(key, *names)
         try:
             if not _is_object(item):
                 single: dict[str, Any] = {name: {entry: item} if entry else item}

@@ -110,7 +110,7 @@ def open_preset(name: str | Path) -> Preset:
     if path.suffix != ".toml" and not path.is_file():
         raise UnknownName("preset", str(name), shipped(), place="(and no file of this name)")
     remedy = "Give a file that can be read, or a name that `askance presets` lists."
-    return _preset(str(name), read_toml(path, "the preset", PresetError, remedy)[0])
+    return _preset(str(name), read_toml(path, "the preset", PresetError, remedy))
 
 
 def own_preset(model: str) -> Preset | None:

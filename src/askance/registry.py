@@ -11,7 +11,7 @@ from askance.ask import Engine as Engine
 from askance.ask import check_needs
 from askance.core.errors import InputError, ModelLacks, ParameterError, UnknownName, about
 from askance.core.extensions import Extension, find_extension, known_names
-from askance.core.parameters import changed_parameters, name_of, parse_parameters, with_current_names
+from askance.core.parameters import changed_parameters, name_of, parse_parameters
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
 from askance.loaders import DEFAULT_MODEL as DEFAULT_MODEL
@@ -216,7 +216,6 @@ def _typed(method: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a method's own settings, without those of members, to the types of its parameters."""
     name, known = name_of(type(method)), _parameters(type(method))
     of_profiles = {profile: _parameters(cls) for profile, cls in profiles_of(name).items()}
-    settings = with_current_names(f"method {name}", known.union(*of_profiles.values()), settings)
     typed = dict(settings)
     for key, value in settings.items():
         profiles = [profile for profile, parameters in of_profiles.items() if key in parameters]
@@ -347,7 +346,7 @@ def with_prompts(name: str | Method, parameters: Mapping[str, Any], prompts: Any
         cls = type(plain_method(name))
         if prompts_class(cls) is None:
             raise InputError(f"method {name_of(cls)} only works with its own prompts: leave out --prompts.")
-        settings = with_current_names(f"method {name_of(cls)}", {"prompts"}, parameters)
+        settings = dict(parameters)
         if "prompts" in settings:
             raise InputError("--prompts and the parameter prompts both name the prompts: give one of them.")
         is_named = isinstance(prompts, str | Path)

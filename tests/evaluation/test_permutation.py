@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from askance.evaluation.statistics import compare
 from askance.evaluation.statistics.compare import MOST_ENUMERATED, PValue, holm_adjusted, permutation_test
 from tests.tolerances import near
 
@@ -37,42 +38,53 @@ def test_rounding_makes_no_sum_smaller():
     assert permutation_test([0.1, 0.2, 0.3, 0.1, 0.2, 0.3]).p == 2 / 64
 
 
-def test_more_questions_are_drawn_and_come_close_to_the_sign_test():
+@pytest.fixture
+def draws(monkeypatch):
+    return lambda number: monkeypatch.setattr(compare, "_RESAMPLES", number)
+
+
+def test_more_questions_are_drawn_and_come_close_to_the_sign_test(draws):
     """All differences alike: p is that of the binomial, here of at least 14 or at most 6 of 20."""
     gains = [1.0] * 14 + [-1.0] * 6
-    found = permutation_test(gains, draws=40_000)
+    draws(40_000)
+    found = permutation_test(gains)
     exact = 2 * sum(math.comb(20, k) for k in range(7)) / 2**20
     assert not found.is_exact
     assert found.p == near(exact, "share of 40,000", "draws")
 
 
-def test_drawn_and_enumerated_agree():
+def test_drawn_and_enumerated_agree(draws):
     """One further question, whose difference hardly counts, is one too many to go through all signs."""
     gains = list(np.random.default_rng(3).normal(0.2, 0.5, MOST_ENUMERATED))
-    exact, drawn = permutation_test(gains), permutation_test([*gains, 1e-12], draws=40_000)
+    draws(40_000)
+    exact, drawn = permutation_test(gains), permutation_test([*gains, 1e-12])
     assert exact.is_exact
     assert not drawn.is_exact
     assert drawn.p == near(exact.p, "share of 40,000", "draws")
 
 
-def test_a_drawn_p_is_never_zero_and_depends_on_the_seed_alone():
-    assert permutation_test([1.0] * 200, draws=99) == PValue(0.01, is_exact=False)
+def test_a_drawn_p_is_never_zero_and_depends_on_the_seed_alone(draws, monkeypatch):
+    draws(99)
+    assert permutation_test([1.0] * 200) == PValue(0.01, is_exact=False)
     mixed = [1.0, -0.5] * 20
-    assert permutation_test(mixed) == permutation_test(mixed)
-    assert permutation_test(mixed) != permutation_test(mixed, seed=1)
+    found = permutation_test(mixed)
+    assert permutation_test(mixed) == found
+    monkeypatch.setattr(compare, "_SEED", 1)
+    assert permutation_test(mixed) != found
 
 
-def test_blocks_cover_every_draw():
+def test_blocks_cover_every_draw(draws):
     """So many questions that every draw is a block of its own."""
-    assert permutation_test([1.0] * 1_100_000, draws=3).p == 0.25
+    draws(3)
+    assert permutation_test([1.0] * 1_100_000).p == 0.25
 
 
 @given(GAINS)
 @settings(max_examples=60)
 def test_exchanging_the_methods_changes_nothing(gains):
-    there = permutation_test(gains, draws=200)
+    there = permutation_test(gains)
     assert 0 < there.p <= 1
-    assert permutation_test([-gain for gain in gains], draws=200) == there
+    assert permutation_test([-gain for gain in gains]) == there
 
 
 def test_holm_by_hand():

@@ -1,12 +1,9 @@
 """A fake backend and fake requests over plain numbers: each token depends on all tokens before it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from askance.inference.backend import StepOutput
 from askance.inference.prefix_cache import PrefixCache
-
-VERIFICATION_TOKENS = 16
 
 
 class FakeSlot(list):
@@ -18,7 +15,7 @@ class FakeSlot(list):
 class FakeBackend:
     """A backend whose keys and values are the tokens themselves, and whose logits are all tokens before."""
 
-    can_batch, verification_tokens = True, VERIFICATION_TOKENS
+    can_batch = True
 
     def __init__(self, budget_tokens=1000):
         self.budget_tokens, self.cache = budget_tokens, PrefixCache()
@@ -82,14 +79,9 @@ def next_id(before):
     return (sum(before) * 31 + len(before)) % 97 + 3
 
 
-def next_in_circles(before):
-    """Return one of a few ids, by the last two, so that the text soon repeats itself."""
-    return (sum(before[-2:]) * 31) % 5 + 3
-
-
 @dataclass(eq=False)
 class FakeRequest:
-    """A request that appends `num_new` tokens to its prompt, each by a rule."""
+    """A request that appends `num_new` tokens to its prompt."""
 
     prompt: tuple
     num_new: int = 3
@@ -99,7 +91,6 @@ class FakeRequest:
     written: list = field(default_factory=list)
     ends: list = field(default_factory=list)
     num_cached: int = 0
-    rule: Callable = next_id
 
     def __post_init__(self):
         self.ids, self.max_tokens = list(self.prompt), len(self.prompt) + self.num_new
@@ -112,6 +103,6 @@ class FakeRequest:
         assert output.logits[-1] == tuple(self.ids), "keys and values of other tokens"
         assert [*output.attention] == [tuple(self.ids)] * (self.wants_attention and bool(self.written))
         self.num_cached = num_cached
-        self.written.append(self.rule(output.logits[-1]))
+        self.written.append(next_id(output.logits[-1]))
         self.ids.append(self.written[-1])
         return not self.is_done

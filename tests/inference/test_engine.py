@@ -1,4 +1,4 @@
-"""Continuous batching: admission, prefill, prefix reuse, draft tokens and isolation of sequences."""
+"""Continuous batching: admission, prefill, prefix reuse and isolation of sequences."""
 
 import weakref
 
@@ -10,20 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from askance.core.errors import ModelFailure
 from askance.inference import engine as module
 from askance.inference.engine import LLMEngine
-from askance.inference.speculative import MAX_DRAFT_TOKENS
-from tests.inference.fake_backend import (
-    VERIFICATION_TOKENS,
-    FakeBackend,
-    FakeRequest,
-    next_id,
-    next_in_circles,
-)
+from tests.inference.fake_backend import FakeBackend, FakeRequest, next_id
 
 
-def alone(prompt, num_new=3, rule=next_id):
+def alone(prompt, num_new=3):
     ids = list(prompt)
     for _ in range(num_new):
-        ids.append(rule(ids))
+        ids.append(next_id(ids))
     return ids[len(prompt) :]
 
 
@@ -99,65 +92,11 @@ def test_attention_is_given_after_the_prompt():
     assert request.is_done
 
 
-def circling(prompt=(5, 6), num_new=40, **options):
-    return FakeRequest(prompt, num_new, rule=next_in_circles, **options)
-
-
-def test_accepted_draft_tokens_take_fewer_passes():
+def test_each_generated_token_takes_a_pass_and_is_counted():
     backend, engine = make_engine()
-    (request,) = run_to_end(engine, circling(wants_attention=True))
-    assert request.written == alone((5, 6), 40, next_in_circles)
-    assert len(backend.passes) < 20
-    assert max(map(sum, backend.passes)) == 1 + MAX_DRAFT_TOKENS
-    assert engine.num_computed_tokens == 2 + 39 + engine.num_rejected_tokens
-
-
-def test_without_speculative_decoding_each_token_takes_a_pass():
-    backend, engine = make_engine(speculative=False)
-    run_to_end(engine, circling())
+    run_to_end(engine, FakeRequest((5, 6), 40))
     assert backend.passes == [[2], *[[1]] * 39]
-
-
-def test_a_backend_without_verification_gets_no_draft_tokens():
-    backend = FakeBackend()
-    backend.verification_tokens = 0
-    run_to_end(LLMEngine(backend), circling())
-    assert backend.passes == [[2], *[[1]] * 39]
-
-
-def test_earlier_texts_give_drafts_until_the_cache_is_cleared():
-    backend, engine = make_engine()
-    prompt = tuple(range(100, 120))
-    (first,) = run_to_end(engine, FakeRequest(prompt, 30))
-    assert len(backend.passes) == 30
-    (again,) = run_to_end(
-        engine, FakeRequest((1, 2, 3, *prompt), 30, rule=lambda before: next_id(before[3:]))
-    )
-    assert again.written == first.written
-    assert len(backend.passes) < 30 + 10
-    backend.passes.clear()
-    engine.clear_cache()
-    run_to_end(engine, FakeRequest(prompt, 30))
-    assert [sum(each) for each in backend.passes] == [20, *[1] * 29]
-
-
-def test_many_sequences_get_fewer_draft_tokens():
-    backend, engine = make_engine()
-    run_to_end(engine, *(circling((100 + number, 6)) for number in range(6)))
-    assert 6 < max(map(sum, backend.passes[1:])) <= VERIFICATION_TOKENS
-    backend.passes.clear()
-    run_to_end(engine, *(circling((200 + number, 6)) for number in range(20)))
-    assert {sum(each) for each in backend.passes[1:]} == {20}
-
-
-def test_a_rejected_draft_token_is_computed_and_counted():
-    backend, engine = make_engine()
-    run_to_end(
-        engine,
-        FakeRequest((5, 6), 30, rule=lambda before: next_in_circles(before) if len(before) % 15 else 50),
-    )
-    assert engine.num_rejected_tokens > 0
-    assert engine.num_computed_tokens == 2 + 29 + engine.num_rejected_tokens == sum(map(sum, backend.passes))
+    assert engine.num_computed_tokens == 2 + 39
 
 
 def test_no_more_run_than_there_is_room_for():
@@ -267,10 +206,9 @@ class Schedules(RuleBasedStateMachine):
         own=st.lists(st.integers(100, 104), min_size=1, max_size=20),
         num_new=st.integers(1, 12),
         breaks=st.booleans(),
-        way=st.sampled_from((next_id, next_in_circles)),
     )
-    def ask(self, shared, own, num_new, breaks, way):
-        request = FakeRequest((*range(shared), *own, *((666,) if breaks else ())), num_new, rule=way)
+    def ask(self, shared, own, num_new, breaks):
+        request = FakeRequest((*range(shared), *own, *((666,) if breaks else ())), num_new)
         self.requests.append(request)
         self.engine.add_request(request)
 
@@ -292,10 +230,7 @@ class Schedules(RuleBasedStateMachine):
         self.backend.breaks_on = set()
         run_to_end(self.engine)
         for request in self.requests:
-            assert (
-                request.written
-                == alone(request.prompt, request.num_new, request.rule)[: len(request.written)]
-            )
+            assert request.written == alone(request.prompt, request.num_new)[: len(request.written)]
             (end,) = request.ends
             assert request.is_done or request.is_abandoned or isinstance(end, RuntimeError | ModelFailure)
         assert self.backend.slots == []

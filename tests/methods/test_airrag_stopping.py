@@ -16,7 +16,6 @@ from askance.methods.airrag.verifiers import (
     leading_answer,
     rank_paths,
 )
-from askance.registry import make_method
 from askance.text.answers import normalise_answer
 from tests.methods.bridge import MOUTH, WHERE, Varied, decisions, model, playing, run
 from tests.tolerances import near
@@ -109,10 +108,6 @@ def test_it_ends_where_an_answer_leads_by_enough_votes_if_that_is_wanted(stop_le
     assert budget.numbers["rollouts"] == rollouts
     assert all(each.threshold == stop_lead for each in stops(same))
     assert bool(stops(same)) == bool(stop_lead)
-
-
-def test_the_lead_may_go_by_its_former_name():
-    assert make_method("airrag", {"stop_agreed": "2"}) == Airrag(stop_lead=2.0)
 
 
 @pytest.mark.parametrize("search", ["tree", "paths"])

@@ -154,21 +154,6 @@ def test_a_cached_prefix_is_not_computed_again(both):
     check(request, weights, logits)
 
 
-@pytest.mark.parametrize("earlier", [MORE, [*MORE[:3], 30, 40, 50]], ids=["right", "wrong at last"])
-def test_draft_tokens_give_the_same(both, earlier):
-    backend, weights, logits = both
-    engine = computed(backend, Fixed(PROMPT, earlier))
-    request, passes = Fixed(PROMPT), 0
-    engine.add_request(request)
-    engine.add_request(Fixed([*PROMPT[:7], 9, 9]))
-    while not engine.is_idle:
-        engine.step()
-        passes += 1
-    check(request, weights, logits)
-    assert passes < 1 + len(MORE)
-    assert earlier == MORE or engine.num_rejected_tokens >= 3
-
-
 def test_one_at_a_time_gives_the_same(both):
     backend, weights, logits = both
     request = Fixed(PROMPT)

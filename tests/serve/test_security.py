@@ -108,7 +108,7 @@ def test_named_hosts_are_accepted():
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "https://127.0.0.1.evil.example", "file://"]
+    "origin", ["http://evil.example", "null", "https://127.0.0.1.evil.example", "file://", "http://["]
 )
 def test_a_page_of_another_origin_is_refused(guarded, origin):
     for response in (guarded.get("/v1/models", KEY, Origin=origin), guarded.get("/healthz", Origin=origin)):
@@ -117,6 +117,19 @@ def test_a_page_of_another_origin_is_refused(guarded, origin):
 
 def test_the_own_origin_is_accepted(guarded):
     assert guarded.get("/v1/models", KEY, Origin=guarded.url).status_code == 200
+
+
+def test_invented_methods_are_counted_together(sample_index):
+    with serving(sample_index) as server:
+        for number in range(300):
+            server.client.request(f"M{number:06}" + "X" * 1000, "/healthz")
+        server.get("/healthz")
+        text = server.get("/metrics").text
+    counted = [line for line in text.splitlines() if line.startswith("askance_requests_total")]
+    methods = {re.search('method="(.*?)"', line)[1] for line in counted}
+    assert methods == {"other", "GET"}
+    assert sum(float(line.split()[-1]) for line in counted if 'method="other"' in line) == 300
+    assert len(text) < 20_000
 
 
 def test_every_response_has_a_policy_without_inline_script(guarded):
@@ -189,7 +202,7 @@ def test_documents_of_files_can_not_be_deleted_over_http(own_index):
 FILES = ["/etc/passwd", "./prompts.toml", "../x.toml", "spacy:/tmp/pipeline", "~/x", "hotpotqa.toml"]
 
 
-@pytest.mark.parametrize("parameter", ["prompts", "wording", "linguistics", "instructions"])
+@pytest.mark.parametrize("parameter", ["prompts", "linguistics", "instructions"])
 @pytest.mark.parametrize("value", FILES)
 def test_no_parameter_of_a_request_opens_a_file(served, parameter, value, monkeypatch):
     def refuse(*_):

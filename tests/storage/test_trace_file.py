@@ -1,7 +1,6 @@
 import asyncio
 import json
 import random
-import re
 
 import pytest
 
@@ -12,6 +11,7 @@ from askance.core.types import Hit, Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
 from askance.registry import make_method
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.storage.durable_files import sealed, unsealed
 from askance.storage.trace_file import read_trace, write_trace
 
 
@@ -74,7 +74,7 @@ def test_nowhere_to_write(trace, tmp_path):
         (lambda lines: lines[1:], "is not a trace"),
         (lambda lines: [lines[0].replace('"schema": 1', '"schema": 99'), *lines[1:]], "schema 99"),
         (lambda lines: [*lines[:3], lines[3][:20]], "line 4: not JSON"),
-        (lambda lines: [lines[0], "[1]"], "line 2: it does not begin with a checksum"),
+        (lambda lines: [lines[0], "[1]"], "line 2: not JSON"),
         (lambda lines: [lines[0], '{"type": "dance"}'], "line 2: unknown event type 'dance'"),
         (lambda lines: [lines[0], lines[1].replace('"seed": 0', '"seed": "x"')], "line 2, field seed"),
     ],
@@ -82,14 +82,20 @@ def test_nowhere_to_write(trace, tmp_path):
 def test_damage_is_named_by_line(trace, tmp_path, change, expected):
     path = tmp_path / "trace.jsonl"
     write_trace(trace, path)
-    # As a trace was written before there were checksums.
-    lines = re.sub('"checksum": "[0-9a-f]{16}", ', "", path.read_text(encoding="utf-8")).splitlines()
-    path.write_text("\n".join(lines), encoding="utf-8")
-    assert read_trace(path) == tuple(trace.events)
-    path.write_text("\n".join(change(lines)), encoding="utf-8")
+    lines = [unsealed(line).decode() for line in path.read_bytes().splitlines()]
+    path.write_bytes(b"\n".join(sealed(line.encode()) for line in change(lines)))
     with pytest.raises(TraceFileError) as error:
         read_trace(path)
     assert expected in str(error.value)
+
+
+def test_a_line_without_a_checksum_is_named(trace, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    write_trace(trace, path)
+    header, first, *rest = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([header, unsealed(first), *rest]))
+    with pytest.raises(TraceFileError, match="line 2: it does not begin with a checksum"):
+        read_trace(path)
 
 
 def test_one_wrong_bit_is_named_by_line(tmp_path):

@@ -34,7 +34,7 @@ def calibrate(
     metric: Annotated[str | None, typer.Option()] = None,
     price: Annotated[float, typer.Option(min=0)] = 0.0,
     limit: Annotated[int, typer.Option(min=1)] = 40,
-    parameter: Annotated[str | None, typer.Option("--parameter", "--knob")] = None,
+    parameter: Annotated[str | None, typer.Option()] = None,
     trials: Annotated[int, typer.Option(min=1)] = 7,
     file: Annotated[Path | None, typer.Option("--out")] = None,
     as_json: JsonFlag = False,

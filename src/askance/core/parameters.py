@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -22,14 +22,6 @@ _WORDS: dict[Any, dict[str, Any]] = {
     type(None): {"none": None},
     bool: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)},
 }
-FORMER_PARAMETERS = {
-    "stop_agreed": "stop_lead",
-    "elicit": "ask_short_answer",
-    "elicit_tokens": "short_answer_tokens",
-    "wording": "prompts",
-}
-"""A map from former names of methods' parameters to the current names. Settings may still use the former
-names."""
 
 
 def parameter(default: T, help: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> T:
@@ -137,40 +129,11 @@ def parse_parameters(cls: type[Any], settings: Mapping[str, Any]) -> dict[str, A
     """
     hints = get_type_hints(cls)
     typed = {}
-    for name, value in with_current_names(_owner(cls), hints, settings).items():
+    for name, value in settings.items():
         with about(f"parameters.{name}"):
             parameter_field(cls, name)
             typed[name] = _parse(_owner(cls), name, hints[name], value) if isinstance(value, str) else value
     return typed
-
-
-def current_name(parameter: str) -> str:
-    """Return the current name of a parameter, which may have the name of a member before it."""
-    member, dot, name = parameter.rpartition(".")
-    return f"{member}{dot}{FORMER_PARAMETERS.get(name, name)}"
-
-
-def with_current_names(owner: str, known: Container[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the former names of parameters replaced by the current ones.
-
-    Args:
-        owner: The owner of the parameters, for messages, such as "method single".
-        known: The names of the owner's parameters. A former name is replaced only if `known` contains the
-            current name, and not the former one.
-
-    Raises:
-        ParameterError: A parameter is given under both its former and its current name.
-    """
-    renamed = {}
-    for name, value in settings.items():
-        current = current_name(name)
-        if name in known or current not in known:
-            current = name
-        elif current in settings:
-            now = f"it is called {current} now, and both are given"
-            raise ParameterError(f"parameter {name} of {owner}: {now}. Leave {name} out.")
-        renamed[current] = value
-    return renamed
 
 
 def name_of(cls: type[Any]) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 from askance.core.errors import InputError
 
 
-def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> tuple[dict[str, Any], str]:
-    """Return the content of a TOML file, both parsed and as a string.
+def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> dict[str, Any]:
+    """Return the parsed content of a TOML file.
 
     Args:
         what: The name of the file in messages, such as "the configuration".
@@ -18,8 +18,7 @@ def read_toml(path: Path, what: str, error: type[InputError], remedy: str) -> tu
         InputError: The file can't be read, or is not UTF-8 or not TOML; raised as `error`.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        return tomllib.loads(text), text
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as flaw:
         raise error(f"can't read {what} {path}: {flaw.strerror or flaw}. {remedy}") from flaw
     except UnicodeDecodeError as flaw:

@@ -1,1 +1,1 @@
-"""Inference for local models: scheduler, continuous batching, prefix cache, speculative decoding."""
+"""Inference for local models: scheduler, continuous batching, prefix cache."""

@@ -62,17 +62,12 @@ class Backend(Protocol[S]):
         budget_tokens: The capacity of the KV cache in tokens, for running sequences and the prefix cache
             together.
         can_batch: Whether one pass can compute several sequences, and a new slot can reuse a cached prefix.
-        verification_tokens: The greatest number of tokens to decode in a pass with draft tokens. Up to this
-            number, extra tokens take little extra time. The number is 0 if rejected tokens can't be removed
-            from a slot, or if draft tokens would change the logits.
     """
 
     @property
     def budget_tokens(self) -> int: ...
     @property
     def can_batch(self) -> bool: ...
-    @property
-    def verification_tokens(self) -> int: ...
 
     def reserved_tokens_with(self, num_tokens: int) -> int:
         """Return how many tokens all slots would reserve together if a slot of `num_tokens` were opened."""

@@ -13,7 +13,6 @@ from typing import Generic
 
 from askance.core.errors import ModelFailure
 from askance.inference.backend import Backend, Finished, Request, S, StepInput, StepOutput
-from askance.inference.speculative import MAX_DRAFT_TOKENS, NgramIndex, PromptLookupDrafter
 
 MAX_PREFILL_TOKENS = 512
 """The limit on prompt tokens in one pass (chunked prefill). A longer pass would delay decoding sequences."""
@@ -23,13 +22,12 @@ _MIN_SHARED_TOKENS = 16
 
 @dataclass(slots=True, eq=False)
 class _Sequence(Generic[S]):
-    """A running sequence: a request with its KV slot and its drafter."""
+    """A running sequence: a request with its KV slot."""
 
     request: Request
     slot: S
     num_computed_tokens: int
     num_prompt_tokens: int
-    drafter: PromptLookupDrafter | None
 
     @property
     def is_prefilling(self) -> bool:
@@ -47,18 +45,14 @@ class LLMEngine(Generic[S]):
     Args:
         backend: The model with its KV cache.
         max_running: The greatest number of sequences that run at the same time.
-        speculative: Whether to use speculative decoding (prompt lookup) where the backend supports it.
 
     Attributes:
         num_computed_tokens: The number of tokens that forward passes have computed so far.
-        num_rejected_tokens: The number of those tokens that were rejected draft tokens.
     """
 
-    def __init__(self, backend: Backend[S], max_running: int = 64, *, speculative: bool = True) -> None:
+    def __init__(self, backend: Backend[S], max_running: int = 64) -> None:
         self._backend, self._max_running = backend, max_running
-        self.num_computed_tokens = self.num_rejected_tokens = 0
-        self._verification_tokens = backend.verification_tokens if speculative else 0
-        self._ngrams = NgramIndex()
+        self.num_computed_tokens = 0
         self._waiting = deque[Request]()
         self._running: list[_Sequence[S]] = []
         self._finished: list[Finished] = []
@@ -69,9 +63,8 @@ class LLMEngine(Generic[S]):
         return not (self._running or self._waiting or self._finished)
 
     def clear_cache(self) -> None:
-        """Clear the prefix cache and the index that draft tokens come from."""
+        """Clear the prefix cache."""
         self._backend.clear_cache()
-        self._ngrams = NgramIndex()
 
     def add_request(self, request: Request) -> None:
         """Append a request to the waiting queue."""
@@ -119,10 +112,7 @@ class LLMEngine(Generic[S]):
                     return
                 self._finished.append((request, error))
             else:
-                has_drafts = self._verification_tokens > 0
-                drafter = PromptLookupDrafter(request.ids, self._ngrams) if has_drafts else None
-                num_cached = slot.num_cached_tokens
-                self._running.append(_Sequence(request, slot, num_cached, len(request.ids), drafter))
+                self._running.append(_Sequence(request, slot, slot.num_cached_tokens, len(request.ids)))
             self._waiting.popleft()
 
     def _open_slot(self, request: Request, prefix: Sequence[int]) -> S:
@@ -149,19 +139,13 @@ class LLMEngine(Generic[S]):
     def _schedule(self) -> list[Scheduled[S]]:
         """Choose the tokens for the next pass. At most `MAX_PREFILL_TOKENS` of them are prompt tokens."""
         num_left, scheduled = MAX_PREFILL_TOKENS, []
-        max_draft = self._max_draft_tokens()
         for sequence in self._running:
             stop = self._stop(sequence, num_left)
             if sequence.is_prefilling:
                 num_left -= stop - sequence.num_computed_tokens
             if stop > sequence.num_computed_tokens:
-                scheduled.append((sequence, self._step_input(sequence, stop, max_draft)))
+                scheduled.append((sequence, self._step_input(sequence, stop)))
         return scheduled
-
-    def _max_draft_tokens(self) -> int:
-        """Return how many draft tokens each decoding sequence may have in the next pass."""
-        num_decoding = sum(not sequence.is_prefilling for sequence in self._running)
-        return max(0, min(MAX_DRAFT_TOKENS, self._verification_tokens // max(1, num_decoding) - 1))
 
     def _stop(self, sequence: _Sequence[S], num_left: int) -> int:
         """Return the position in the sequence where the next pass stops (exclusive).
@@ -178,16 +162,13 @@ class LLMEngine(Generic[S]):
             return end
         return max(start, min(start + num_left, undivided))
 
-    def _step_input(self, sequence: _Sequence[S], stop: int, max_draft: int) -> StepInput[S]:
+    def _step_input(self, sequence: _Sequence[S], stop: int) -> StepInput[S]:
         request, start = sequence.request, sequence.num_computed_tokens
-        if sequence.is_prefilling:
-            num_logits = request.num_logits if stop == sequence.num_prompt_tokens else 0
-            return StepInput(sequence.slot, start, request.ids[start:stop], num_logits, False)
-        # A sequence of `max_tokens` tokens is finished, so its last token is never computed.
-        max_draft = min(max_draft, request.max_tokens - stop - 1)
-        draft = sequence.drafter.draft(max_draft) if sequence.drafter is not None else ()
-        ids = (*request.ids[start:stop], *draft)
-        return StepInput(sequence.slot, start, ids, len(ids), request.wants_attention)
+        ids = request.ids[start:stop]
+        if not sequence.is_prefilling:
+            return StepInput(sequence.slot, start, ids, 1, request.wants_attention)
+        num_logits = request.num_logits if stop == sequence.num_prompt_tokens else 0
+        return StepInput(sequence.slot, start, ids, num_logits, False)
 
     def _forward(self, scheduled: Sequence[Scheduled[S]]) -> Iterable[tuple[Scheduled[S], StepOutput]]:
         """Yield the outputs of a pass.
@@ -223,31 +204,18 @@ class LLMEngine(Generic[S]):
             self._finish(sequence)
 
     def _take(self, sequence: _Sequence[S], step_input: StepInput[S], output: StepOutput) -> bool:
-        """Give a request its logits, one token at a time, for as long as draft tokens are accepted.
-
-        A draft token is accepted if the request has sampled the same token from the logits before it.
+        """Give a request its logits, unless a part of its prompt is still to be computed.
 
         Returns:
             Whether the sequence needs another pass.
         """
-        if sequence.num_computed_tokens + len(step_input.ids) < sequence.num_prompt_tokens:
-            sequence.num_computed_tokens += len(step_input.ids)
-            return True
-        request, num_cached, is_unfinished = sequence.request, sequence.slot.num_cached_tokens, True
+        was_prefilling = sequence.is_prefilling
+        sequence.num_computed_tokens += len(step_input.ids)
         if sequence.is_prefilling:
-            sequence.num_computed_tokens = sequence.num_prompt_tokens
-            self._backend.cache_prefix(sequence.slot, request.ids)
-            return request.take(output, num_cached)
-        for index, logits in enumerate(output.logits):
-            if not is_unfinished or step_input.ids[index] != request.ids[-1]:
-                self.num_rejected_tokens += len(step_input.ids) - index
-                break
-            sequence.num_computed_tokens += 1
-            one = StepOutput((logits,), output.attention[index : index + 1])
-            is_unfinished = request.take(one, num_cached)
-        if not is_unfinished and sequence.drafter is not None:
-            sequence.drafter.finish()
-        return is_unfinished
+            return True
+        if was_prefilling:
+            self._backend.cache_prefix(sequence.slot, sequence.request.ids)
+        return sequence.request.take(output, sequence.slot.num_cached_tokens)
 
     def _finish(self, sequence: _Sequence[S], error: BaseException | None = None) -> None:
         self._running.remove(sequence)

@@ -9,7 +9,7 @@ from askance.ask import Engine
 from askance.config import EngineConfig
 from askance.core.errors import InputError, ParameterError, UnknownName, about
 from askance.core.extensions import known_names
-from askance.core.parameters import current_name, name_of
+from askance.core.parameters import name_of
 from askance.core.ports import Method
 from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS
 from askance.registry import METHODS, ready_method
@@ -119,7 +119,7 @@ def _check_value(parameter: str, value: Any) -> None:
         raise ParameterError(
             f"parameter {parameter}={value!r}: expected a number, a word, true, false or null."
         )
-    shipped = _SHIPPED.get(current_name(parameter).rpartition(".")[2])
+    shipped = _SHIPPED.get(parameter.rpartition(".")[2])
     if shipped is not None and value not in shipped:
         raise ParameterError(
             f"parameter {parameter}={value!r}: a request can only name {', '.join(shipped)}; anything else "

@@ -18,7 +18,8 @@ class Metrics:
 
     Attributes:
         requests: The number of requests by route, method and status. The route is a template such as
-            ``/v1/traces/{id}``, so the number of series stays small.
+            ``/v1/traces/{id}``, and the method of an unknown name is "other", so that the number of series
+            stays small.
         questions: The number of questions by askance's method and outcome.
         first_text_seconds: The time until the first text of a streamed answer.
     """

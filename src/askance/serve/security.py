@@ -29,6 +29,8 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 OWNER = "askance_owner"
 """The key of the request's scope under which the guard stores the owner (see `Keys.owner_of`)."""
 MIN_KEY_CHARACTERS = 16
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
+"""The HTTP methods that are counted by name, so that invented ones do not fill the memory."""
 _OPEN_PATHS = ("/", "/healthz", "/readyz")
 _OPEN_FOLDER = "/viewer/"
 _PASSAGES, _DOCUMENTS = "/v1/passages/", "/v1/documents"
@@ -174,7 +176,8 @@ class Guard:
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
                 route = getattr(scope.get("route"), "path", "")
-                self.metrics.requests.labels(route, scope["method"], message["status"]).inc()
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                self.metrics.requests.labels(route, method, message["status"]).inc()
             await send(message)
 
         try:
@@ -196,7 +199,7 @@ class Guard:
                 code="wrong_host",
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _netloc(origin) != host:
             raise ApiError(403, f"a page of {origin[:200]!r} may not use this server.", code="wrong_origin")
         if scope["method"] == "POST" and not _is_json(headers.get("content-type", "")):
             raise ApiError(415, "send JSON, with the header Content-Type: application/json.", code="not_json")
@@ -258,6 +261,14 @@ class Guard:
 def _host_name(host: str) -> str:
     """Return the name in a Host header, without the port and in lower case."""
     return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
+
+
+def _netloc(origin: str) -> str | None:
+    """Return the host and port of an Origin header, or None if it is malformed."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _is_json(content_type: str) -> bool:

@@ -157,18 +157,12 @@ def sealed(text: bytes) -> bytes:
     return b'{"checksum": "' + checksum(rest).encode() + b'", ' + rest
 
 
-def unsealed(text: bytes, *, old: bytes | tuple[bytes, ...]) -> bytes:
+def unsealed(text: bytes) -> bytes:
     """Verify the checksum of a JSON object, and return the object as it was passed to `sealed`.
-
-    Args:
-        text: The sealed object.
-        old: The prefixes of older objects without a checksum. Such objects are returned unchanged.
 
     Raises:
         ValueError: The object is damaged. The message names the problem.
     """
-    if text.startswith(old):
-        return text
     match = _CHECKSUM.match(text)
     if match is None:
         raise ValueError("it does not begin with a checksum")
@@ -195,14 +189,10 @@ class DamagedLine(ValueError):
         self.number = number
 
 
-def unsealed_lines(content: bytes, *, old: bytes | tuple[bytes, ...]) -> tuple[list[bytes], int]:
+def unsealed_lines(content: bytes) -> tuple[list[bytes], int]:
     """Verify the checksums of the lines of an append-only file, and return the lines without their checksums.
 
     A last line without a line break is left out, since its writer was interrupted.
-
-    Args:
-        content: The content of the file.
-        old: See `unsealed`.
 
     Returns:
         The lines, and their total length in the file in bytes.
@@ -214,7 +204,7 @@ def unsealed_lines(content: bytes, *, old: bytes | tuple[bytes, ...]) -> tuple[l
     lines, objects = whole.split(b"\n")[:-1], []
     for number, line in enumerate(lines, start=1):
         try:
-            objects.append(unsealed(line, old=old))
+            objects.append(unsealed(line))
         except ValueError as error:
             raise DamagedLine(number, str(error)) from error
     if _is_sealed(content[len(whole) : -1]):

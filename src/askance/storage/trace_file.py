@@ -18,7 +18,7 @@ from askance.core.version import VERSION
 from askance.storage.durable_files import sealed, unsealed, write_atomically
 
 _TYPES = {event_type.type: event_type for event_type in EVENT_TYPES}
-_HEADER = re.compile(r'\{("checksum": "[0-9a-f]{16}", )?"type": "header"')
+_HEADER = re.compile(r'\{"checksum": "[0-9a-f]{16}", "type": "header"')
 
 
 def event_record(event: AnyEvent) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def parse_trace(text: str, place: str) -> tuple[AnyEvent, ...]:
 
 def _record(source: str, number: int, line: str) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = json.loads(unsealed(line.encode(), old=b'{"type": "'))
+        record: dict[str, Any] = json.loads(unsealed(line.encode()))
     except json.JSONDecodeError as error:
         raise TraceFileError(
             f"{source}, line {number}: not JSON ({error.msg}); the file is damaged."

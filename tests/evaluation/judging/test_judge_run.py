@@ -20,6 +20,7 @@ from askance.evaluation.judging.judge_run import (
 from askance.evaluation.run.recorded_run import read_run
 from askance.models.scripted import ScriptedEntailment, ScriptedModel
 from askance.retrieval.scripted import ScriptedRetriever
+from askance.storage.durable_files import sealed
 from tests.evaluation.hand_made import answered, record, written
 from tests.tolerances import near
 
@@ -173,7 +174,7 @@ def test_a_second_process_and_damage_are_told(run):
     citations(run, ScriptedEntailment())
     path, _ = lines(run, "citations")
     whole = path.read_text()
-    path.write_text(whole + '{"id": 7}\n')
+    path.write_text(whole + sealed(b'{"id": 7}').decode() + "\n")
     with pytest.raises(
         RunFolderError, match=r"line 5, field id: .*string\. The file is damaged: move it away"
     ):

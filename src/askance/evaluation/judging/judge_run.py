@@ -29,8 +29,6 @@ from askance.storage.durable_files import write_atomically
 Kind = Literal["citations", "facts"]
 FORMAT, SCHEMA_VERSION = "askance-judgements", 1
 FOLDER = "judged"
-# In files written before there were checksums, the header and the judgements begin with these bytes.
-_OLD = (b'{"format": ', b'{"id": ')
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def open_judgements(
     header = {"format": FORMAT, "schema": SCHEMA_VERSION, "kind": kind, **judge}
     name = sha256((json_line(header) + "\n").encode()).hexdigest()[:8]
     path = run / FOLDER / f"{kind}-{name}.jsonl"
-    with open_results(path, header, _JUDGEMENT, old=_OLD) as (kept, append):
+    with open_results(path, header, _JUDGEMENT) as (kept, append):
         yield {each.id: each for each in kept}, append, path
 
 

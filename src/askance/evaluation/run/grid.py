@@ -28,9 +28,8 @@ experiment is in ``OUT/DATASET/MODEL/METHOD``. Paths are relative to the current
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby, product
@@ -89,7 +88,6 @@ class Grid:
             ``hotpotqa:FILE``. A model's table has the specification of each role. A method's table has the
             name of the method, unless it names another ``method``.
         common: The settings at the top, for every dataset.
-        lines: The line number of each value, by the path of keys that leads to it.
 
     Raises:
         GridError, UnknownName: A key or a value is not valid in a grid.
@@ -100,7 +98,6 @@ class Grid:
     models: Mapping[str, Table] = field(default_factory=lambda: {"bundled": {"answer": "bundled"}})
     common: Table = field(default_factory=dict)
     place: str = "the grid"
-    lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check((), self.common, {*_EXPERIMENT_KEYS, *_ENGINE_KEYS, *_KEYS})
@@ -117,24 +114,24 @@ class Grid:
                 self._check((kind, name), table, known)
 
     def _check(self, keys: tuple[str, ...], table: Any, known: Collection[str]) -> None:
-        place = f"in [{'.'.join(keys)}]" if keys else "at the top"
+        place, origin = f"in [{'.'.join(keys)}]" if keys else "at the top", self._origin(*keys)
         if not isinstance(table, Mapping):
-            raise GridError(f"{self._origin(keys)}: {'.'.join(keys)} is no table: write [{'.'.join(keys)}].")
+            raise GridError(f"{self.place}: {'.'.join(keys)} is no table: write [{'.'.join(keys)}].")
         for key, value in table.items():
-            origin = self._origin((*keys, key))
             if key not in known:
-                raise UnknownName("key", key, known, place=f"{place} of {origin}")
+                raise UnknownName("key", key, known, place=f"{place} of {self.place}")
             if key == "questions" and not isinstance(value, str):
-                raise GridError(f"{origin}, {place}: {key}={value!r} is no text: write NAME:FILE.")
+                raise GridError(f"{origin}: {key}={value!r} is no text: write NAME:FILE.")
             if key in _EXPERIMENT_KEYS:
-                with _place_in_errors(f"{origin}, {place}"):
+                with _place_in_errors(origin):
                     Experiment(dataset="", **{key: value})
         needed = _NEEDED.get(keys[0], "") if keys else ""
         if needed and needed not in table:
             raise GridError(f"{self.place} lacks {needed!r} {place}: add it.")
 
-    def _origin(self, keys: tuple[str, ...]) -> str:
-        return f"{self.place}, line {self.lines[keys]}" if keys in self.lines else self.place
+    def _origin(self, *keys: str) -> str:
+        """Return the file and the table at `keys`."""
+        return f"{self.place}, [{'.'.join(keys)}]" if keys else self.place
 
     def experiments(
         self, base: Iterable[Iterable[SourcedValue]] = (), flags: Iterable[SourcedValue] = ()
@@ -153,8 +150,8 @@ class Grid:
             name = f"{dataset}/{model}/{method}"
             with _place_in_errors(name):
                 of_experiment = [
-                    *given_as({"method": method}, self._origin(("methods", method))),
-                    *self._roles(model),
+                    *given_as({"method": method}, self._origin("methods", method)),
+                    *given_as({"models": self.models[model]}, self._origin("models", model)),
                     *self._given(("methods", method), self.methods[method]),
                 ]
                 of_dataset = self._given(("datasets", dataset), self.datasets[dataset])
@@ -164,23 +161,18 @@ class Grid:
         return experiments
 
     def place_of(self, experiment: str, setting: str) -> str:
-        """Return the file and the line that set a setting of an experiment, or an empty string if none do."""
-        dataset, model, method = experiment.split("/")
-        tables = (("methods", method), ("models", model), ("datasets", dataset), ())
-        given = [keys for keys in ((*table, setting) for table in tables) if keys in self.lines]
-        return self._origin(given[0]) if given else ""
-
-    def _roles(self, model: str) -> Iterator[SourcedValue]:
-        for role, spec in self.models[model].items():
-            yield from given_as({"models": {role: spec}}, self._origin(("models", model, role)))
+        """Return the table that sets a setting of an experiment, with its file; empty if none does."""
+        dataset, _, method = experiment.split("/")
+        if setting in self.methods[method]:
+            return self._origin("methods", method)
+        if setting in self.datasets[dataset]:
+            return self._origin("datasets", dataset)
+        return self.place if setting in self.common else ""
 
     def _given(self, keys: tuple[str, ...], table: Table) -> Iterator[SourcedValue]:
-        """Yield the engine settings in a table, each with its line."""
-        for key, value in table.items():
-            if key in SETTINGS or key in ALIASES:
-                for names, each in _values_in(value):
-                    given = {key: {".".join(names): each} if names else each}
-                    yield from given_as(given, self._origin((*keys, key, *names)))
+        """Return the engine settings in a table."""
+        settings = {key: value for key, value in table.items() if key in SETTINGS or key in ALIASES}
+        return given_as(settings, self._origin(*keys))
 
     def _experiment(self, config: EngineConfig, dataset: Table) -> Experiment:
         source = dataset if any(key in dataset for key in _QUESTION_KEYS) else self.common
@@ -208,36 +200,10 @@ def read_grid(path: Path) -> Grid:
     Raises:
         GridError, UnknownName: The file can't be read, is not TOML, or has an invalid key or value.
     """
-    content, text = read_toml(path, "the grid", GridError, "Check the path.")
+    content = read_toml(path, "the grid", GridError, "Check the path.")
     tables = {kind: content.pop(kind) for kind in _KEYS if kind in content}
     tables = {"datasets": {}, "methods": {}} | tables
-    return Grid(**tables, common=content, place=f"the grid {path}", lines=_lines_of(text))
-
-
-def _lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line number at which each value of a TOML text ends, by the value's path of keys."""
-    lines, numbers = text.split("\n"), dict[tuple[str, ...], int]()
-    for number in range(1, len(lines) + 1):
-        with suppress(tomllib.TOMLDecodeError):  # The line is in the middle of a value.
-            for names in _names_in(tomllib.loads("\n".join(lines[:number]))):
-                numbers.setdefault(names, number)
-    return numbers
-
-
-def _names_in(table: Table) -> Iterator[tuple[str, ...]]:
-    for name, value in table.items():
-        yield (name,)
-        if isinstance(value, Mapping):
-            yield from ((name, *names) for names in _names_in(value))
-
-
-def _values_in(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value nested in a table, after its path of keys. A plain value has an empty path."""
-    if not isinstance(value, Mapping):
-        yield (), value
-        return
-    for name, each in value.items():
-        yield from (((name, *names), inner) for names, inner in _values_in(each))
+    return Grid(**tables, common=content, place=f"the grid {path}")
 
 
 def prepare_experiments(

@@ -40,7 +40,7 @@ class Record:
         trace_at, trace_bytes: The offset and the size of the question's trace, which is a gzip member of
             ``traces.jsonl.gz``.
         options: The options of a multiple-choice question.
-        trace_checksum: The checksum of the trace; empty in records written before there were checksums.
+        trace_checksum: The checksum of the trace.
         reading: The rules by which `short` was extracted from the answer (see `evaluation.run.readings`).
         confidence: The confidence of the answer (see `askance.confidence`); None if it was not estimated.
         abstained: The reason for abstaining; empty if the answer stands. An abstained answer is scored as if
@@ -149,7 +149,8 @@ class Settings:
         encoder: The name and the fingerprint of the method's encoder; empty without one.
         precisions: The data types that the models compute in, by role, where known.
         reading: The rules by which short answers are extracted (see `evaluation.run.readings`).
-        config: The whole configuration of the engine, from `EngineConfig.stored`; empty in older runs.
+        config: The whole configuration of the engine, from `EngineConfig.stored`; empty if a program
+            made the engine itself.
     """
 
     dataset: str
@@ -200,8 +201,7 @@ class Settings:
             **{f"model {role} (loaded)": name for role, name in self.models.items()},
             **{f"precision of model {role}": precision for role, precision in self.precisions.items()},
             "index content": self.index_content,
-            # The default is left out, to match runs from before there was a choice of retrievers.
-            **({} if self.retriever == DEFAULT_RETRIEVER else {"retriever": self.retriever}),
+            **({"retriever": self.retriever} if self.index_content else {}),
             **({"encoder": self.encoder} if self.encoder else {}),
             **{name: self.config[name] for name in ("abstain_below", "strict") if self.config.get(name)},
             "seed": self.seed,

@@ -14,20 +14,17 @@ after the last finished question is cut off. Settings, records and traces have c
 import dataclasses
 import gzip
 import json
-import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from askance.core.answers import Answer
 from askance.core.errors import RunFolderError
-from askance.core.parameters import FORMER_PARAMETERS, current_name
 from askance.core.trace import Answered, AnyEvent, Trace
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import Scoring
@@ -78,11 +75,7 @@ class RecordedRun:
             RunFolderError: The trace can't be read.
         """
         (member,) = _members(self.folder, [record])
-        try:
-            text = gzip.decompress(member).decode()
-        except (OSError, EOFError, zlib.error, ValueError) as error:  # only in a run without checksums
-            raise _bad_trace(self.folder, record, str(error)) from error
-        return parse_trace(text, f"{self.folder / TRACES}, question {record.id}")
+        return parse_trace(gzip.decompress(member).decode(), f"{self.folder / TRACES}, question {record.id}")
 
     def answer(self, record: Record) -> Answer | None:
         """Return the answer to a question with its citations, or None if the question failed.
@@ -122,7 +115,7 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
         if (folder / TRACES).exists():
             raise RunFolderError(f"{path} is missing: restore it, or name another folder.")
         return [], 0
-    lines, size_bytes = read_sealed_lines(path, (b'{"number": ',), _DAMAGED)
+    lines, size_bytes = read_sealed_lines(path, _DAMAGED)
     records: dict[str, Record] = {}
     for place, line in lines:
         record = validated(_RECORD, line, place, _DAMAGED)
@@ -137,11 +130,10 @@ def read_records(folder: Path) -> tuple[list[Record], int]:
     return list(records.values()), size_bytes
 
 
-def read_sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[list[tuple[str, bytes]], int]:
+def read_sealed_lines(path: Path, remedy: str) -> tuple[list[tuple[str, bytes]], int]:
     """Return the complete lines of an append-only file, each after its location, and their size in bytes.
 
     Args:
-        old: The prefixes of lines that were written before there were checksums.
         remedy: The remedy for a damaged file, for the error message.
 
     Raises:
@@ -149,7 +141,7 @@ def read_sealed_lines(path: Path, old: tuple[bytes, ...], remedy: str) -> tuple[
     """
     try:
         with os_errors_as_run_errors(f"read {path}", _CHECK):
-            lines, size_bytes = unsealed_lines(path.read_bytes(), old=old)
+            lines, size_bytes = unsealed_lines(path.read_bytes())
     except DamagedLine as error:
         raise RunFolderError(f"{path}, line {error.number}: {error}. {remedy}") from error
     return [(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1)], size_bytes
@@ -196,7 +188,7 @@ def _read_settings(folder: Path) -> Settings:
         )
     try:
         with os_errors_as_run_errors(f"read {path}", _CHECK):
-            content = json.loads(unsealed(path.read_bytes(), old=b"{\n"))
+            content = json.loads(unsealed(path.read_bytes()))
     except ValueError as error:
         raise RunFolderError(f"{path}, line 1: {error}. {_DAMAGED}") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
@@ -207,26 +199,7 @@ def _read_settings(folder: Path) -> Settings:
             f"the run {folder} has schema {schema!r}, this version reads {SCHEMA_VERSION}: use the askance "
             f"that wrote it ({content.get('askance')})."
         )
-    if "knobs" in content:  # the name of parameters in runs of earlier versions
-        content["parameters"] = content.pop("knobs")
-    _rename_parameters(content)
     return validated(_SETTINGS, json.dumps(content), str(path), _DAMAGED)
-
-
-def _rename_parameters(content: dict[str, Any]) -> None:
-    """Rename the parameters in the settings of an earlier version's run to their current names."""
-    names = re.compile(rf"\b({'|'.join(FORMER_PARAMETERS)})(?==)")
-    prompts_of_file = re.compile(r"\bwording(?=-[0-9a-f]{8}\b)")
-
-    def renamed(text: object) -> object:
-        if not isinstance(text, str):
-            return text
-        return prompts_of_file.sub("prompts", names.sub(lambda match: FORMER_PARAMETERS[match[1]], text))
-
-    if "title" in content:
-        content["title"] = renamed(content["title"])
-    if isinstance(parameters := content.get("parameters"), dict):
-        content["parameters"] = {current_name(name): renamed(value) for name, value in parameters.items()}
 
 
 def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
@@ -242,7 +215,7 @@ def _members(folder: Path, records: Iterable[Record]) -> Iterator[bytes]:
             member = file.read(record.trace_bytes)
             if len(member) < record.trace_bytes:
                 raise _bad_trace(folder, record, "it ends before that trace does")
-            if record.trace_checksum and checksum(member) != record.trace_checksum:
+            if checksum(member) != record.trace_checksum:
                 raise _bad_trace(folder, record, "its checksum does not match its content")
             yield member
 

@@ -29,7 +29,7 @@ Append = Callable[[Sequence[R]], None]
 
 @contextmanager
 def open_results(
-    path: Path, header: Mapping[str, Any], kind: TypeAdapter[R], *, old: tuple[bytes, ...] = ()
+    path: Path, header: Mapping[str, Any], kind: TypeAdapter[R]
 ) -> Iterator[tuple[list[R], Append[R]]]:
     """Open or create a file of results, and lock its folder.
 
@@ -39,7 +39,6 @@ def open_results(
     Args:
         header: Everything that the results depend on, by name.
         kind: The type of a result.
-        old: The prefixes of lines that were written before there were checksums.
 
     Raises:
         RunFolderError: The file is damaged, has another header and results, another process is writing, or
@@ -50,7 +49,7 @@ def open_results(
     with ExitStack() as stack:
         with os_errors_as_run_errors(action, _KEPT):
             stack.enter_context(locked_folder(path.parent, LOCK))
-            lines, size_bytes = read_sealed_lines(path, old, _DAMAGED) if path.exists() else ([], 0)
+            lines, size_bytes = read_sealed_lines(path, _DAMAGED) if path.exists() else ([], 0)
             if len(lines) > 1:
                 _check_header(path, lines[0][1], text)
             else:
@@ -73,7 +72,7 @@ def read_results(path: Path, kind: TypeAdapter[R]) -> list[R]:
     Raises:
         RunFolderError: The file can't be read, or is damaged.
     """
-    lines, _ = read_sealed_lines(path, (), _DAMAGED)
+    lines, _ = read_sealed_lines(path, _DAMAGED)
     return [validated(kind, line, place, _DAMAGED) for place, line in lines[1:]]
 
 

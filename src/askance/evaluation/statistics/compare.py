@@ -27,6 +27,7 @@ from askance.core.errors import InputError
 
 MOST_ENUMERATED = 16
 """The maximum number of differing questions for which all 65,536 sign assignments are enumerated."""
+_RESAMPLES, _CONFIDENCE, _SEED = 10_000, 0.95, 0
 _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING, _RELATIVE_ROUNDING = 1e-12, 1e-9
 _REPEATED = 8
@@ -68,20 +69,16 @@ class PValue:
     is_exact: bool
 
 
-def mean_interval(
-    scores: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> MeanInterval:
-    """Return the mean of the per-question scores, with its bootstrap confidence interval.
+def mean_interval(scores: Sequence[float]) -> MeanInterval:
+    """Return the mean of the per-question scores, with its 95 % bootstrap interval.
 
     Raises:
-        InputError: There are no scores, a score is not finite, or a setting is out of range.
+        InputError: There are no scores, or a score is not finite.
     """
-    return _interval(np.asarray(scores, dtype=np.float64), confidence, resamples, seed)[0]
+    return _interval(scores)[0]
 
 
-def average_interval(
-    groups: Sequence[Sequence[float]], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> MeanInterval:
+def average_interval(groups: Sequence[Sequence[float]]) -> MeanInterval:
     """Return the unweighted mean of the mean scores of several datasets, with its bootstrap interval.
 
     Questions are drawn within each dataset, so that every dataset keeps its weight.
@@ -94,23 +91,13 @@ def average_interval(
     """
     if not groups:
         raise InputError("there are no datasets to average over: name at least one.")
-    found = [
-        _interval(np.asarray(scores, dtype=np.float64), confidence, resamples, seed + number)
-        for number, scores in enumerate(groups)
-    ]
-    low, high = _percentiles(np.mean([means for _, means in found], axis=0), confidence)
+    found = [_interval(scores, _SEED + number) for number, scores in enumerate(groups)]
+    low, high = _percentiles(np.mean([means for _, means in found], axis=0))
     mean = float(np.mean([interval.mean for interval, _ in found]))
-    return MeanInterval(mean, low, high, sum(map(len, groups)), confidence)
+    return MeanInterval(mean, low, high, sum(map(len, groups)), _CONFIDENCE)
 
 
-def paired_difference(
-    first: Mapping[str, float],
-    second: Mapping[str, float],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-) -> Difference:
+def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -> Difference:
     """Return the mean difference of two methods' scores, with its paired bootstrap interval.
 
     Args:
@@ -125,39 +112,31 @@ def paired_difference(
             f"{len(unpaired)} questions have a score of one method only, such as {unpaired[0]!r}: compare "
             "methods over the same questions."
         )
-    gains = np.asarray([first[id] - second[id] for id in sorted(first)], dtype=np.float64)
-    interval, means = _interval(gains, confidence, resamples, seed)
+    interval, means = _interval([first[id] - second[id] for id in sorted(first)])
     return Difference(**asdict(interval), share_above_zero=float(np.mean(means > _ROUNDING)))
 
 
-def _interval(
-    values: NDArray[np.float64], confidence: float, resamples: int, seed: int
-) -> tuple[MeanInterval, NDArray[np.float64]]:
+def _interval(scores: Sequence[float], seed: int = _SEED) -> tuple[MeanInterval, NDArray[np.float64]]:
     """Return the mean with its interval, and the means of the resamples."""
+    values = np.asarray(scores, dtype=np.float64)
     if not values.size:
         raise InputError("there are no scores to take a mean of: name a dataset with at least one question.")
     if not np.isfinite(values).all():
         index = int(np.flatnonzero(~np.isfinite(values))[0])
         raise InputError(f"score {index + 1} of {values.size} is {values[index]}: give finite numbers.")
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence {confidence}: give a share between 0 and 1, such as 0.95.")
-    if resamples < 1:
-        raise InputError(f"{resamples} resamples give no interval: take 1 or more.")
-    means = _resampled_means(values, resamples, seed)
-    return MeanInterval(
-        float(values.mean()), *_percentiles(means, confidence), len(values), confidence
-    ), means
+    means = _resampled_means(values, seed)
+    return MeanInterval(float(values.mean()), *_percentiles(means), len(values), _CONFIDENCE), means
 
 
-def _percentiles(means: NDArray[np.float64], confidence: float) -> tuple[float, float]:
+def _percentiles(means: NDArray[np.float64]) -> tuple[float, float]:
     """Return the ends of the percentile interval of the means of resamples."""
-    tail = (1 - confidence) / 2
+    tail = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    """Return the means of `resamples` bootstrap samples, each as large as `values`.
+def _resampled_means(values: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Return the means of 10,000 bootstrap samples, each as large as `values`.
 
     A mean depends only on how often each distinct score is drawn. If there are few distinct scores, as for
     most metrics, these counts are drawn from their multinomial distribution, which is 100 times faster.
@@ -175,7 +154,7 @@ def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> 
         drawn = values[random.integers(num, size=(num_means, num))]
         return np.asarray(drawn.mean(axis=1), dtype=np.float64)
 
-    return np.concatenate(list(map(draw, _blocks(resamples, len(distinct) if are_few else num))))
+    return np.concatenate(list(map(draw, _blocks(_RESAMPLES, len(distinct) if are_few else num))))
 
 
 def _blocks(draws: int, width: int) -> list[int]:
@@ -188,19 +167,18 @@ def _blocks(draws: int, width: int) -> list[int]:
     return [min(rows, draws - done) for done in range(0, draws, rows)]
 
 
-def permutation_test(gains: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> PValue:
+def permutation_test(gains: Sequence[float]) -> PValue:
     """Return the p-value of the paired permutation test.
 
     Args:
         gains: The score difference on each question. Differences of 0 have no effect. If all are 0, p is 1.
-        draws: The number of random sign assignments to draw if there are too many to enumerate.
     """
     values = np.asarray([gain for gain in gains if gain], dtype=np.float64)
     # The tolerance makes sums of the same numbers in a different order count as equal.
     least = abs(float(values.sum())) - _RELATIVE_ROUNDING * float(np.abs(values).sum())
     if len(values) <= MOST_ENUMERATED:
         return PValue(float(np.mean(np.abs(_all_sums(values)) >= least)), is_exact=True)
-    return PValue((_num_as_far(values, least, draws, seed) + 1) / (draws + 1), is_exact=False)
+    return PValue((_num_as_far(values, least) + 1) / (_RESAMPLES + 1), is_exact=False)
 
 
 def holm_adjusted(ps: Sequence[float]) -> list[float]:
@@ -219,11 +197,10 @@ def _all_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def _num_as_far(values: NDArray[np.float64], least: float, draws: int, seed: int) -> int:
-    """Return the number of random sign assignments whose sum is at least `least` away from 0."""
-    random = np.random.default_rng(seed)
+def _num_as_far(values: NDArray[np.float64], least: float) -> int:
+    """Return the number of 10,000 random sign assignments whose sum is at least `least` away from 0."""
+    random = np.random.default_rng(_SEED)
     # Each sign is flipped with probability 1/2; the sum is the total minus twice the flipped values.
-    flipped = (
-        random.integers(2, size=(n, len(values)), dtype=np.int8) @ values for n in _blocks(draws, len(values))
-    )
+    blocks = _blocks(_RESAMPLES, len(values))
+    flipped = (random.integers(2, size=(n, len(values)), dtype=np.int8) @ values for n in blocks)
     return sum(int(np.sum(np.abs(values.sum() - 2 * part) >= least)) for part in flipped)

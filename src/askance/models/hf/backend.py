@@ -23,7 +23,6 @@ _TOLERANCE, _COARSE_TOLERANCE = 1e-3, 0.1
 the greatest absolute logit. Both values exceed rounding errors. The second is for 16-bit precisions."""
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
 """The kinds of rotary embeddings that transformers recomputes when a sequence exceeds a certain length."""
-_VERIFICATION_TOKENS = 16
 
 
 class TorchBackend:
@@ -57,7 +56,6 @@ class TorchBackend:
         self.num_reserved, self._pool, self._cache = 0, KVPool(self.device), PrefixCache[KVCells]()
         self.can_batch = batched
         self.can_batch = batched and self._supports_batching(windows)
-        self.verification_tokens = _VERIFICATION_TOKENS if self.can_batch else 0
         # The pool of the trial is dropped, since its tensors can't be changed outside of inference mode.
         self.num_reserved, self._pool = 0, KVPool(self.device)
 

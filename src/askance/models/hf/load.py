@@ -63,19 +63,16 @@ def load_parts(name: str, *, device: str = "auto", dtype: str = "auto") -> tuple
         return module.to(torch_device), tokenizer
 
 
-def as_model(module: Any, tokenizer: Any, *, name: str, speculative: bool = True) -> HfModel:
+def as_model(module: Any, tokenizer: Any, *, name: str) -> HfModel:
     """Return a model that runs a module with its tokenizer.
 
     The weights of the module can't be trained afterwards.
-
-    Args:
-        speculative: Whether to use speculative decoding (see `HfModel`).
 
     Raises:
         MachineFailure: There is not enough memory to run the model.
     """
     with fitting(name, module.device), quiet():
-        return HfModel(module.eval().requires_grad_(False), tokenizer, name=name, speculative=speculative)
+        return HfModel(module.eval().requires_grad_(False), tokenizer, name=name)
 
 
 def save_parts(module: Any, tokenizer: Any, folder: Path) -> None:

@@ -31,7 +31,6 @@ class HfModel(LocalModel):
     Args:
         module: The module, whose weights must not change afterwards, since keys and values are cached.
         memory_bytes: The memory of the KV cache in bytes. By default, it is a fraction of the free memory.
-        speculative: Whether to use speculative decoding, which changes only the speed.
     """
 
     def __init__(
@@ -41,11 +40,10 @@ class HfModel(LocalModel):
         *,
         name: str,
         memory_bytes: int | None = None,
-        speculative: bool = True,
     ) -> None:
         self._backend = backend = TorchBackend(module, name)
         backend.budget_tokens = (memory_bytes or _free_bytes(backend.device)) // backend.bytes_per_token
-        engine: LLMEngine[Any] = LLMEngine(backend, speculative=speculative)
+        engine: LLMEngine[Any] = LLMEngine(backend)
         why_no_attention = _NO_ATTENTION if backend.attention_layer is None else ""
         context_tokens = context_tokens_of(module.config.get_text_config(), tokenizer)
         super().__init__(context_tokens, encoding_of(tokenizer, module, name), engine, why_no_attention)

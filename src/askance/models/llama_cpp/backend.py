@@ -67,9 +67,6 @@ class LlamaBackend:
         flash_attention: Whether to use flash attention, which keeps no attention weights.
     """
 
-    # Llama.cpp computes several tokens a little differently from one, so draft tokens would change logits.
-    verification_tokens = 0
-
     def __init__(
         self, weights: Weights, budget_tokens: int, max_sequence_tokens: int, *, flash_attention: bool = False
     ) -> None:
