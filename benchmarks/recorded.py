@@ -98,8 +98,8 @@ class RecordedAnswers:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return cast(tuple[str, ...], self._inner.pieces(ids))
 
-    def count(self, prompt: Prompt) -> int:
-        return cast(int, self._inner.count(prompt))
+    async def count(self, prompt: Prompt) -> int:
+        return cast(int, await self._inner.count(prompt))
 
     def _recorded_signals(self, ids: TokenIds, recorded: Record) -> Iterator[float]:
         """Yield token entropies that reproduce the recorded word entropies, and store the word influences."""

@@ -111,8 +111,8 @@ class ReferenceModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return self._model.pieces(ids)
 
-    def count(self, prompt: Prompt) -> int:
-        return self._model.count(prompt)
+    async def count(self, prompt: Prompt) -> int:
+        return await self._model.count(prompt)
 
     async def _alone(self, work: Callable[[], T]) -> T:
         """Run `work` in the other model's thread, and return its result.

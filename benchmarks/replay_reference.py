@@ -134,7 +134,7 @@ def replay(record: Record, run: Record, inner: Any, language: RecordedLanguage, 
         except StopIteration:
             tally.compare("final texts", "one call too many", result["final_text"])
         compare_decisions(trace, rounds, tally)
-        compare_counters(trace, result, inner, language, tally)
+        asyncio.run(compare_counters(trace, result, inner, language, tally))
         if with_signals:
             asyncio.run(compare_signals(rounds, inner, marker, tally))
     return tally
@@ -204,7 +204,7 @@ def compare_decisions(trace: Trace, rounds: list[Record], tally: Tally) -> None:
         tally.compare("QFS queries", our, their)
 
 
-def compare_counters(
+async def compare_counters(
     trace: Trace, result: Record, inner: Model, language: RecordedLanguage, tally: Tally
 ) -> None:
     """Compare the recorded counters with counts from the trace and from the recorded texts."""
@@ -215,7 +215,7 @@ def compare_counters(
         "retrieve_count": sum(isinstance(event, Searched) for event in trace.events),
         "generate_count": len(generated),
         "hallucinated_count": len(doubts),
-        "token_count": sum(inner.count(Raw((Span(text),))) for text in texts),
+        "token_count": sum([await inner.count(Raw((Span(text),))) for text in texts]),
         "sentence_count": sum(map(language.count_sentences, texts)),
     }
     tally.compare("counters", ours, result["counter"])

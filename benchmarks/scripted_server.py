@@ -317,7 +317,7 @@ def _counted(model: ScriptedModel, request: Request) -> Fault:
     if request.path == "/tokenize" and "content" in body:
         return Fault(body={"tokens": list(model.tokenize([Span(body["content"])]))})
     if request.path == "/tokenize":
-        return Fault(body={"count": model.count(_prompt(body))})
+        return Fault(body={"count": len(model.prompt_ids(_prompt(body)))})
     if request.path == "/extras/tokenize/count":
         return Fault(body={"count": len(model.tokenize([Span(body["input"])]))})
     return Fault(404, body={"error": {"message": f"no such path: {request.path}"}})

@@ -109,7 +109,7 @@ class RecordedEngine:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return tuple("" if id == self._ids[END] and self._hides(END) else self._pieces[id] for id in ids)
 
-    def count(self, prompt: Prompt) -> int:
+    async def count(self, prompt: Prompt) -> int:
         return len(self._text(prompt))
 
     def _text(self, prompt: Prompt) -> str:

@@ -402,9 +402,9 @@ class ModelContract:
         for prompt in self.prompts:
             (generation,) = self.generate(model, prompt, max_tokens=1)
             if self.counts_exactly:
-                assert model.count(prompt) == generation.prompt_tokens
+                assert asyncio.run(model.count(prompt)) == generation.prompt_tokens
             else:
-                assert model.count(prompt) >= generation.prompt_tokens > 0
+                assert asyncio.run(model.count(prompt)) >= generation.prompt_tokens > 0
             if generation.prompt_ids:
                 assert len(generation.prompt_ids) == generation.prompt_tokens
 

@@ -209,15 +209,17 @@ def test_an_allowance_never_gives_more_than_it_has():
     for most, num_words, max_tokens in ((5, 6, 1), (None, 30, 1), (None, 10, 11)):
         budget = TokenLedger(most).lend(most)
         with pytest.raises(NoRoom):
-            budget.read(model, Raw((Span(" word" * num_words),)), max_tokens)
+            asyncio.run(budget.read(model, Raw((Span(" word" * num_words),)), max_tokens))
         assert budget.was_short
         assert budget.root.num_spent == budget.num_spent == 0
 
 
 @pytest.mark.parametrize("limit", range(-1, 8))
 def test_the_most_that_fits(limit):
-    expected = None if limit < 0 else min(limit, 5)
-    assert most_that_fit(5, lambda number: number <= limit) == expected
+    async def fits(number):
+        return number <= limit
+
+    assert asyncio.run(most_that_fit(5, fits)) == (None if limit < 0 else min(limit, 5))
 
 
 @pytest.mark.parametrize("rollouts", [1, 5])

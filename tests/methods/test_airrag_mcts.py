@@ -26,17 +26,20 @@ class SearchProblem:
     is_terminal: Callable
     choose_action: Callable
     rewards: Callable
-    can_start: Callable = lambda rollout: True
+    may_start: Callable = lambda rollout: True
     on_rollout_end: Callable = lambda rollout: None
     should_stop: Callable = lambda tree: False
     side_actions: Sequence[str] = ()
+
+    async def can_start(self, rollout):
+        return self.may_start(rollout)
 
 
 def worth(state):
     return (sum(map(ord, state)) % 7) / 6
 
 
-def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewards=None, can_start=None):
+def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewards=None, may_start=None):
     """Return a game: each letter is an action, which may have several outcomes (also the capital) or none."""
     drawn = []
 
@@ -56,7 +59,7 @@ def game(*, letters="abc", length=LENGTH, outcomes=1, delays=None, dead=(), rewa
         is_terminal=lambda state: len(state) >= length,
         choose_action=lambda node, untried, rollout: random.Random(f"{node.name} {rollout}").choice(untried),
         rewards=rewards or (lambda terminals: [worth(each.state) for each in terminals]),
-        can_start=can_start or (lambda rollout: True),
+        may_start=may_start or (lambda rollout: True),
     )
     return problem, drawn
 
@@ -229,7 +232,7 @@ async def vain(node, action, rollout):
 
 
 def test_no_rollout_starts_without_room():
-    problem, _ = game(can_start=lambda rollout: rollout < 2)
+    problem, _ = game(may_start=lambda rollout: rollout < 2)
     assert run(problem, rollouts=9).num_rollouts == 2
 
 

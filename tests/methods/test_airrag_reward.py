@@ -187,11 +187,15 @@ def test_steps_are_judged_only_where_the_path_can_still_be_finished():
     scores = {"Yes": -1.0, "No": -1.0}
     model = PathRewardModel(PromptBuilder(ScriptedModel(scores=scores), QUESTION), judges_steps=True)
     state = PathState().with_plan((WHERE,), QUESTION.text)
-    budget = TokenLedger(model.count(state, 0) + 9)
-    asyncio.run(model.judge([state], budget, lambda state: 10))
+    budget = TokenLedger(asyncio.run(model.count(state, 0)) + 9)
+
+    async def keep(num_tokens):
+        return num_tokens
+
+    asyncio.run(model.judge([state], budget, lambda state: keep(10)))
     assert budget.num_spent == 0
-    asyncio.run(model.judge([state], budget, lambda state: 9))
-    assert budget.num_spent == model.num_input == model.count(state, 0)
+    asyncio.run(model.judge([state], budget, lambda state: keep(9)))
+    assert budget.num_spent == model.num_input == asyncio.run(model.count(state, 0))
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -220,8 +224,8 @@ def test_the_end_of_a_long_path_is_read(classifier):
     state = PathState(pending=(WHERE,))
     for number in range(5):
         state = state.with_answer(f"What is {number} of many words?", "Crum Creek", (), is_refused=False)
-    prompt = model.prompt(state.with_final_answer("sa", "the Po"))
-    assert model.prompts.model.count(prompt) < model.prompts.model.context_tokens
+    prompt = asyncio.run(model.prompt(state.with_final_answer("sa", "the Po")))
+    assert asyncio.run(model.prompts.model.count(prompt)) < model.prompts.model.context_tokens
     (text,) = prompt.continuation
     assert text.text.endswith("Answer: the Po")
     assert not text.text.startswith("Found: What is 0")

@@ -251,7 +251,7 @@ def test_the_last_call_shows_first_what_any_method_found_at_the_best_place():
 
 def test_each_member_has_l_max_of_its_own():
     calls = 10
-    one = ScriptedModel(None).count(Raw((Span("one two three"),)))
+    one = asyncio.run(ScriptedModel(None).count(Raw((Span("one two three"),))))
     told = [Says("Delaware", num_calls=calls), Says("Mohawk", num_calls=calls)]
     result, _, _ = asked(blender(*told, l_max=calls * one), CHOSEN)
     assert [num_read(result, f"m{n}") for n in (0, 1)] == [calls * one] * 2

@@ -158,14 +158,14 @@ def test_the_authors_code_shows_a_number_of_passages():
 def test_room_is_what_window_and_every_allowance_leave():
     model = ScriptedModel(None, context_tokens=50)
     prompt = answer_prompt(model, QUESTION, template=BARE)
-    count = model.count(prompt)
-    assert has_room(model, prompt, 50 - count)
-    assert not has_room(model, prompt, 51 - count)
+    count = asyncio.run(model.count(prompt))
+    assert asyncio.run(has_room(model, prompt, 50 - count))
+    assert not asyncio.run(has_room(model, prompt, 51 - count))
     outer = BudgetedModel(model, TokenLedger(count + 5).share(1))
     inner = BudgetedModel(outer, TokenLedger(count + 9).share(1))
-    assert has_room(inner, prompt, 1, keep=5)
-    assert not has_room(inner, prompt, 1, keep=6), "of the outer one"
-    assert not has_room(BudgetedModel(model, TokenLedger(count - 1).share(1)), prompt, 1)
+    assert asyncio.run(has_room(inner, prompt, 1, keep=5))
+    assert not asyncio.run(has_room(inner, prompt, 1, keep=6)), "of the outer one"
+    assert not asyncio.run(has_room(BudgetedModel(model, TokenLedger(count - 1).share(1)), prompt, 1))
 
 
 def test_a_trace_beside_keeps_its_own_commits():
@@ -241,6 +241,6 @@ def test_a_call_that_does_not_fit_says_why():
     model = ScriptedModel(None, context_tokens=30)
     prompt = answer_prompt(model, QUESTION, (Hit(PASSAGES[3], 1.0, 1),), template=BARE)
     with pytest.raises(NoRoom, match=r"the next call reads \d+ tokens, and 3 are left"):
-        TokenLedger(3).share(1).read(model, prompt, 1)
+        asyncio.run(TokenLedger(3).share(1).read(model, prompt, 1))
     with pytest.raises(NoRoom, match=r"the next prompt has \d+ tokens, 9 more .* a context window of 30"):
-        TokenLedger(None).share(1).read(model, prompt, 9)
+        asyncio.run(TokenLedger(None).share(1).read(model, prompt, 9))

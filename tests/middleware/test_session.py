@@ -29,7 +29,7 @@ def test_a_generation_is_traced_with_what_it_cost():
         ("draft", 0),
         "end",
     )
-    assert (event.prompt_tokens, event.generated_tokens) == (model.count(PROMPT), 3)
+    assert (event.prompt_tokens, event.generated_tokens) == (asyncio.run(model.count(PROMPT)), 3)
     assert event.tokens[1].logprob == near(-1.386, "as told", "3 decimals")
     assert event.seconds > 0
 

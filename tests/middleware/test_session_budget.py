@@ -36,7 +36,7 @@ def generate(model, max_tokens=5, **options):
 def test_what_is_spent_is_counted():
     session, model = limited(tokens=1000)
     (generation,) = generate(model)
-    num_prompt = model.count(PROMPT)
+    num_prompt = asyncio.run(model.count(PROMPT))
     assert session.ledger.num_spent == num_prompt + generation.generated_tokens
     asyncio.run(model.attend("one two", bos=False))
     assert session.ledger.num_calls == 2
@@ -45,7 +45,7 @@ def test_what_is_spent_is_counted():
 def test_a_prompt_beyond_what_is_left_is_not_asked():
     session, model = limited(tokens=20)
     session.ledger.num_spent = 18
-    num_prompt = model.count(PROMPT)
+    num_prompt = asyncio.run(model.count(PROMPT))
     told = rf"18 are used, and the next prompt has {num_prompt}: allow more \(--budget tokens=N\)\."
     with pytest.raises(LimitReached, match=told):
         generate(model, 100)
@@ -53,14 +53,14 @@ def test_a_prompt_beyond_what_is_left_is_not_asked():
 
 
 def test_a_text_that_the_limit_cuts_is_refused():
-    num_prompt = ScriptedModel().count(PROMPT)
+    num_prompt = asyncio.run(ScriptedModel().count(PROMPT))
     _, model = limited(tokens=num_prompt + 3)
     with pytest.raises(LimitReached, match="all are used"):
         generate(model, 5)
 
 
 def test_several_samples_share_what_is_left():
-    num_prompt = ScriptedModel().count(PROMPT)
+    num_prompt = asyncio.run(ScriptedModel().count(PROMPT))
     session, model = limited(tokens=2 * num_prompt + 10)
     assert [each.generated_tokens for each in generate(model, 5, n=2)] == [5, 5]
     assert session.ledger.left == 0
@@ -69,7 +69,7 @@ def test_several_samples_share_what_is_left():
 
 
 def test_calls_side_by_side_do_not_spend_the_same_tokens():
-    num_prompt = ScriptedModel().count(PROMPT)
+    num_prompt = asyncio.run(ScriptedModel().count(PROMPT))
     session, model = limited(tokens=2 * num_prompt + 9)
 
     async def both():
@@ -86,7 +86,7 @@ def test_what_is_set_aside_for_a_call_that_fails_is_there_again():
     broken = model_in(session, TimingOut())
     with pytest.raises(ModelFailure):
         generate(broken)
-    assert session.ledger.num_spent == model.count(PROMPT)
+    assert session.ledger.num_spent == asyncio.run(model.count(PROMPT))
 
 
 def test_calls():
@@ -135,7 +135,7 @@ def test_a_budget_out_of_range(budget):
 
 def test_without_a_limit_of_tokens_prompts_are_not_tokenised_for_it():
     class Uncounted(ScriptedModel):
-        def count(self, prompt):
+        async def count(self, prompt):
             raise AssertionError
 
         def tokenize(self, text):
@@ -150,10 +150,11 @@ def test_without_a_limit_of_tokens_prompts_are_not_tokenised_for_it():
 
 
 class Uncountable(ScriptedModel):
-    def count(self, prompt):
+    def tokenize(self, text):
         raise OSError("no vocabulary")
 
-    tokenize = count
+    async def count(self, prompt):
+        self.tokenize(prompt)
 
 
 @pytest.mark.parametrize(

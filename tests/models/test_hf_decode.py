@@ -89,7 +89,7 @@ def test_options_with_the_same_prefix_are_scored_in_one_pass(qwen):
     prompt, letters = Raw((Span("The cat sat on the river bank."),)), "QXZJV"
     options = [*(f" {letter}" for letter in letters), " ", " QQX"]
     tokenised = [qwen.tokenize(option) for option in options]
-    num_prompt, longest = qwen.count(prompt), max(map(len, tokenised))
+    num_prompt, longest = asyncio.run(qwen.count(prompt)), max(map(len, tokenised))
     beginnings = {ids[:-1] for ids in tokenised}
     assert all(
         any(longer[: len(ids)] == ids for longer in beginnings if len(longer) == longest - 1)
@@ -115,7 +115,9 @@ def test_options_with_nothing_in_common_share_the_prompt(qwen):
     run(qwen.score(prompt, options))
     # The logits after the prompt's last token come with the first option; each other one reads it again.
     again = len(options) - 1
-    assert qwen.computed_tokens - before == qwen.count(prompt) + sum(lengths) - len(options) + again
+    assert (
+        qwen.computed_tokens - before == asyncio.run(qwen.count(prompt)) + sum(lengths) - len(options) + again
+    )
 
 
 def test_the_end_token_is_dropped_with_its_signals(bundled):

@@ -8,9 +8,13 @@ from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, RAW, After, event, logprobs_of, model_of, texts, write
 from tests.tolerances import near
 
+from askance.ask import Engine
 from askance.core.errors import MissingAbility, ModelFailure, ModelSpecError
-from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
+from askance.core.types import GenerateRequest, Passage, Raw, Sampling, Span, Want
+from askance.methods.baselines import Single
+from askance.middleware.session import Budget
 from askance.models.scripted import Reply, ScriptedModel
+from askance.retrieval.scripted import ScriptedRetriever
 
 
 @pytest.fixture
@@ -82,11 +86,37 @@ def test_prompt_tokens_of_a_text_that_was_cut(server):
 @pytest.mark.parametrize("tokenizer", ["vllm", "llama.cpp", "llama-cpp-python"])
 def test_servers_count_each_in_its_way(server, tokenizer):
     model, alone = model_of(server, f"{ALL}&tokenize={tokenizer}"), ScriptedModel()
-    assert model.count(RAW) == alone.count(RAW)
-    assert model.count(RAW) == alone.count(RAW)
+    assert asyncio.run(model.count(RAW)) == asyncio.run(alone.count(RAW))
+    assert asyncio.run(model.count(RAW)) == asyncio.run(alone.count(RAW))
     assert len(server.requests) == 1, "a count is remembered"
     at_most = tokenizer == "llama-cpp-python"
-    assert model.count(CHAT) >= alone.count(CHAT) if at_most else model.count(CHAT) == alone.count(CHAT)
+    counted, expected = asyncio.run(model.count(CHAT)), asyncio.run(alone.count(CHAT))
+    assert counted >= expected if at_most else counted == expected
+
+
+def test_others_go_on_while_a_slow_server_counts():
+    """A question with every limit of tokens: each of its requests waits, and the event loop never does."""
+    reply = ScriptedModel(lambda shown, key: " It is Bonn. So the answer is Bonn.")
+    with ScriptedServer(reply, latency_seconds=0.5) as server:
+        model, num_requests = model_of(server, ALL + "&tokenize=vllm"), []
+        retriever = ScriptedRetriever({"Where?": [Passage("1", "Bonn", "A city.")]})
+        engine = Engine(
+            Single(passages=1, l_max=900), {"answer": model}, retriever, budget=Budget(tokens=900)
+        )
+
+        async def others(asking):
+            while not asking.done():
+                num_requests.append(len(server.requests))
+                await asyncio.sleep(0.01)
+
+        async def together():
+            asking = asyncio.create_task(engine.answer("Where?"))
+            await others(asking)
+            return asking.result()
+
+        assert asyncio.run(together()).answer.short == "Bonn"
+    assert [request.path for request in server.requests] == ["/tokenize"] * 2 + ["/v1/completions"]
+    assert {*num_requests} == {0, 1, 2, 3}, "the others were served during each request"
 
 
 @pytest.mark.parametrize(
@@ -101,11 +131,11 @@ def test_a_server_that_does_not_count(server):
     server.faults += [Fault(body={"length": 3}), Fault(body=[3]), Fault(404, body={"detail": "Not Found"})]
     model = model_of(server, ALL + "&tokenize=vllm")
     with pytest.raises(ModelFailure, match="gave no count of tokens"):
-        model.count(RAW)
+        asyncio.run(model.count(RAW))
     with pytest.raises(ModelFailure, match="no count of tokens"):
-        model.count(RAW)
+        asyncio.run(model.count(RAW))
     with pytest.raises(ModelSpecError, match="answered 404: Not Found"):
-        model.count(RAW)
+        asyncio.run(model.count(RAW))
 
 
 def test_scores_are_read_from_the_repeated_prompt(server):

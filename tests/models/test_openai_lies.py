@@ -1,5 +1,6 @@
 """Test that wrong numbers, endless responses and redirects neither break askance nor mislead it."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -75,7 +76,7 @@ def test_more_digits_than_python_reads(server):
         write(model_of(server))
     server.faults.append(Fault(body='{"count": ' + DIGITS + "}"))
     with pytest.raises(ModelFailure, match="no JSON"):
-        model_of(server, ALL + "&tokenize=vllm").count(RAW)
+        asyncio.run(model_of(server, ALL + "&tokenize=vllm").count(RAW))
 
 
 @pytest.mark.parametrize("lie", [HUGE, -1, True, 1.5, "7", None], ids=shown)
@@ -83,13 +84,13 @@ def test_more_digits_than_python_reads(server):
 def test_a_lie_about_a_count(server, tokenize, lie):
     server.faults.append(Fault(body={"count": lie, "tokens": lie}))
     with pytest.raises(ModelFailure, match="no count of tokens"):
-        model_of(server, f"{ALL}&tokenize={tokenize}").count(RAW)
+        asyncio.run(model_of(server, f"{ALL}&tokenize={tokenize}").count(RAW))
 
 
 def test_a_prompt_that_is_none(server):
     server.faults.append(Fault(body={"prompt": HUGE}))
     with pytest.raises(ModelFailure, match="gave no prompt"):
-        model_of(server, f"{ALL}&tokenize=llama.cpp").count(CHAT)
+        asyncio.run(model_of(server, f"{ALL}&tokenize=llama.cpp").count(CHAT))
 
 
 PLACES = ["logprob", "top", "bytes", "index", "finish", "tokens", "text"]
@@ -165,7 +166,7 @@ def test_json_without_a_bottom(server, deep):
         with pytest.raises(ModelFailure):
             write(model)
     with pytest.raises(ModelFailure, match="no JSON"):
-        model.count(RAW)
+        asyncio.run(model.count(RAW))
 
 
 def test_an_answer_without_end(server, monkeypatch):
@@ -191,7 +192,7 @@ def test_of_an_error_without_end_the_beginning_is_read(server, status):
     with pytest.raises(ModelFailure, match=rf"answered {status}: It is broken. x{{200,300}}… ?"):
         write(model_of(server))
     with pytest.raises(ModelFailure, match=f"answered {status}: It is broken"):
-        model_of(server, ALL + "&tokenize=vllm").count(RAW)
+        asyncio.run(model_of(server, ALL + "&tokenize=vllm").count(RAW))
 
 
 def test_a_compressed_answer(server):
@@ -211,7 +212,7 @@ def test_a_redirect_to_another_server_is_not_followed(server, monkeypatch, statu
         ) as raised:
             write(model_of(server))
         with pytest.raises(ModelSpecError, match="redirects to"):
-            model_of(server, ALL + "&tokenize=vllm").count(RAW)
+            asyncio.run(model_of(server, ALL + "&tokenize=vllm").count(RAW))
         assert other.requests == []
         assert KEY not in str(raised.value)
 
@@ -289,5 +290,5 @@ def test_a_count_that_comes_drop_by_drop_takes_no_longer_than_a_request_may():
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
         model = load_model(f"openai:tiny@{url}?{ALL}&tokenize=vllm&timeout=0.5&attempts=1")
         with pytest.raises(ModelUnavailable, match="did not answer in time"):
-            model.count(RAW)
+            asyncio.run(model.count(RAW))
         dripping.join()

@@ -93,7 +93,7 @@ def test_one_alternative_is_asked_for_where_only_log_probabilities_are_wanted(se
 
 def test_a_server_that_does_not_guard_its_window_is_asked_how_long_a_prompt_is(server):
     model, context = model_of(server, "completions=1&tokenize=llama-cpp-python&context=40"), 40
-    exact = ScriptedModel().count(RAW)
+    exact = asyncio.run(ScriptedModel().count(RAW))
     write(model, max_tokens=10)
     assert [request.path for request in server.requests] == ["/v1/completions"], "it fits in any case"
     assert write(model, max_tokens=context - exact)[0].text == " It is Bonn. So"
@@ -104,7 +104,7 @@ def test_a_server_that_does_not_guard_its_window_is_asked_how_long_a_prompt_is(s
 
 
 def test_a_window_that_is_full_is_noted(server):
-    exact, notes = ScriptedModel().count(RAW), []
+    exact, notes = asyncio.run(ScriptedModel().count(RAW)), []
     with noted(lambda name, text: notes.append((name, text))):
         write(model_of(server, f"{ALL}&context={exact + 20}"), max_tokens=20)
         assert notes == []

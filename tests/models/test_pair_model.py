@@ -63,7 +63,7 @@ def test_the_labels_have_the_probabilities_of_the_logit(folder, critic):
 
 def test_a_pair_is_counted_as_it_is_read(critic):
     short, long = pair("Which?", "It."), pair("Which?", "word " * 500)
-    assert 0 < critic.count(short) < critic.count(long) == critic.context_tokens
+    assert 0 < asyncio.run(critic.count(short)) < asyncio.run(critic.count(long)) == critic.context_tokens
 
 
 def test_it_writes_nothing_and_shows_no_attention(critic):

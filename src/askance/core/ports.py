@@ -100,8 +100,11 @@ class Model(Protocol):
                 tokenizers that prepend a space when they encode and strip it when they decode.
         """
 
-    def count(self, prompt: Prompt) -> int:
-        """Return the length of a prompt in tokens, including the chat template (see `counts_exactly`)."""
+    async def count(self, prompt: Prompt) -> int:
+        """Return the length of a prompt in tokens, including the chat template (see `counts_exactly`).
+
+        A model on a server asks its server. Local models answer at once.
+        """
 
 
 @runtime_checkable

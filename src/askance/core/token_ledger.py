@@ -6,8 +6,7 @@ arXiv 2410.04343), the maximum number of input tokens of all calls together. L_m
 tokens, retrievers or encoders.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from askance.core.ports import Model, WrappedModel
@@ -91,7 +90,7 @@ class TokenLedger:
             self.lender.set_aside -= 0 if self.most is None else num_tokens
             self.lender.spend(num_tokens)
 
-    def read(self, model: Model, prompt: Prompt | None, max_tokens: int, *, further: int = 0) -> None:
+    async def read(self, model: Model, prompt: Prompt | None, max_tokens: int, *, further: int = 0) -> None:
         """Record a call and spend its input tokens.
 
         Args:
@@ -101,7 +100,7 @@ class TokenLedger:
         Raises:
             NoRoom: The input exceeds the tokens left, or the call exceeds the model's context window.
         """
-        num_prompt = 0 if prompt is None else model.count(prompt)
+        num_prompt = 0 if prompt is None else await model.count(prompt)
         num_tokens, window = num_prompt + further, model.context_tokens
         self.root.is_upper_bound |= prompt is not None and not model.counts_exactly
         self.was_short |= not self.fits(num_tokens) or num_prompt + max_tokens > window
@@ -151,25 +150,25 @@ class BudgetedModel(WrappedModel):
         return self._ledger.fits(num_tokens) and _allows(self._model, num_tokens)
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
-        self._ledger.read(self._model, request.prompt, request.sampling.max_tokens)
+        await self._ledger.read(self._model, request.prompt, request.sampling.max_tokens)
         generations = await self._model.generate(replace(request, key=(*self._scope, *request.key)))
         self._ledger.root.num_output += sum(generation.generated_tokens for generation in generations)
         return generations
 
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         num_tokens = sum(len(self._model.tokenize(option)) for option in options)
-        self._ledger.read(self._model, prompt, num_tokens, further=num_tokens)
+        await self._ledger.read(self._model, prompt, num_tokens, further=num_tokens)
         return await self._model.score(prompt, options)
 
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         num_tokens = len(self._model.tokenize(text) if isinstance(text, str) else text)
-        self._ledger.read(self._model, None, 0, further=num_tokens + bos)
+        await self._ledger.read(self._model, None, 0, further=num_tokens + bos)
         return await self._model.attend(text, bos=bos)
 
 
-def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) -> bool:
+async def has_room(model: Model, prompt: Prompt, max_tokens: int, *, keep: int = 0) -> bool:
     """Return whether a call fits the model's context window and leaves `keep` tokens in the budget."""
-    num_tokens = model.count(prompt)
+    num_tokens = await model.count(prompt)
     return num_tokens + max_tokens <= model.context_tokens and _allows(model, num_tokens + keep)
 
 
@@ -177,12 +176,15 @@ def _allows(model: Model, num_tokens: int) -> bool:
     return not isinstance(model, BudgetedModel) or model.allows(num_tokens)
 
 
-def most_that_fit(most: int, fits: Callable[[int], bool]) -> int | None:
+async def most_that_fit(most: int, fits: Callable[[int], Awaitable[bool]]) -> int | None:
     """Return the greatest number from 0 to `most` for which `fits` is true, or None if there is none.
 
     The function searches by bisection, so if a number fits, every smaller one must fit as well.
     """
-    if fits(most):
+    if await fits(most):
         return most
-    first_misfit = bisect_left(range(most), True, key=lambda number: not fits(number))
-    return first_misfit - 1 if first_misfit else None
+    first, end = 0, most  # the first number that does not fit is one of first:end + 1
+    while first < end:
+        middle = (first + end) // 2
+        first, end = (middle + 1, end) if await fits(middle) else (first, middle)
+    return first - 1 if first else None

@@ -72,14 +72,15 @@ class Single(WritesAnswer):
         def prompt(hits: Sequence[Hit]) -> Prompt:
             return answer_prompt(model, question, hits, layout=self.layout, template=self.prompts)
 
-        def count(hits: Sequence[Hit]) -> int:
-            return model.count(prompt(hits))
+        async def count(hits: Sequence[Hit]) -> int:
+            return await model.count(prompt(hits))
 
-        room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - count(())
+        room = min(model.context_tokens - self.max_tokens, self.l_max or math.inf) - await count(())
         estimate = partial(estimate_fitting, room=room, count=count)
         hits = await search_to_fit(search, estimate, self.passages, self.most_passages)
         if not self.passages or self.l_max is not None:
-            hits = hits[: num_fitting(run, len(hits), lambda num: prompt(hits[:num]), self.max_tokens)]
+            most, prompt_with = len(hits), lambda num: prompt(hits[:num])
+            hits = hits[: await num_fitting(run, most, prompt_with, self.max_tokens)]
         state.show_passages(hits)
         await state.write_all()
         return await state.finish()

@@ -161,7 +161,7 @@ class Blender(Parameters):
         check_models_of((method for _, method in self.methods.named), models)
 
     async def answer(self, question: Question, run: Run) -> Answer:
-        shares = self._shares(question, run)
+        shares = await self._shares(question, run)
         results = await gather_or_cancel(
             run_member(name, method, question, run, shares.members[name])
             for name, method in self.methods.named
@@ -171,7 +171,7 @@ class Blender(Parameters):
         shares.record(run.trace, self.l_max)
         return answer
 
-    def _shares(self, question: Question, run: Run) -> BudgetShares:
+    async def _shares(self, question: Question, run: Run) -> BudgetShares:
         """Return the token budgets of the methods and of the last call.
 
         Each of them may spend `l_max` tokens. With `strict_budget`, one `l_max` is divided among all of them.
@@ -179,7 +179,7 @@ class Blender(Parameters):
         names = self.methods.names
         if self.strict_budget and self.l_max is not None:
             prompts = PromptBuilder(run.model, question, self.prompts)
-            reserved = verifier_tokens(prompts, len(names), self.l_max)
+            reserved = await verifier_tokens(prompts, len(names), self.l_max)
             whole = last = TokenLedger(self.l_max, set_aside=reserved)
             members = [whole.share(len(names) - number) for number in range(len(names))]
             whole.set_aside -= reserved

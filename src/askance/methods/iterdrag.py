@@ -168,7 +168,7 @@ class Iterdrag(TokenLimited):
             partial(self._num_affordable, state),
         )
         found = await search_to_fit(search, estimate, state.num_passages, self.most_passages)
-        state.num_passages = state.num_passages or min(estimate(found), len(found))
+        state.num_passages = state.num_passages or min(await estimate(found), len(found))
         known = {hit.passage.id for hit in state.hits}
         new = [hit for hit in found[: state.num_passages] if hit.passage.id not in known]
         state.hits = (*state.hits, *reversed(new))
@@ -185,8 +185,8 @@ class Iterdrag(TokenLimited):
         model, prompt, num_final = state.run.model, self._prompt(state, state.hits, forced), 0
         if self.l_max is not None:
             bare = self._prompt(state, (), f"{forced}\n{FOLLOW_UP}\n{INTERMEDIATE}\n{FINAL}")
-            num_final = model.count(bare) + self.line_tokens
-        if not has_room(model, prompt, self.line_tokens, keep=num_final):
+            num_final = await model.count(bare) + self.line_tokens
+        if not await has_room(model, prompt, self.line_tokens, keep=num_final):
             raise NoRoom
         opening, content = await _generate_line(state, prompt, self.line_tokens, key)
         if not forced or opening == forced:
@@ -201,7 +201,7 @@ class Iterdrag(TokenLimited):
         def prompt_with(num_hits: int) -> Prompt:
             return self._prompt(state, [state.hits[index] for index in sorted(by_rank[:num_hits])], FINAL)
 
-        num_hits = num_fitting(run, most, prompt_with, self.answer_tokens)
+        num_hits = await num_fitting(run, most, prompt_with, self.answer_tokens)
         _, content = await _generate_line(state, prompt_with(num_hits), self.answer_tokens, ("final",))
         state.keep_line(FINAL, content)
 
@@ -227,7 +227,7 @@ class Iterdrag(TokenLimited):
         so_far = f"{state.text}\n{opening}" if state.text else opening
         return self.prompt(state.run.model, state.question, hits, so_far)
 
-    def _num_affordable(self, state: IterdragState, found: Sequence[Hit]) -> int:
+    async def _num_affordable(self, state: IterdragState, found: Sequence[Hit]) -> int:
         """Return the number of passages per search for which all searches together fill 90 % of L_max.
 
         Without L_max, the context window takes its place. If L_max is larger than the window, the number is
@@ -237,7 +237,7 @@ class Iterdrag(TokenLimited):
         window = model.context_tokens
         most = min((self.l_max or window) / num_searches, window / min(2, num_searches))
         room = _SHARE_OF_PASSAGES * most
-        return estimate_fitting(found, room, lambda hits: model.count(self._prompt(state, hits, "")))
+        return await estimate_fitting(found, room, lambda hits: model.count(self._prompt(state, hits, "")))
 
 
 async def _generate_line(state: IterdragState, prompt: Prompt, max_tokens: int, key: Key) -> tuple[str, str]:

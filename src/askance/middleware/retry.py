@@ -88,5 +88,8 @@ class RetryingModel(WrappedModel):
     async def score(self, prompt: Prompt, options: Sequence[str]) -> tuple[Scored, ...]:
         return await self._policy.keep_trying(lambda: self._model.score(prompt, options))
 
+    async def count(self, prompt: Prompt) -> int:
+        return await self._policy.keep_trying(lambda: self._model.count(prompt))
+
     async def attend(self, text: str | TokenIds, *, bos: bool) -> Attention:
         return await self._policy.keep_trying(lambda: self._model.attend(text, bos=bos))

@@ -6,7 +6,7 @@ A method only sees these wrappers. A call that exceeds a limit is refused, not s
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,14 +69,14 @@ class Session:
 
     @asynccontextmanager
     async def call(
-        self, place: str, kind: type[AskanceError], count: Callable[[], int] = lambda: 0
+        self, place: str, kind: type[AskanceError], count: Callable[[], Awaitable[int]] | None = None
     ) -> AsyncIterator[Callable[[], float]]:
         """Charge the call inside the block to the budget, and trace the notes and the failure of the call.
 
         Args:
             place: The name of the call in the trace.
             kind: The type of error to raise in place of an error that is not an `AskanceError`.
-            count: A function that returns the number of prompt tokens.
+            count: A function that returns the number of prompt tokens, if there are any.
 
         Yields:
             A function that returns the seconds since the call started.
@@ -95,9 +95,8 @@ class Session:
         started = time.perf_counter()
         try:
             with noted(take_note):
-                self._spend(count())
-                left = self._seconds_left
-                async with asyncio.timeout(None if left == math.inf else left):
+                async with asyncio.timeout(self._start_clock()):
+                    self._spend(await count() if count else 0)
                     yield lambda: time.perf_counter() - started
         except INTERRUPTIONS:
             raise
@@ -129,12 +128,17 @@ class Session:
         most = f"{getattr(self.budget, name):,}".removesuffix(".0")
         return LimitReached(f"a question has {most} {name}, {why}: allow more (--budget {name}=N).")
 
-    def _spend(self, num_tokens: int) -> None:
-        budget, ledger = self.budget, self.ledger
-        if budget.seconds is not None and self._ends == math.inf:
-            self._ends = time.monotonic() + budget.seconds
+    def _start_clock(self) -> float | None:
+        """Start the clock if this is the first call, and return the time left, or None without a limit."""
+        if self.budget.seconds is None:
+            return None
+        self._ends = min(self._ends, time.monotonic() + self.budget.seconds)
         if self._seconds_left <= 0:
             raise self.limit_reached("seconds", "and the time is up")
+        return self._seconds_left
+
+    def _spend(self, num_tokens: int) -> None:
+        budget, ledger = self.budget, self.ledger
         if budget.calls is not None and ledger.num_calls >= budget.calls:
             raise self.limit_reached("calls", "and all are made")
         if not ledger.fits(num_tokens + 1):  # at least one token has to be generated
@@ -161,7 +165,8 @@ class SessionModel(WrappedModel):
         session, sampling, n = self._session, request.sampling, request.n
         on_text = None if request.on_text is None else _Guarded(request.on_text)
         place = f"{self._place}, {' '.join(map(str, request.key))}"
-        async with session.call(place, ModelFailure, lambda: n * self._num_tokens(request.prompt)) as seconds:
+        count = partial(self._num_tokens, *n * (request.prompt,))
+        async with session.call(place, ModelFailure, count) as seconds:
             room = session.room(sampling.max_tokens, n)
             limited, key = replace(sampling, max_tokens=room), (*session.scope, *request.key)
             lent = session.ledger.lend(n * room)
@@ -184,6 +189,7 @@ class SessionModel(WrappedModel):
         place, count = f"{self._place}, score", partial(self._num_tokens, prompt, *options)
         async with self._session.call(place, ModelFailure, count) as seconds:
             scores = await self._model.score(prompt, options)
+            num_prompt_tokens = await self._model.count(prompt)
         self._session.trace.add(
             ScoredOptions,
             seconds=seconds(),
@@ -191,7 +197,7 @@ class SessionModel(WrappedModel):
             prompt=prompt_text(prompt, self._model),
             options=tuple(options),
             logprobs=tuple(score.logprob for score in scores),
-            prompt_tokens=self._model.count(prompt) + sum(score.num_tokens for score in scores),
+            prompt_tokens=num_prompt_tokens + sum(score.num_tokens for score in scores),
             is_upper_bound=not self._model.counts_exactly,
         )
         return scores
@@ -204,12 +210,12 @@ class SessionModel(WrappedModel):
         self._session.trace.add(Attended, seconds=seconds(), role=self._role, prompt_tokens=num_tokens)
         return attention
 
-    def _num_tokens(self, *given: Prompt | str | TokenIds) -> int:
+    async def _num_tokens(self, *given: Prompt | str | TokenIds) -> int:
         """Return the total number of tokens. Without a token limit, return 0, since counting is slow."""
         if self._session.budget.tokens is None:
             return 0
-        inputs = (self.tokenize(item) if isinstance(item, str) else item for item in given)
-        return sum(len(item) if isinstance(item, tuple) else self.count(item) for item in inputs)
+        inputs = [self.tokenize(item) if isinstance(item, str) else item for item in given]
+        return sum([len(item) if isinstance(item, tuple) else await self.count(item) for item in inputs])
 
     def _record(self, generation: Generation, shown: str, key: Key, seconds: float) -> None:
         self._session.trace.add(

@@ -253,7 +253,7 @@ async def _check_greedy(model: Model) -> str:
 
 async def _check_count(model: Model) -> str:
     generation, _ = await generate_text(model, sampling=Sampling(1))
-    counted, num_read = model.count(_prompt(model)), generation.prompt_tokens
+    counted, num_read = await model.count(_prompt(model)), generation.prompt_tokens
     return "" if counted >= num_read else f"{counted}, where it read {num_read}"
 
 

@@ -44,19 +44,19 @@ class LabelReranker:
         Raises:
             ModelFailure: The model failed.
         """
-        prompts = [self._fitting_prompt(query, passage_text(passage)) for passage in passages]
+        prompts = [await self._fitting_prompt(query, passage_text(passage)) for passage in passages]
         found = await asyncio.gather(*(label_probabilities(self._model, each, LABELS) for each in prompts))
         return [probability for probability, _ in found]
 
-    def _fitting_prompt(self, query: str, text: str) -> Prompt:
+    async def _fitting_prompt(self, query: str, text: str) -> Prompt:
         """Return the prompt with as much of the passage as the context window has room for."""
         model, labels = self._model, label_options(self._prompt(query, ""), LABELS)
         room = model.context_tokens - max(len(model.tokenize(label)) for label in labels)
 
-        def fits(num_characters: int) -> bool:
-            return model.count(self._prompt(query, text[:num_characters])) <= room
+        async def fits(num_characters: int) -> bool:
+            return await model.count(self._prompt(query, text[:num_characters])) <= room
 
-        return self._prompt(query, text[: most_that_fit(len(text), fits) or 0])
+        return self._prompt(query, text[: await most_that_fit(len(text), fits) or 0])
 
     def _prompt(self, query: str, text: str) -> Prompt:
         """Return the prompt, whose beginning is the same for all passages of a query."""

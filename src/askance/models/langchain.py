@@ -95,7 +95,7 @@ class LangchainModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return tokenization.pieces(ids)
 
-    def count(self, prompt: Prompt) -> int:
+    async def count(self, prompt: Prompt) -> int:
         """Return an upper bound of the number of tokens of a prompt."""
         return max_prompt_tokens(prompt)
 
@@ -117,7 +117,7 @@ class LangchainModel:
             tracker.end(finish=finish)
         if num_read:
             return tracker.generation((), num_read)
-        return tracker.generation((), self.count(request.prompt), is_upper_bound=True)
+        return tracker.generation((), await self.count(request.prompt), is_upper_bound=True)
 
     def _sampling(self, sampling: Sampling) -> Any:
         """Return the model with those sampling parameters that are fields of its class."""

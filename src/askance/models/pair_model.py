@@ -44,7 +44,7 @@ class PairModel:
         logprobs = dict(zip(PAIR_LABELS, (_log_sigmoid(logit), _log_sigmoid(-logit)), strict=True))
         return tuple(Scored(logprobs[option], 0) for option in options)
 
-    def count(self, prompt: Prompt) -> int:
+    async def count(self, prompt: Prompt) -> int:
         return self._scorer.count_tokens(*_pair(prompt))
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:

@@ -145,7 +145,7 @@ class ScriptedModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return tuple(self._pieces[i] for i in ids)
 
-    def count(self, prompt: Prompt) -> int:
+    async def count(self, prompt: Prompt) -> int:
         return len(self.prompt_ids(prompt))
 
     def _generate(self, prompt_ids: TokenIds, reply: Reply | None, request: GenerateRequest) -> Generation:

@@ -78,7 +78,7 @@ class FixedLengthAuthors(AuthorsRounds):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state, query = self.start(question, run), question.text
-        for step in state.rounds(self.max_rounds, self.max_tokens):
+        async for step in state.rounds(self.max_rounds, self.max_tokens):
             why = f"a search is due every {self.every_tokens} tokens"
             passages = await state.search_for(query, why, self.passages, self.query_tokens)
             chunk = await state.write(f" {state.text}", self.every_tokens, ("chunk", step), passages)
@@ -106,7 +106,7 @@ class FixedSentenceAuthors(AuthorsRounds):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state, query = self.start(question, run), question.text
-        for step in state.rounds(self.max_rounds, self.max_tokens):
+        async for step in state.rounds(self.max_rounds, self.max_tokens):
             why = "every sentence is searched for"
             passages = await state.search_for(query, why, self.passages, self.query_tokens)
             written = await state.write(f" {state.text}", self.max_tokens, ("sentence", step), passages)

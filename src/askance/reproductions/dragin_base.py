@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -103,7 +103,7 @@ class AuthorsState:
     shown: list[tuple[int, Sequence[Hit]]] = field(default_factory=list)
     control: dict[str, int] = field(default_factory=dict)
 
-    def rounds(self, most: int, max_tokens: int) -> Iterator[int]:
+    async def rounds(self, most: int, max_tokens: int) -> AsyncIterator[int]:
         """Yield the number of each round, from 0, until the answer has ended or `most` rounds have run.
 
         At the end, the trace records the reason for stopping.
@@ -111,7 +111,7 @@ class AuthorsState:
         for step in range(most):
             chars_before = len(self.text)
             yield step
-            self.stop_reason = self.stop_reason or self._stop_reason_after(chars_before, max_tokens)
+            self.stop_reason = self.stop_reason or await self._stop_reason_after(chars_before, max_tokens)
             if self.stop_reason:
                 break
         self.run.trace.decide("end", "stop", self.stop_reason or f"there were {most} rounds")
@@ -185,18 +185,19 @@ class AuthorsState:
         if self.short_answer_tokens and AUTHORS_MARKER not in text:
             opening = f"{text}{self.template.elicitation}".lstrip()
             why = f"the text does not hold {AUTHORS_MARKER!r}"
-            if decide_short_answer(self.run, self._prompt(f" {opening} "), self.short_answer_tokens, why):
+            prompt = self._prompt(f" {opening} ")
+            if await decide_short_answer(self.run, prompt, self.short_answer_tokens, why):
                 ending = await self.write(f" {opening} ", self.short_answer_tokens, ("elicit",))
                 text = f"{opening} {before_invention(ending.text, least_index=0)}"
         statement = self._without_control_tokens(text[max(0, text.find(AUTHORS_MARKER)) :])
         return short_answer(parse_markers(statement, self.question, self.run.trace).text, self.question)
 
-    def _stop_reason_after(self, chars_before: int, max_tokens: int) -> str:
+    async def _stop_reason_after(self, chars_before: int, max_tokens: int) -> str:
         if AUTHORS_MARKER in self.text:
             return f"the text holds {AUTHORS_MARKER!r}"
         if len(self.text) <= chars_before:
             return "the text did not grow"
-        if self.text and self.run.model.count(Raw((Span(self.text),))) > max_tokens:
+        if self.text and await self.run.model.count(Raw((Span(self.text),))) > max_tokens:
             return f"the text has more than {max_tokens} tokens"
         return ""
 
@@ -279,7 +280,7 @@ class AuthorsDrafts(AuthorsRounds, ABC):
 
     async def answer(self, question: Question, run: Run) -> Answer:
         state = self.start(question, run)
-        for step in state.rounds(self.max_rounds, self.max_tokens):
+        async for step in state.rounds(self.max_rounds, self.max_tokens):
             before = state.text
             draft = await state.write(self._leading(before), self.max_tokens, ("draft", step), want=self.want)
             trigger = await self.find_trigger(draft, state)

@@ -85,7 +85,7 @@ class QueryContext:
             passages = (part for each in shown for part in (Span(RETRIEVAL), *passage_spans(each)))
             return Raw(self._before, (*behind, *passages))
 
-        prompt = fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+        prompt = await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
         request = GenerateRequest(prompt, Sampling(max_tokens), WANTED, key=key)
         (written,) = await self.run.model.generate(request)
         return written

@@ -125,10 +125,10 @@ def test_stop_strings_to_the_letter(model, local):
 
 
 def test_prompt_tokens_are_those_of_the_model(model, local):
-    assert model.count(CITIES) == local.count(CITIES)
-    assert model.count(CHAT) >= local.count(CHAT)
+    assert asyncio.run(model.count(CITIES)) == asyncio.run(local.count(CITIES))
+    assert asyncio.run(model.count(CHAT)) >= asyncio.run(local.count(CHAT))
     (written,) = write(model, CITIES, max_tokens=2)
-    assert written.prompt_tokens == local.count(CITIES)
+    assert written.prompt_tokens == asyncio.run(local.count(CITIES))
 
 
 @pytest.mark.parametrize("want", [Want(), Want(logprob=True)], ids=["text alone", "logprobs"])

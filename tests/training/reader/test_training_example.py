@@ -1,5 +1,7 @@
 """Examples as ids."""
 
+import asyncio
+
 from askance.core.types import Raw, Span
 from askance.models.hf.model import encoding_of
 from askance.training.reader.training_example import EncodedExample, TrainingExample, encode
@@ -58,6 +60,6 @@ def test_a_model_sees_what_it_will_see_when_it_answers(llama_folder):
     (made,), _ = encode([example("The cat</s>", " sat</s> on")], encoding_of(tokenizer, module, "llama"), 100)
     model = as_model(module, tokenizer, name="llama")
     prompt, target = made.ids[: made.num_prompt_tokens], made.ids[made.num_prompt_tokens :]
-    assert len(prompt) == model.count(Raw((Span("The cat</s>"),)))
+    assert len(prompt) == asyncio.run(model.count(Raw((Span("The cat</s>"),))))
     assert target == (*model.tokenize(" sat</s> on"), tokenizer.eos_token_id)
     assert tokenizer.eos_token_id not in target[:-1]

@@ -1,5 +1,6 @@
 """The measurements of a finished Self-RAG model: its tokens on rows not seen, and the form of its answers."""
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 
@@ -47,7 +48,7 @@ def test_a_case_for_each_token():
 )
 def test_the_form_of_an_answer(written, is_good):
     model = native(lambda prompt, key: said(written) if key[0] == "write" else said("[Relevant]"))
-    accepted = accept(model, [ROW], Counter(), 10)
+    accepted = asyncio.run(accept(model, [ROW], Counter(), 10))
     if is_good is None:
         assert (accepted.num_written, accepted.num_unfinished) == (0, 1)
     else:
@@ -64,13 +65,13 @@ def test_the_form_of_an_answer(written, is_good):
 )
 def test_an_answer_that_begins_without_a_passage(written, share):
     row = replace(ROW, output="[No Retrieval]In Ulm.[Utility:5]")
-    accepted = accept(native(lambda prompt, key: said(written)), [row], Counter(), 10)
+    accepted = asyncio.run(accept(native(lambda prompt, key: said(written)), [row], Counter(), 10))
     assert (accepted.num_written, accepted.well_formed) == (1, share)
 
 
 def test_a_row_that_does_not_fit_the_window_is_not_measured():
     long = replace(ROW, output=ROW.output.replace("It is in Ulm.", "word " * 5000))
-    accepted = accept(native(lambda prompt, key: said(GOOD)), [long], Counter(), 10)
+    accepted = asyncio.run(accept(native(lambda prompt, key: said(GOOD)), [long], Counter(), 10))
     assert (accepted.results, accepted.num_written) == ({}, 0)
 
 
@@ -84,14 +85,14 @@ def test_tokens_are_measured_and_limited():
             return said(GOOD)
         return said("[Relevant]", {"[Relevant]": 0.8, "[Irrelevant]": 0.1})
 
-    accepted = accept(native(reply), rows, Counter({"[Relevant]": 9}), 100)
+    accepted = asyncio.run(accept(native(reply), rows, Counter({"[Relevant]": 9}), 100))
     assert accepted.num_written == 6, "a row with a wrong text says nothing of the form"
     relevance = accepted.results["relevance"]
     assert (relevance.num_cases, relevance.accuracy) == (7, 4 / 7), "equal cases count once"
     assert relevance.area.area == 0.5, "one distribution for all cases separates none"
-    assert accept(native(reply), rows, Counter(), 2).results["relevance"].num_cases == 2
+    assert asyncio.run(accept(native(reply), rows, Counter(), 2)).results["relevance"].num_cases == 2
 
 
 def test_nothing_held_out():
-    accepted = accept(native(None), [], Counter(), 10)
+    accepted = asyncio.run(accept(native(None), [], Counter(), 10))
     assert (accepted.results, accepted.num_written) == ({}, 0)

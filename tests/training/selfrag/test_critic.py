@@ -1,5 +1,6 @@
 """A critic: what it learns from rows and annotations, and how it is trained and measured."""
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 
@@ -176,7 +177,8 @@ def test_results_count_right_labels_and_separate_cases():
     model = ScriptedModel(
         scores=lambda prompt, option: -1.0 if ("Ulm." in prompt) == ("ir" not in option) else -3.0
     )
-    result = critic_results(model, cases, Counter({"[Irrelevant]": 2, "[Relevant]": 1}))["relevance"]
+    labels = Counter({"[Irrelevant]": 2, "[Relevant]": 1})
+    result = asyncio.run(critic_results(model, cases, labels))["relevance"]
     assert (result.num_cases, result.accuracy, result.area.area) == (3, 1.0, 1.0)
     assert result.constant == 2 / 3
     scores = bm25_scores(cases)

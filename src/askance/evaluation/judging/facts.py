@@ -107,7 +107,7 @@ class FactJudge:
         hits = await self.retriever.search(f"{topic} {fact}", self.passages)
         if not hits:
             return False
-        prompt = self._judging_prompt(topic, fact, hits)
+        prompt = await self._judging_prompt(topic, fact, hits)
         sampling = Sampling(MOST_VERDICT_TOKENS, stop=("\n\n",))
         return says_true(await self._generate(prompt, sampling, id, "judge", number))
 
@@ -115,13 +115,13 @@ class FactJudge:
         (generated,) = await self.model.generate(GenerateRequest(prompt, sampling, key=("facts", *key)))
         return generated.text
 
-    def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:
+    async def _judging_prompt(self, topic: str, fact: str, hits: Sequence[Hit]) -> Prompt:
         """Return the prompt with as many of the best passages as fit the model's window."""
         for num_passages in range(len(hits), 0, -1):
             context = (*_field("Topic", topic), Span("\n"), *numbered_passages(hits[:num_passages]))
             fields = (*context, *_field("Statement", fact))
             prompt = _prompt(self.model, _TEXTS["judge"], fields, "Verdict:")
-            if self.model.count(prompt) + MOST_VERDICT_TOKENS <= self.model.context_tokens:
+            if await self.model.count(prompt) + MOST_VERDICT_TOKENS <= self.model.context_tokens:
                 break
         return prompt
 

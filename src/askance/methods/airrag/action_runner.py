@@ -108,12 +108,12 @@ class ActionRunner:
         found = await self._search(query, state)
         if not found:
             return [ActionOutcome(state.with_answer(query, REFUSAL, (), is_refused=True))]
-        shown = found if self.parameters.passages else found[: self._num_passages(state, found)]
+        shown = found if self.parameters.passages else found[: await self._num_passages(state, found)]
 
-        def fits(number: int) -> bool:
-            return self._has_room(RA, state, self.prompts.ra(shown[:number], query))
+        async def fits(number: int) -> bool:
+            return await self._has_room(RA, state, self.prompts.ra(shown[:number], query))
 
-        num_hits = most_that_fit(len(shown), fits)
+        num_hits = await most_that_fit(len(shown), fits)
         self.budget.was_short |= num_hits != len(shown)
         if not num_hits:
             raise NoRoom
@@ -131,7 +131,7 @@ class ActionRunner:
         If the call does not fit, the answer to the last sub-query becomes the final answer.
         """
         try:
-            replies = await self._sample_replies(SA, state, self._summary_prompt(state), node)
+            replies = await self._sample_replies(SA, state, await self._summary_prompt(state), node)
         except NoRoom:
             if not state.history:
                 raise
@@ -220,7 +220,7 @@ class ActionRunner:
         """
         question, events = self.prompts.question, self.run.trace.events
         before = len(events)
-        if not self._has_room(action, state, request.prompt):
+        if not await self._has_room(action, state, request.prompt):
             self.budget.was_short = True
             raise NoRoom
         samples = await self._prompts_of(action).model.generate(request)
@@ -237,7 +237,7 @@ class ActionRunner:
     def _prompts_of(self, action: str) -> PromptBuilder:
         return self.planning if action in (SAY, QT) else self.prompts
 
-    def _num_passages(self, state: PathState, found: Sequence[Hit], planned: int | None = None) -> int:
+    async def _num_passages(self, state: PathState, found: Sequence[Hit], planned: int | None = None) -> int:
         """Return how many passages fit the context window and the token budget.
 
         The budget is divided equally among the planned retrievals. One retrieval is planned for each
@@ -251,39 +251,41 @@ class ActionRunner:
         """
         params, model, left = self.parameters, self.prompts.model, self.budget.left
 
-        def count(hits: Sequence[Hit]) -> int:
-            return model.count(self.prompts.ra(hits, ""))
+        async def count(hits: Sequence[Hit]) -> int:
+            return await model.count(self.prompts.ra(hits, ""))
 
-        room: float = model.context_tokens - params.answer_tokens - count(())
+        room: float = model.context_tokens - params.answer_tokens - await count(())
         if left is not None:
             rest = params.most_iterations - state.count(RA) if params.actions.is_lite else len(state.pending)
             planned = planned or max(1, rest)
             passages = min(0.25 * (self.budget.most or 0), 0.5 * left)
-            for_summary = self.tokens_to_finish(state) + RA_TOKENS * planned + passages
-            transformed = self.planning.model.count(self.planning.qt(state.history, ""))
-            templates = planned * (transformed + count(()))
+            for_summary = await self.tokens_to_finish(state) + RA_TOKENS * planned + passages
+            transformed = await self.planning.model.count(self.planning.qt(state.history, ""))
+            templates = planned * (transformed + await count(()))
             room = min(room, (left - for_summary - templates) / planned)
-        return estimate_fitting(found, room, count)
+        return await estimate_fitting(found, room, count)
 
-    def tokens_to_finish(self, state: PathState) -> int:
+    async def tokens_to_finish(self, state: PathState) -> int:
         """Return the number of input tokens needed to finish the path without passages.
 
         The result is 0 if the budget has no limit.
         """
         if self.budget.left is None:
             return 0
-        return self.prompts.model.count(self.prompts.sa(state.history)) + self.tokens_for_reward_model(state)
+        num_summary = await self.prompts.model.count(self.prompts.sa(state.history))
+        return num_summary + await self.tokens_for_reward_model(state)
 
-    def tokens_for_reward_model(self, state: PathState) -> int:
+    async def tokens_for_reward_model(self, state: PathState) -> int:
         """Return the number of input tokens that the reward model will need when the path ends.
 
         The result is 0 if the rewards do not spend this budget, or if the budget has no limit.
         """
         if self.reward_model is None or self.reward_model.ledger is not None or self.budget.left is None:
             return 0
-        return self.reward_model.count(state, self.parameters.summary_tokens) * self.parameters.answer_samples
+        num_tokens = await self.reward_model.count(state, self.parameters.summary_tokens)
+        return num_tokens * self.parameters.answer_samples
 
-    def _summary_prompt(self, state: PathState) -> Prompt:
+    async def _summary_prompt(self, state: PathState) -> Prompt:
         """Return the summary prompt.
 
         If the prompt is too long, the worst passages are dropped first, then the worked examples, and then
@@ -296,29 +298,28 @@ class ActionRunner:
         # Passages are dropped from the end, so the best passage of each retrieval comes first.
         ordered = sorted(state.hits, key=lambda hit: hit.passage.id not in tops)
 
-        def fits(prompt: Prompt) -> bool:
-            return self._has_room(SA, state, prompt)
-
         def with_hits(number: int) -> Prompt:
             return self.prompts.sa(state.history, ordered[:number], shows_examples=True)
 
-        num_hits = most_that_fit(len(ordered), lambda number: fits(with_hits(number)))
+        num_hits = await most_that_fit(
+            len(ordered), lambda number: self._has_room(SA, state, with_hits(number))
+        )
         # If `passages` is 0, the search fetched as many as might fit, so dropping some is normal.
         least = len(ordered) if self.parameters.passages else min(1, len(ordered))
         self.budget.was_short |= num_hits is None or num_hits < least
         if num_hits is not None:
             return with_hits(num_hits)
-        shorter = (self.prompts.sa(state.history[oldest:]) for oldest in range(len(state.history)))
-        prompt = next(filter(fits, shorter), None)
-        if prompt is None:
-            raise NoRoom
-        return prompt
+        for oldest in range(len(state.history)):
+            prompt = self.prompts.sa(state.history[oldest:])
+            if await self._has_room(SA, state, prompt):
+                return prompt
+        raise NoRoom
 
-    def _has_room(self, action: str, state: PathState, prompt: Prompt) -> bool:
+    async def _has_room(self, action: str, state: PathState, prompt: Prompt) -> bool:
         """Return whether a call fits and leaves room for the calls that are needed to finish the path."""
-        keep = self.tokens_for_reward_model(state) if action in (DA, SA) else self.tokens_to_finish(state)
+        further = self.tokens_for_reward_model if action in (DA, SA) else self.tokens_to_finish
         model = self._prompts_of(action).model
-        return has_room(model, prompt, self._sampling(action).max_tokens, keep=keep)
+        return await has_room(model, prompt, self._sampling(action).max_tokens, keep=await further(state))
 
 
 def _by_agreement(replies: Sequence[tuple[Reply, int]]) -> Replies:

@@ -8,7 +8,7 @@ reward of 0, so the tree never depends on which rollout finishes first. All stat
 
 import math
 import random
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -124,7 +124,7 @@ class SearchProblem(Protocol[S]):
     def is_terminal(self, state: S, /) -> bool: ...
     def choose_action(self, node: Node[S], untried: Sequence[str], rollout: int, /) -> str: ...
     def rewards(self, terminals: Sequence[Node[S]], /) -> Sequence[float]: ...
-    def can_start(self, rollout: int, /) -> bool: ...
+    async def can_start(self, rollout: int, /) -> bool: ...
     def on_rollout_end(self, rollout: int, /) -> None: ...
     def should_stop(self, tree: "MctsTree[S]", /) -> bool: ...
 
@@ -166,7 +166,7 @@ class MctsTree(Generic[S]):
     async def search(self) -> None:
         """Search until all rollouts are done, the tree is exhausted, or the problem stops the search."""
         side_actions = self._side_actions
-        while wave := list(self._select_wave()):
+        while wave := [selection async for selection in self._select_wave()]:
             first = self.num_rollouts - len(wave)
             work: list[Awaitable[list[Any]]] = [
                 gather_or_cancel(
@@ -185,14 +185,14 @@ class MctsTree(Generic[S]):
             for node in self.root.subtree():
                 node.postponed.clear()
 
-    def _select_wave(self) -> Iterator[Selection[S]]:
+    async def _select_wave(self) -> AsyncIterator[Selection[S]]:
         """Yield a selection for each rollout of the next wave."""
         num_started = self.num_rollouts
         if 0 < num_started < self._parameters.rollouts and self._problem.should_stop(self):
             return
         for _ in range(self._parameters.wave):
             rollout = self.num_rollouts
-            if rollout >= self._parameters.rollouts or not self._problem.can_start(rollout):
+            if rollout >= self._parameters.rollouts or not await self._problem.can_start(rollout):
                 return
             selection = self._select(self.root, rollout)
             if selection is None:

@@ -9,7 +9,7 @@ The paper trains a reward model on paths with known answers. Here, a reward mode
   sub-query and its best passage.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -72,7 +72,7 @@ class PathRewardModel:
         return min([self._rewards.get(state.key, 0.0), *before])
 
     async def judge(
-        self, states: Iterable[PathState], budget: TokenLedger, keep: Callable[[PathState], int]
+        self, states: Iterable[PathState], budget: TokenLedger, keep: Callable[[PathState], Awaitable[int]]
     ) -> None:
         """Make the calls that the rewards of new states need.
 
@@ -85,25 +85,26 @@ class PathRewardModel:
         for state in states:
             before = budget.num_spent
             if self.uses_features:
-                await self._judge_evidence(state, budget, keep(state))
+                await self._judge_evidence(state, budget, await keep(state))
             elif state.answer is not None or (
-                self.judges_steps and budget.fits(self.count(state, 0) + keep(state))
+                self.judges_steps and budget.fits(await self.count(state, 0) + await keep(state))
             ):
                 reward = await self._judged(state, budget)
                 # Rollouts may reach paths that differ only in punctuation, and their order must not matter.
                 self._rewards[state.key] = max(reward, self._rewards.get(state.key, 0.0))
             self.num_input += budget.num_spent - before
 
-    def count(self, state: PathState, num_more: int) -> int:
+    async def count(self, state: PathState, num_more: int) -> int:
         """Return the number of input tokens needed to judge a path that will grow by `num_more` tokens."""
         model = self.prompts.model
         if self.uses_features:
             return 0
-        prompt = self.prompt(state)
+        prompt = await self.prompt(state)
         options = () if "pair" in model.capabilities else label_options(prompt, VERDICTS)
-        return model.count(prompt) + sum(len(model.tokenize(option)) for option in options) + num_more
+        num_options = sum(len(model.tokenize(option)) for option in options)
+        return await model.count(prompt) + num_options + num_more
 
-    def prompt(self, state: PathState, *, with_passages: bool = True) -> Prompt:
+    async def prompt(self, state: PathState, *, with_passages: bool = True) -> Prompt:
         """Return the prompt that shows the steps of a path.
 
         If `with_passages` is true, the best passage of each retrieval is shown as well. A sequence classifier
@@ -114,7 +115,10 @@ class PathRewardModel:
         model, steps = self.prompts.model, tuple(self._steps(state, with_passages=False))
         shorter = [tuple(self._steps(state, True)), *(steps[start:] for start in range(len(steps)))]
         pairs = [self._pair(each) for each in shorter[not with_passages :]]
-        return next((pair for pair in pairs if model.count(pair) < model.context_tokens), pairs[-1])
+        for pair in pairs:
+            if await model.count(pair) < model.context_tokens:
+                break
+        return pair
 
     def _pair(self, steps: Iterable[tuple[str, str]]) -> Raw:
         text = "\n".join(f"{label}: {output}" for label, output in steps)
@@ -123,7 +127,7 @@ class PathRewardModel:
     async def _judged(self, state: PathState, budget: TokenLedger) -> float:
         model = BudgetedModel(self.prompts.model, budget)
         for with_passages in (True, False):
-            prompt = self.prompt(state, with_passages=with_passages)
+            prompt = await self.prompt(state, with_passages=with_passages)
             with suppress(NoRoom):
                 if "pair" in model.capabilities:
                     return softmax([each.logprob for each in await model.score(prompt, PAIR_LABELS)])[0]
@@ -139,7 +143,7 @@ class PathRewardModel:
             return
         model, (query, hit) = BudgetedModel(self.prompts.model, budget), _retrieval(state, -1)
         pair = Raw((untrusted(query),), (untrusted(hit.passage.titled_text),))
-        if budget.fits(model.count(pair) + keep):
+        if budget.fits(await model.count(pair) + keep):
             relevant, irrelevant = await model.score(pair, PAIR_LABELS)
             self._evidence[query, hit.passage.id] = relevant.logprob - irrelevant.logprob
 

@@ -1,7 +1,7 @@
 """The tree search of AirRAG for one question: token budgets, the rollout policy, and rewards."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from askance.core.ports import Model, Run
@@ -53,12 +53,12 @@ class TreeSearch:
 
         If the parameters ask for a direct answer, the first tree also holds that answer, beside the paths.
         """
-        params, kept = self.parameters, self._tokens_for_verifier()
+        params, kept = self.parameters, await self._tokens_for_verifier()
         self.total_budget.set_aside += kept
         if params.has_direct_candidate:
             runner = self._action_runner(TokenLedger(0))
-            num_tokens = self.run.model.count(runner.prompts.da())
-            num_tokens += runner.tokens_for_reward_model(PathState())
+            num_tokens = await self.run.model.count(runner.prompts.da())
+            num_tokens += await runner.tokens_for_reward_model(PathState())
             self._side_runner = self._action_runner(self.total_budget.part(num_tokens))
         side_actions = (DA,) if params.has_direct_candidate else ()
         if params.search == "paths":
@@ -83,7 +83,7 @@ class TreeSearch:
         params, trees = self.parameters, list[MctsTree[PathState]]()
         while len(trees) < params.rollouts and not (trees and self._is_enough(trees)):
             first, last = len(trees), min(len(trees) + params.wave, params.rollouts)
-            budgets = list(self._budgets_of_paths(first, last))
+            budgets = [budget async for budget in self._budgets_of_paths(first, last)]
             searches = [self._path_search(budget) for budget in budgets]
             trees += await params.together(
                 search._search_tree(() if number else side_actions, number + 1)
@@ -95,10 +95,10 @@ class TreeSearch:
                 break
         return trees
 
-    def _budgets_of_paths(self, first: int, last: int) -> Iterator[TokenLedger]:
+    async def _budgets_of_paths(self, first: int, last: int) -> AsyncIterator[TokenLedger]:
         """Yield the budgets of the paths of one wave, as many as have room for an answer."""
         for number in range(first, last):
-            budget = self._budget_of_rollout(number)
+            budget = await self._budget_of_rollout(number)
             if budget is None:
                 return
             yield budget
@@ -225,21 +225,21 @@ class TreeSearch:
         follows = {"always": True, "never": False, "if_no_plan": has_no_plan}
         return QT if follows[self.parameters.followup_qt] else SA
 
-    def can_start(self, rollout: int) -> bool:
+    async def can_start(self, rollout: int) -> bool:
         if rollout in self._runners:  # the rollout found nothing to expand in the previous wave
             self._runners[rollout].budget.close()
-        budget = self._budget_of_rollout(rollout)
+        budget = await self._budget_of_rollout(rollout)
         if budget is None:
             return False
         self._runners[rollout] = self._action_runner(budget)
         return True
 
-    def _budget_of_rollout(self, rollout: int) -> TokenLedger | None:
+    async def _budget_of_rollout(self, rollout: int) -> TokenLedger | None:
         """Return the budget of a rollout, or None if it has no room for an answer and is not the first."""
         # The remaining budget is shared by no more rollouts than can reach an answer by a short path.
         num_sharing, left = self.parameters.rollouts - rollout, self.total_budget.left
         # The fewest input tokens with which a rollout can reach an answer.
-        least = 0 if left is None else self.run.model.count(self._prompts(self.run.model).sa(()))
+        least = 0 if left is None else await self.run.model.count(self._prompts(self.run.model).sa(()))
         if left is not None:
             num_sharing = max(1, min(num_sharing, left // (_SHORT_PATH * least)))
         budget = self.total_budget.share(num_sharing)
@@ -289,14 +289,14 @@ class TreeSearch:
         self._runners[rollout].budget.close()
         self._reply_cache.update(self._runners[rollout].reply_cache)
 
-    def _tokens_for_verifier(self) -> int:
+    async def _tokens_for_verifier(self) -> int:
         """Return the number of tokens reserved for the verifier's call, with one answer per rollout."""
         params = self.parameters
         num_candidates = params.rollouts + params.has_direct_candidate
         may_call = num_candidates > 1 or params.samples > 1 or params.answer_samples > 1
         if params.l_max is None or params.verifier != "sa" or not params.count_verifier or not may_call:
             return 0
-        return verifiers.verifier_tokens(self._prompts(self.run.model), num_candidates, params.l_max)
+        return await verifiers.verifier_tokens(self._prompts(self.run.model), num_candidates, params.l_max)
 
     def _judged_rewards(self, answers: Sequence[tuple[PathState, int, float]]) -> list[float]:
         """Return the reward model's rewards of valid answers, or zeros if there is no reward model.

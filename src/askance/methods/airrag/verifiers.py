@@ -241,7 +241,7 @@ async def _choose_by_call(
     ]
     hits = unique_hits(sorted((hit for path in best for hit in path.state.hits), key=lambda hit: hit.rank))
     try:
-        prompt = _fitting_prompt(candidates, hits, prompts, max_tokens)
+        prompt = await _fitting_prompt(candidates, hits, prompts, max_tokens)
         request = GenerateRequest(prompt, Sampling(max_tokens, stop=STOPS), key=("verify",))
         (written,) = await prompts.model.generate(request)
     except NoRoom:
@@ -255,7 +255,7 @@ async def _choose_by_call(
     return ChosenAnswer(answer, paths[index], tuple(jcd))
 
 
-def _fitting_prompt(
+async def _fitting_prompt(
     candidates: Sequence[Candidate], hits: Sequence[Hit], prompts: PromptBuilder, max_tokens: int
 ) -> Prompt:
     """Return the verifier's prompt, shortened until it fits.
@@ -266,20 +266,21 @@ def _fitting_prompt(
         NoRoom: Not even two candidates fit.
     """
 
-    def fits(prompt: Prompt) -> bool:
-        return has_room(prompts.model, prompt, max_tokens)
+    async def fits(number: int) -> bool:
+        return await has_room(prompts.model, prompts.verify(candidates, hits[:number]), max_tokens)
 
-    num_hits = most_that_fit(len(hits), lambda number: fits(prompts.verify(candidates, hits[:number])))
+    num_hits = await most_that_fit(len(hits), fits)
     if num_hits is not None:
         return prompts.verify(candidates, hits[:num_hits])
     bare = [Candidate(one.answer, one.num_paths) for one in candidates]
-    fewer = (prompts.verify(bare[:number]) for number in range(len(bare), 1, -1))
-    prompt = next(filter(fits, fewer), None)
-    if prompt is None:
-        raise NoRoom("the candidates do not fit")
-    return prompt
+    for number in range(len(bare), 1, -1):
+        prompt = prompts.verify(bare[:number])
+        if await has_room(prompts.model, prompt, max_tokens):
+            return prompt
+    raise NoRoom("the candidates do not fit")
 
 
-def verifier_tokens(prompts: PromptBuilder, num_answers: int, most: int) -> int:
+async def verifier_tokens(prompts: PromptBuilder, num_answers: int, most: int) -> int:
     """Return the number of input tokens to reserve for the verifier's call, at most half of `most`."""
-    return min(prompts.model.count(prompts.verify(())) + _CANDIDATE_TOKENS * num_answers, most // 2)
+    num_bare = await prompts.model.count(prompts.verify(()))
+    return min(num_bare + _CANDIDATE_TOKENS * num_answers, most // 2)

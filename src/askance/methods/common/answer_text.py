@@ -193,7 +193,7 @@ def committed_answer(question: Question, run: Run, shown: PromptPassages) -> Ans
     return Answer(text, short, tuple(shifted))
 
 
-def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: str) -> Decided | None:
+async def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: str) -> Decided | None:
     """Decide whether the model can be asked for a short answer of up to `num_tokens` tokens.
 
     Return the decision to ask, or None if the model can't continue its own text or the request does not fit.
@@ -205,8 +205,8 @@ def decide_short_answer(run: Run, prompt: Prompt, num_tokens: int, why: str) -> 
     model, obstacle = run.model, ""
     if isinstance(prompt, Chat) and "continuation" not in model.capabilities:
         obstacle = f"{model.name} can't continue a text that it has written"
-    elif not has_room(model, prompt, num_tokens):
-        exceeds_window = model.count(prompt) + num_tokens > model.context_tokens
+    elif not await has_room(model, prompt, num_tokens):
+        exceeds_window = await model.count(prompt) + num_tokens > model.context_tokens
         limit = f"the window of {model.context_tokens} tokens" if exceeds_window else "l_max"
         obstacle = f"{limit} has no room to ask for it"
     if not obstacle:

@@ -232,7 +232,7 @@ class GenerationState:
         so_far += opening
         prompt = answer_prompt(model, question, self.hits, so_far, self.layout, self.template)
         why = "the text does not state its answer"
-        decision = decide_short_answer(self.run, prompt, self.short_answer_tokens, why)
+        decision = await decide_short_answer(self.run, prompt, self.short_answer_tokens, why)
         if decision is None:
             return ""
         sampling, until = Sampling(self.short_answer_tokens, stop=STOPS), SentenceEnd(_SHORTEST_ANSWER)

@@ -79,7 +79,7 @@ class QuestionRewriter(Parameters):
         """
         if not question.history:
             return question
-        shown = self.clipped(question, run.model)
+        shown = await self.clipped(question, run.model)
         text, why = question.text, "the context window has no room for earlier turns"
         if shown:
             prompt = rewriting_prompt(run.model, shown, question.text)
@@ -100,10 +100,11 @@ class QuestionRewriter(Parameters):
         )
         return replace(question, text=question.text if is_same else text, history=())
 
-    def clipped(self, question: Question, model: Model) -> tuple[Demo, ...]:
+    async def clipped(self, question: Question, model: Model) -> tuple[Demo, ...]:
         """Return the earlier turns that the prompt shows, oldest first (see the class)."""
         window = model.context_tokens - self.max_tokens
-        room = min(self.history_tokens, window - model.count(rewriting_prompt(model, (), question.text)))
+        num_bare = await model.count(rewriting_prompt(model, (), question.text))
+        room = min(self.history_tokens, window - num_bare)
         shown = list[Demo]()
         for turn in reversed(question.history[-self.turns :]):
             num_tokens = sum(len(model.tokenize(text)) for text in (turn.question, turn.answer))

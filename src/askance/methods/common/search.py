@@ -39,7 +39,7 @@ _MORE = 1.25
 
 async def search_to_fit(
     search: Callable[[int], Awaitable[tuple[Hit, ...]]],
-    estimate: Callable[[Sequence[Hit]], int],
+    estimate: Callable[[Sequence[Hit]], Awaitable[int]],
     passages: int,
     most: int | None,
 ) -> tuple[Hit, ...]:
@@ -57,13 +57,15 @@ async def search_to_fit(
         return await search(passages)
     first = FIRST_SEARCH if most is None else min(FIRST_SEARCH, most)
     hits = await search(first)
-    wanted = estimate(hits)
+    wanted = await estimate(hits)
     if len(hits) < first or wanted <= first or first == most:
         return hits
     return await search(int(_MORE * wanted) if most is None else min(int(_MORE * wanted), most))
 
 
-def estimate_fitting(hits: Sequence[Hit], room: float, count: Callable[[Sequence[Hit]], int]) -> int:
+async def estimate_fitting(
+    hits: Sequence[Hit], room: float, count: Callable[[Sequence[Hit]], Awaitable[int]]
+) -> int:
     """Return how many passages fit into `room` tokens if each has the average length of `hits`.
 
     The result is 0 if `hits` is empty, and otherwise at least 1.
@@ -73,11 +75,11 @@ def estimate_fitting(hits: Sequence[Hit], room: float, count: Callable[[Sequence
     """
     if not hits:
         return 0
-    mean_tokens = max(1.0, (count(hits) - count(())) / len(hits))
+    mean_tokens = max(1.0, (await count(hits) - await count(())) / len(hits))
     return max(1, int(room / mean_tokens))
 
 
-def num_fitting(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tokens: int) -> int:
+async def num_fitting(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_tokens: int) -> int:
     """Return how many passages, at most `most`, fit into a call that generates `max_tokens` tokens.
 
     If fewer than `most` passages fit, the trace records their number.
@@ -85,7 +87,7 @@ def num_fitting(run: Run, most: int, prompt_with: Callable[[int], Prompt], max_t
     Args:
         prompt_with: A function that returns the prompt with the given number of passages.
     """
-    fitting = most_that_fit(most, lambda number: has_room(run.model, prompt_with(number), max_tokens))
+    fitting = await most_that_fit(most, lambda number: has_room(run.model, prompt_with(number), max_tokens))
     if fitting != most:
         numbers = {"passages": float(fitting or 0)}
         run.trace.decide("passages", "fewer", f"there is room for {fitting or 0} of {most}", numbers=numbers)

@@ -86,7 +86,7 @@ class NativeWriter(SegmentWriter):
     async def _write_segment(
         self, path: Path, action: Action, passage: Hit | None, key: Key, whole: bool
     ) -> Segment:
-        prompt = self._prompt(path.segments, action, passage, self.parameters.max_tokens)
+        prompt = await self._prompt(path.segments, action, passage, self.parameters.max_tokens)
         until = None if whole else self._vocabulary.segment_end
         (written,) = await self.run.model.generate(
             GenerateRequest(prompt, Sampling(self.parameters.max_tokens), WANTED, until, key=key)
@@ -98,17 +98,17 @@ class NativeWriter(SegmentWriter):
         )
         return segment if self.scorer is not None else await self._with_end_probs(path, segment, key)
 
-    def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
+    async def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         model = self.run.model
         written = [
             as_written(model, each) for each in options_as_answered(self.parameters.task, self.question)
         ]
         longest = max(len(model.tokenize(option)) for option in written)
-        return self._prompt(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
+        return await self._prompt(path.segments, "retrieve", hit, longest, Span(RELEVANT)), written
 
     async def _probe(self, segments: Sequence[Segment], key: Key, num_tokens: int = 1) -> Generation:
         """Return the next tokens, each with the probabilities of all reflection tokens at its position."""
-        prompt = self._prompt(segments, None, Path(tuple(segments)).current_hit, num_tokens)
+        prompt = await self._prompt(segments, None, Path(tuple(segments)).current_hit, num_tokens)
         (generation,) = await self.run.model.generate(
             GenerateRequest(prompt, Sampling(num_tokens), WANTED, self._vocabulary.segment_end, key=key)
         )
@@ -145,7 +145,7 @@ class NativeWriter(SegmentWriter):
             is_last=is_judged or end.finish == "end",
         )
 
-    def _prompt(
+    async def _prompt(
         self,
         segments: Sequence[Segment],
         action: Action | None,
@@ -179,10 +179,10 @@ class NativeWriter(SegmentWriter):
             return Raw(self.head, (*self._answer_parts(segments, action, passages), *more))
 
         whole = [hit] if hit else []
-        while kept and model.count(prompt_with(*whole)) + max_tokens > model.context_tokens:
+        while kept and await model.count(prompt_with(*whole)) + max_tokens > model.context_tokens:
             self.run.trace.decide("passage", "drop", "the window has no room for the oldest passage")
             del kept[0]
-        return fit_passage(self.run, model, prompt_with, hit, max_tokens)
+        return await fit_passage(self.run, model, prompt_with, hit, max_tokens)
 
     def _answer_parts(
         self, segments: Sequence[Segment], action: Action | None, passages: Mapping[int, Hit | None]

@@ -88,7 +88,7 @@ def prompted_scorer(model: Model, question: Question, run: Run) -> Scorer:
             return judgement_prompt(model, question, group, passages, so_far, text)
 
         labels = LABELS[group]
-        prompt = fit_passage(run, model, prompt_with, hit, MAX_LABEL_TOKENS)
+        prompt = await fit_passage(run, model, prompt_with, hit, MAX_LABEL_TOKENS)
         if "score" in model.capabilities:
             shares = await label_probabilities(model, prompt, labels.values())
             return dict(zip(labels, shares, strict=True))
@@ -118,7 +118,7 @@ def reflection_token_scorer(model: Model, head: tuple[Span, ...], run: Run) -> S
             passages = [(*before, Span(tokens.RETRIEVAL), *passage_spans(each), *after) for each in shown]
             return Raw(head, *(passages or [without_passage]))
 
-        prompt = fit_passage(run, model, prompt_with, hit, 1)
+        prompt = await fit_passage(run, model, prompt_with, hit, 1)
         (generation,) = await model.generate(
             GenerateRequest(prompt, Sampling(1), Want(token_probs=tokens.SCORED_TOKENS), key=key)
         )
@@ -173,13 +173,15 @@ def _one_line(text: str) -> tuple[Span, ...]:
 P = TypeVar("P", bound=Prompt)
 
 
-def fit_passage(run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit | None, max_tokens: int) -> P:
+async def fit_passage(
+    run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit | None, max_tokens: int
+) -> P:
     """Return the prompt with the passage `hit`, if there is one.
 
     The passage is truncated if the context window has no room for the prompt and `max_tokens` new tokens.
     """
     prompt, room = prompt_with(*([hit] if hit else [])), model.context_tokens - max_tokens
-    if hit is None or model.count(prompt) <= room:
+    if hit is None or await model.count(prompt) <= room:
         return prompt
     passage, words = hit.passage, list(PIECE.finditer(hit.passage.text))
 
@@ -187,7 +189,10 @@ def fit_passage(run: Run, model: Model, prompt_with: Callable[..., P], hit: Hit 
         text = passage.text[: words[num_words - 1].end()] if num_words else ""
         return prompt_with(replace(hit, passage=replace(passage, text=" ".join(text.split()))))
 
-    num_kept = most_that_fit(max(len(words) - 1, 0), lambda number: model.count(cut(number)) <= room) or 0
+    async def fits(num_words: int) -> bool:
+        return await model.count(cut(num_words)) <= room
+
+    num_kept = await most_that_fit(max(len(words) - 1, 0), fits) or 0
     room_for = f"room for {num_kept} of {len(words)} words of a passage"
     why = f"the window of {model.context_tokens} tokens has {room_for}"
     run.trace.decide("passage", "cut", why, numbers={"words": num_kept})

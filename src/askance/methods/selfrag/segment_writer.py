@@ -114,7 +114,7 @@ class SegmentWriter(ABC):
         If the call does not fit the budget, all values are minus infinity.
         """
         try:
-            scores = await self.run.model.score(*self._options(path, hit, options))
+            scores = await self.run.model.score(*await self._options(path, hit, options))
         except NoRoom:
             return (float("-inf"),) * len(options)
         return tuple(each.logprob / each.num_tokens for each in scores)
@@ -125,7 +125,9 @@ class SegmentWriter(ABC):
     ) -> Coroutine[Any, Any, Segment]: ...
 
     @abstractmethod
-    def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]: ...
+    async def _options(
+        self, path: Path, hit: Hit, options: tuple[str, ...]
+    ) -> tuple[Prompt, Sequence[str]]: ...
 
     async def _relevance(self, hit: Hit | None, key: Key) -> Distribution:
         """Return the relevance of a passage.
@@ -163,7 +165,7 @@ class PromptedWriter(SegmentWriter):
         until: StopCondition = AnswerEnd(path.written) if whole else SentenceEnd()
         (written,) = await self.run.model.generate(
             GenerateRequest(
-                self._prompt(path.written, passage, self.parameters.max_tokens),
+                await self._prompt(path.written, passage, self.parameters.max_tokens),
                 Sampling(self.parameters.max_tokens, stop=STOPS),
                 Want(logprob=self.parameters.use_seqscore),
                 until,
@@ -178,14 +180,15 @@ class PromptedWriter(SegmentWriter):
             is_last=written.finish in ("end", "stop") or has_answer(path.written + written.text),
         )
 
-    def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
+    async def _options(self, path: Path, hit: Hit, options: tuple[str, ...]) -> tuple[Prompt, Sequence[str]]:
         spaced = [f" {option}" for option in options]
         longest = max(len(self.run.model.tokenize(option)) for option in spaced)
-        return self._prompt(path.written + self.parameters.prompts.elicitation, hit, longest), spaced
+        so_far = path.written + self.parameters.prompts.elicitation
+        return await self._prompt(so_far, hit, longest), spaced
 
-    def _prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
+    async def _prompt(self, so_far: str, hit: Hit | None, max_tokens: int) -> Prompt:
         def prompt_with(*hits: Hit) -> Prompt:
             layout, template = self.parameters.layout, self.parameters.prompts
             return answer_prompt(self.run.model, self.question, hits, so_far, layout, template)
 
-        return fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)
+        return await fit_passage(self.run, self.run.model, prompt_with, hit, max_tokens)

@@ -176,7 +176,7 @@ class LocalModel(ABC):
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return self._vocabulary.pieces(ids)
 
-    def count(self, prompt: Prompt) -> int:
+    async def count(self, prompt: Prompt) -> int:
         return len(self._encoding.encode(prompt))
 
     def _require_attention(self) -> None:

@@ -1,10 +1,9 @@
 """The adapter of the `Model` port for servers that speak OpenAI's protocol."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from askance.core.concurrency import gather_or_cancel
@@ -53,9 +52,7 @@ class OpenaiModel:
         self.capabilities = options.capabilities
         self.context_tokens = options.context
         self.counts_exactly = options.tokenize in ("vllm", "llama.cpp")
-        self._count = lru_cache(_MAX_CACHED_COUNTS)(
-            partial(requests.count_tokens, model, options, connection)
-        )
+        self._counts = dict[Prompt, int]()
 
     async def generate(self, request: GenerateRequest) -> tuple[Generation, ...]:
         """Generate texts (see `Model.generate`). Each sample is a separate request with its own seed.
@@ -112,12 +109,17 @@ class OpenaiModel:
     def pieces(self, ids: TokenIds) -> tuple[str, ...]:
         return tokenization.pieces(ids)
 
-    def count(self, prompt: Prompt) -> int:
+    async def count(self, prompt: Prompt) -> int:
         """Return the number of tokens of a prompt, or an upper bound if the server can't count them.
 
-        The option `tokenize` says how the server counts. This method blocks while the server counts.
+        The option `tokenize` says how the server counts. The counts of the last prompts are cached.
         """
-        return self._count(prompt)
+        if prompt not in self._counts:
+            count = await requests.count_tokens(self._model, self.options, self._connection, prompt)
+            if len(self._counts) == _MAX_CACHED_COUNTS:
+                del self._counts[next(iter(self._counts))]
+            self._counts[prompt] = count
+        return self._counts[prompt]
 
     async def _generate_one(self, request: GenerateRequest, sample: int) -> Generation:
         """Generate one text.
@@ -160,7 +162,7 @@ class OpenaiModel:
         except InvalidResponse as error:
             raise self._errors.invalid_response(str(error)) from error
         if reader.usage is None:  # The usage usually comes last, and is missing if a text was cut.
-            num_tokens = await asyncio.to_thread(self.count, prompt)
+            num_tokens = await self.count(prompt)
             return tracker.generation((), num_tokens, is_upper_bound=not self.counts_exactly)
         num_read, window = reader.usage.prompt_tokens, self.options.context
         if num_read + sampling.max_tokens > window:
@@ -199,7 +201,7 @@ class OpenaiModel:
         is_guarded = self.options.tokenize != "llama-cpp-python" or isinstance(prompt, Chat)
         if is_guarded or requests.max_prompt_tokens(prompt) + max_tokens <= context:
             return
-        num_tokens = await asyncio.to_thread(self.count, prompt)
+        num_tokens = await self.count(prompt)
         if num_tokens + max_tokens > context:
             reason = f"it has {num_tokens} tokens and {max_tokens} more were wanted; the window has {context}"
             raise PromptTooLong.from_server(self.name, reason)

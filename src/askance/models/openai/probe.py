@@ -212,7 +212,7 @@ class _Prober:
         """Return the value of `tokenize`, which is "none" if the count differs from the reported usage."""
         model = self._make_model(replace(options, tokenize=self._preset.tokenize))
         if model.counts_exactly:
-            num_tokens = await try_call(asyncio.to_thread(model.count, CHAT))
+            num_tokens = await try_call(model.count(CHAT))
             if chat.generation.is_upper_bound or num_tokens != chat.generation.prompt_tokens:
                 return "none"
         return self._preset.tokenize

@@ -6,7 +6,6 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
-from askance.core.concurrency import run_blocking
 from askance.core.types import Chat, GenerateRequest, Key, Prompt, Raw, Scored, Want, untrusted
 from askance.models.openai.connection import Connection
 from askance.models.openai.events import InvalidResponse, ServerEvent, get_nested, read_event, token_count
@@ -106,31 +105,31 @@ def max_prompt_tokens(prompt: Prompt) -> int:
     return sum(len(to_utf8(text)) for text in texts) + _TURN_TOKENS * len(texts)
 
 
-def count_tokens(model: str, options: ServerOptions, connection: Connection, prompt: Prompt) -> int:
+async def count_tokens(model: str, options: ServerOptions, connection: Connection, prompt: Prompt) -> int:
     """Return the number of tokens of a prompt in its chat template, or an upper bound of this number.
 
-    The result is an upper bound if the server can't count the tokens. This function blocks while the server
-    counts. It raises the errors of `Connection.fetch_json`.
+    The result is an upper bound if the server can't count the tokens. This function raises the errors of
+    `Connection.fetch_json`.
     """
     fields, is_chat = prompt_fields(prompt, options), isinstance(prompt, Chat)
 
-    def fetch(path: str, body: Mapping[str, Any], name: str) -> Any:
-        response = run_blocking(connection.fetch_json(connection.root + path, body, options.timeout))
+    async def fetch(path: str, body: Mapping[str, Any], name: str) -> Any:
+        response = await connection.fetch_json(connection.root + path, body, options.timeout)
         return get_nested(response, name)
 
     if options.tokenize == "vllm":
-        tokens = fetch("/tokenize", {"model": model, **fields}, "count")
+        tokens = await fetch("/tokenize", {"model": model, **fields}, "count")
     elif options.tokenize == "llama.cpp":
-        text = fetch("/apply-template", fields, "prompt") if is_chat else fields["prompt"]
+        text = await fetch("/apply-template", fields, "prompt") if is_chat else fields["prompt"]
         if not isinstance(text, str):
             raise connection.errors.invalid_response("no prompt")
         # A chat template writes its own control tokens, including BOS.
         flags = {"add_special": not is_chat, "parse_special": is_chat}
-        tokens = fetch("/tokenize", {"content": text, **flags}, "tokens")
+        tokens = await fetch("/tokenize", {"content": text, **flags}, "tokens")
     elif (
         options.tokenize == "llama-cpp-python" and not is_chat
     ):  # This server does not show its chat template.
-        tokens = fetch("/extras/tokenize/count", {"input": fields["prompt"]}, "count")
+        tokens = await fetch("/extras/tokenize/count", {"input": fields["prompt"]}, "count")
     else:
         return max_prompt_tokens(prompt)
     num_tokens = len(tokens) if isinstance(tokens, list) else token_count(tokens)

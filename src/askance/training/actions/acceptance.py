@@ -57,8 +57,8 @@ async def measure(
     parameters = AirragParameters(temperature=0.0)
     samplings = {action: parameters.sampling(action, is_chat=is_chat) for action in ACTIONS}
 
-    def fits(row: ActionRow) -> bool:
-        return has_room(model, row.prompt(model), samplings[row.action].max_tokens)
+    async def fits(row: ActionRow) -> bool:
+        return await has_room(model, row.prompt(model), samplings[row.action].max_tokens)
 
     async def reply(row: ActionRow) -> str:
         key = ("measure", row.action, row.id)
@@ -67,7 +67,7 @@ async def measure(
         return written.text
 
     for action in ACTIONS:
-        own = [row for row in given if row.action == action and fits(row)]
+        own = [row for row in given if row.action == action and await fits(row)]
         rng = random.Random(f"{seed} measured {action}")
         drawn = own if limit is None or len(own) <= limit else rng.sample(own, limit)
         if drawn:

@@ -5,7 +5,6 @@ distribution over the token's group. Answers are measured by writing them: a wel
 in the order of the grammar (Asai et al. 2024, table 1 and algorithm 1).
 """
 
-import asyncio
 import random
 import re
 from collections import Counter
@@ -78,7 +77,7 @@ class Acceptance:
     well_formed: float = float("nan")
 
 
-def accept(
+async def accept(
     model: Model, rows: Sequence[SelfRagRow], training_labels: Counter[str], limit: int, seed: int = 0
 ) -> Acceptance:
     """Measure a model on rows. Those that do not fit its window are left out.
@@ -88,28 +87,29 @@ def accept(
         limit: The greatest number of different cases of each group, and of answers.
     """
     rng = random.Random(f"{seed} measured")
-    rows = [row for row in rows if _fits(row, model)]
+    rows = [row for row in rows if await _fits(row, model)]
     cases = list[TokenCase]()
     distinct = list(dict.fromkeys(case for row in rows for case in token_cases(row)))
     for group in GROUPS:
         own = [case for case in distinct if case.group == group]
         cases += rng.sample(own, min(limit, len(own)))
-    found = asyncio.run(distributions(model, cases))
+    found = await distributions(model, cases)
     results = group_results([(each.group, each.label) for each in cases], found, training_labels)
     begun = [row for row in rows if row.learned == "all"]
-    outputs = asyncio.run(_written(model, rng.sample(begun, min(limit, len(begun)))))
+    outputs = await _written(model, rng.sample(begun, min(limit, len(begun))))
     ended = [letters for letters in outputs if letters is not None]
     good = sum(_GRAMMAR.fullmatch(letters) is not None for letters in ended)
     share = good / len(ended) if ended else float("nan")
     return Acceptance(results, len(ended), len(outputs) - len(ended), share)
 
 
-def _fits(row: SelfRagRow, model: Model) -> bool:
+async def _fits(row: SelfRagRow, model: Model) -> bool:
     """Return whether a whole row, and `MAX_TOKENS` after its beginning, fit the window of a model."""
     spans = tuple(target.span for target in parse_output(row.output).spans)
     prompt = prompt_of(row)
-    longest = max(model.count(Raw(prompt, spans)), model.count(Raw(prompt, _beginning(row))) + MAX_TOKENS)
-    return longest < model.context_tokens
+    num_tokens = await model.count(Raw(prompt, spans))
+    num_before = await model.count(Raw(prompt, _beginning(row)))
+    return max(num_tokens, num_before + MAX_TOKENS) < model.context_tokens
 
 
 def token_cases(row: SelfRagRow) -> Iterator[TokenCase]:

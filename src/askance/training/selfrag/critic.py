@@ -4,6 +4,7 @@ The paper's critic is a language model over all four groups of reflection tokens
 text and gets no new tokens (Asai et al. 2024, section 3.2.1 and appendix).
 """
 
+import asyncio
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -86,7 +87,7 @@ def train_critic(
     def card(folder: Path, report: TrainingReport[CriticSettings]) -> str:
         results: Mapping[Group, GroupResult] = {}
         if measured := _to_measure(data.held_out, settings):
-            results = critic_results(load_model(f"hf:{folder}"), measured, data.labels)
+            results = asyncio.run(critic_results(load_model(f"hf:{folder}"), measured, data.labels))
         on_end(results)
         return critic_card(report, data.labels, results)
 

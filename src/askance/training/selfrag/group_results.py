@@ -3,7 +3,6 @@
 For each group of tokens: the share of right labels, and how well the group's score separates the cases.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,7 +132,7 @@ def results_table(results: Mapping[Group, GroupResult]) -> list[tuple[str, ...]]
 COLUMNS = ("group", "held-out cases", "right", "most frequent label", "AUC", "AUC of BM25's score")
 
 
-def critic_results(
+async def critic_results(
     model: Model, judgements: Sequence[LabelledJudgement], training_labels: Counter[str]
 ) -> dict[Group, GroupResult]:
     """Return the results of a critic on the judgements that fit its window, for each group that has any.
@@ -142,11 +141,11 @@ def critic_results(
         training_labels: The number of training judgements with each label.
     """
     room = model.context_tokens - MAX_LABEL_TOKENS
-    judgements = [each for each in judgements if model.count(each.prompt(model)) <= room]
+    judgements = [each for each in judgements if await model.count(each.prompt(model)) <= room]
     relevance = [each for each in judgements if each.group == "relevance"]
     of_passages = iter(bm25_scores(relevance))
     scores = [next(of_passages) if each.group == "relevance" else None for each in judgements]
-    distributions = asyncio.run(_distributions(model, judgements))
+    distributions = await _distributions(model, judgements)
     return group_results(
         [(each.group, each.label) for each in judgements], distributions, training_labels, scores
     )

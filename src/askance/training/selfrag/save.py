@@ -1,5 +1,6 @@
 """Save a finished Self-RAG model: its weights, its GGUF file and its model card."""
 
+import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -98,7 +99,8 @@ class SelfRagWriter:
         accepted, settings = Acceptance(), self._settings
         if self._held_out and settings.measured:
             model = load_hf(str(folder))
-            accepted = accept(model, self._held_out, self._tokens, settings.measured, settings.seed)
+            rows, tokens = self._held_out, self._tokens
+            accepted = asyncio.run(accept(model, rows, tokens, settings.measured, settings.seed))
         self._on_end(accepted)
         return language_model_card(
             _TEMPLATE,
