@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
+from askance.configuration.build import load_model
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import InputError
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
@@ -38,7 +39,6 @@ from askance.core.version import VERSION
 from askance.models.openai.options import ServerOptions
 from askance.models.openai.requests import endpoint_path, request_body
 from askance.models.scripted import ScriptedModel
-from askance.registry import load_model
 from askance.storage.durable_files import write_atomically
 from benchmarks.report import machine_here
 from benchmarks.scripted_server import ScriptedServer

@@ -31,6 +31,7 @@ from tempfile import TemporaryDirectory
 from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
+from askance.configuration.build import Engine, load_model, open_retriever, ready_method
 from askance.core.concurrency import map_concurrent
 from askance.core.errors import InputError
 from askance.core.ports import Model, Retriever
@@ -39,7 +40,6 @@ from askance.evaluation.datasets import Example, read_dataset
 from askance.evaluation.metrics.answers import f1
 from askance.evaluation.run.gold_retriever import GoldRetriever
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
-from askance.registry import Engine, load_model, open_retriever, ready_method
 from askance.storage.durable_files import write_atomically
 from benchmarks.judging_quality import of_articles
 from benchmarks.kept_rows import Row, kept_rows

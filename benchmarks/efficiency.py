@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Result
+from askance.configuration.build import Engine
 from askance.core.concurrency import map_concurrent
 from askance.core.types import Cut, GenerateRequest, Question, Raw, Sampling, Token, Want
 from askance.models.llama_cpp import LlamaModel
 from askance.models.llama_cpp.context import num_threads
 from askance.models.llama_cpp.library import SOURCE
-from askance.registry import Engine
 from benchmarks.calls import ASKED, Calls
 from benchmarks.first_use import contention, demo, install
 from benchmarks.llama_server import LlamaServer, serving

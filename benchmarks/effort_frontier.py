@@ -20,11 +20,11 @@ from typing import Any
 from recipes.command_line import markdown, parser_of
 
 from askance.cli.main import exit_codes
+from askance.configuration.presets import open_preset
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
 from askance.evaluation.statistics.compare import mean_interval, paired_difference
 from askance.methods.airrag.method import Airrag
-from askance.presets import open_preset
 from askance.training.calibration.by_score import BestValue, calibrate_by_score
 from benchmarks.independent_paths import (
     ACTIONS,

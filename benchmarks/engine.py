@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from askance.configuration.build import METHODS, Engine, make_method, open_retriever, with_preset
 from askance.core.concurrency import map_concurrent
 from askance.core.ports import Method, Retriever
 from askance.core.trace import AnyEvent, Decided
 from askance.core.types import Question, Role
 from askance.models.bundled import BUNDLED_BASE, torch_folder
 from askance.models.hf.load import load_hf, load_parts
-from askance.registry import METHODS, Engine, make_method, open_retriever, with_preset
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS
 from benchmarks.needed import Noted

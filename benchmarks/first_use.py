@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from askance.registry import DEFAULT_METHOD, Engine, make_method, open_retriever, with_preset
+from askance.configuration.build import DEFAULT_METHOD, Engine, make_method, open_retriever, with_preset
 from benchmarks.row import Row, row, timed
 from benchmarks.setup import Setup, loaded
 

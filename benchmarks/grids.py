@@ -10,12 +10,12 @@ from recipes.grids import folder_name, try_runs
 
 from askance.cli.evaluate import MAX_FAILURES
 from askance.cli.runs import compare, report
+from askance.configuration.build import DEFAULT_MODEL, load_models
 from askance.core.errors import AskanceError, InputError
 from askance.evaluation.run.experiment import PROMPTS_OF_DATASET, Experiment
 from askance.evaluation.run.grid import Grid, Table, prepare_experiments
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import RunOptions
-from askance.registry import DEFAULT_MODEL, load_models
 from askance.terminal.console import err, print_plain
 
 Setting = str | int | float | bool

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from askance.configuration.build import Engine
 from askance.core.types import GenerateRequest, Generation
 from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.runner import RunStatus, evaluate
 from askance.models.scripted import ScriptedModel
-from askance.registry import Engine
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS
 from benchmarks.report import show

@@ -29,6 +29,7 @@ from recipes.command_line import parser_of
 from recipes.grids import folder_name
 
 from askance.cli.main import exit_codes
+from askance.configuration.build import load_model
 from askance.core.ports import Model
 from askance.core.types import GenerateRequest, Hit, Passage, Sampling
 from askance.evaluation.datasets import Example, read_dataset
@@ -38,7 +39,6 @@ from askance.evaluation.statistics.compare import mean_interval
 from askance.methods.airrag.prompts import PromptBuilder, is_refusal, parse_final
 from askance.methods.common.label_probabilities import label_options
 from askance.methods.selfrag.scoring import LABELS, judgement_prompt
-from askance.registry import load_model
 from askance.storage.durable_files import write_atomically
 from benchmarks.kept_rows import Row, kept_rows
 

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from askance.configuration.build import METHODS, Engine, load_model, make_method, open_retriever
 from askance.core.types import GenerateRequest, Question, Raw, Sampling, Span, Want
 from askance.models.bundled import torch_folder
 from askance.models.hf.load import as_model, load_parts
-from askance.registry import METHODS, Engine, load_model, make_method, open_retriever
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS, QUESTIONS
 from benchmarks.row import Row
@@ -126,7 +126,7 @@ def _python(code: str) -> str:
 
 def _first_words(method: str, index: Path) -> float:
     code = (
-        "import time; from askance.config import open_engine\n"
+        "import time; from askance.configuration.settings import open_engine\n"
         "def heard(event):\n"
         "    if event.type == 'commit': print(time.time(), flush=True)\n"
         f"engine = open_engine(method={method!r}, index={str(index)!r})\n"

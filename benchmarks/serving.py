@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from askance.ask import Engine
-from askance.config import EngineConfig
+from askance.configuration.settings import EngineConfig
 from askance.core.types import Question
 from askance.models.llama_cpp.context import num_threads
 from askance.models.llama_cpp.library import SOURCE

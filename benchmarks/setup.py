@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from askance.configuration.build import Engine, load_model, make_method, open_retriever, with_preset
 from askance.core.ports import Retriever
 from askance.core.types import Question
 from askance.models.llama_cpp import LlamaModel
-from askance.registry import Engine, load_model, make_method, open_retriever, with_preset
 from askance.retrieval.index.build import build_index
 from askance.sample import CORPUS, QUESTIONS
 from benchmarks.plain import Plain

@@ -7,11 +7,11 @@ from typing import get_args, get_type_hints
 import pytest
 
 from askance.ask import check_needs
+from askance.configuration.build import METHODS, make_method, method_class, profiles_of
 from askance.core.errors import MissingAbility
 from askance.core.parameters import describe_type
 from askance.models.openai.options import SERVERS, ServerOptions, read_options
 from askance.models.scripted import ALL_CAPABILITIES, ALL_SIGNALS, ScriptedEncoder, ScriptedModel
-from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.retrieval.scripted import ScriptedRetriever
 
 PAGE = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")

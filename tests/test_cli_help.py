@@ -7,12 +7,12 @@ from typer.main import get_command
 
 from askance.cli.main import app
 from askance.cli.options import models_by_role, parameters_by_name
+from askance.configuration.build import DEFAULT_METHOD, METHODS, make_method
+from askance.configuration.catalogue import parse_spec
+from askance.configuration.loaders import RETRIEVERS
+from askance.configuration.presets import open_preset
 from askance.core.parameters import described
 from askance.evaluation.datasets import DATASETS
-from askance.loaders import RETRIEVERS
-from askance.models.registry import parse_spec
-from askance.presets import open_preset
-from askance.registry import DEFAULT_METHOD, METHODS, make_method
 from askance.training.reader.settings import ReaderSettings
 from askance.training.relevance.settings import RelevanceSettings
 from askance.training.selfrag.critic import CriticSettings

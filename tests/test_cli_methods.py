@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from askance.cli.lists import NEEDS
-from askance.registry import METHODS, method_class
+from askance.configuration.build import METHODS, method_class
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from askance.confidence import (
     passages_read,
     supported_part,
 )
-from askance.config import EngineConfig
+from askance.configuration.build import METHODS, make_method
+from askance.configuration.settings import EngineConfig
 from askance.conversation import Conversation
 from askance.core.answers import Answer, Citation
 from askance.core.errors import InputError, MissingAbility, MissingExtra, ModelFailure
@@ -26,7 +27,6 @@ from askance.methods.baselines import ClosedBook, Single
 from askance.methods.selfrag.segments import Path, Segment
 from askance.methods.selfrag.tokens import FULLY_SUPPORTED, IRRELEVANT, NO_SUPPORT, RELEVANT
 from askance.models.scripted import Reply, ScriptedEncoder, ScriptedModel
-from askance.registry import METHODS, make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.scripted_reranker import ScriptedReranker
 from tests.tolerances import near

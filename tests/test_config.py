@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields, replace
 import pytest
 
 import askance
-from askance.config import SETTINGS, EngineConfig, open_engine
-from askance.config_sources import read_config
+from askance.configuration.settings import SETTINGS, EngineConfig, open_engine
+from askance.configuration.sources import read_config
 from askance.core.answers import Answer
 from askance.core.errors import ConfigError, InputError, ParameterError, UnknownName
 from askance.core.extensions import implements
@@ -28,7 +28,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "user" / "askance").mkdir(parents=True)
     monkeypatch.chdir(folder)
     monkeypatch.setattr(
-        "askance.config_sources.user_config_path", lambda *_, **__: tmp_path / "user" / "askance"
+        "askance.configuration.sources.user_config_path", lambda *_, **__: tmp_path / "user" / "askance"
     )
 
     def write(text, *, of_user=False):

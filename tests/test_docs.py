@@ -13,6 +13,10 @@ from recipes.reader.data_mix import RecipeSettings
 from typer.main import get_command
 
 from askance.cli.main import app
+from askance.configuration.build import METHODS, make_method, method_class, profiles_of
+from askance.configuration.catalogue import MODEL_KINDS, parse_spec
+from askance.configuration.presets import open_preset
+from askance.configuration.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_prompts
 from askance.core.trace import EVENT_TYPES
 from askance.evaluation.datasets import DATASETS, read_dataset
 from askance.evaluation.judging.citations import citation_scores
@@ -24,10 +28,6 @@ from askance.evaluation.statistics.summaries import Costs
 from askance.methods.airrag.path_features import FEATURES
 from askance.methods.airrag.prompt_template import AirragPromptTemplate
 from askance.methods.common.prompts import PromptTemplate
-from askance.models.registry import MODEL_KINDS, parse_spec
-from askance.presets import open_preset
-from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_prompts
-from askance.registry import METHODS, make_method, method_class, profiles_of
 from askance.training.actions.rows import read_rows
 from askance.training.actions.settings import ActionSettings
 from askance.training.reader.settings import ReaderSettings

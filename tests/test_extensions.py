@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import askance
-from askance.config import EngineConfig, open_engine
+from askance.configuration.build import make_method, plain_method
+from askance.configuration.loaders import load_encoder, load_model, open_retriever
+from askance.configuration.prompts import open_prompts
+from askance.configuration.settings import EngineConfig, open_engine
 from askance.core import extensions
 from askance.core.errors import InputError, UnknownName
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.metrics import open_metrics
-from askance.loaders import load_encoder, load_model, open_retriever
-from askance.prompts import open_prompts
-from askance.registry import make_method, plain_method
 from askance.training.calibration.calibrate import calibrated_methods
 
 MODULE = '''
@@ -113,7 +113,7 @@ ours = ours_ext:encoder
 towns = ours_ext:questions
 [askance.metrics]
 alike = ours_ext:starts_alike
-[askance.prompts]
+[askance.configuration.prompts]
 found = ours_ext:prompts
 """
 

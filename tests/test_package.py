@@ -42,7 +42,7 @@ def processor_seconds(code):
 
 
 def test_the_engine_can_be_wired_without_torch():
-    code = "import sys; from askance.config import open_engine; assert 'torch' not in sys.modules"
+    code = "import sys; from askance.configuration.settings import open_engine; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -51,7 +51,7 @@ def test_a_command_that_makes_no_engine_imports_neither_pydantic_nor_numpy():
         "import sys; from askance.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "loaded = {'pydantic', 'numpy', 'asyncio', 'askance.config'} & set(sys.modules)\n"
+        "loaded = {'pydantic', 'numpy', 'asyncio', 'askance.configuration.settings'} & set(sys.modules)\n"
         "assert not loaded, loaded"
     )
     subprocess.run([sys.executable, "-c", code, "--version"], check=True)

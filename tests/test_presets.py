@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from askance.config import open_engine
+from askance.configuration.build import make_method, read_settings, with_preset
+from askance.configuration.presets import OF_MODELS, open_preset, preset_text, shipped
+from askance.configuration.prompts import open_prompts
+from askance.configuration.settings import open_engine
 from askance.core.errors import AskanceError, ParameterError, PresetError, UnknownName
 from askance.methods.flare import Flare
-from askance.presets import OF_MODELS, open_preset, preset_text, shipped
-from askance.prompts import open_prompts
-from askance.registry import make_method, read_settings, with_preset
 from tests.models.tiny import save_adapter
 
 EFFORT = ("effort/low", "effort/medium", "effort/high", "effort/auto")

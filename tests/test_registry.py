@@ -3,15 +3,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from askance.config import open_engine
-from askance.core.errors import BadIndex, InputError, ModelSpecError, ParameterError, UnknownName
-from askance.core.parameters import short_repr
-from askance.core.ports import Method
-from askance.methods.common.prompts import PromptTemplate
-from askance.methods.flare import Flare
-from askance.models.scripted import ScriptedModel
-from askance.prompts import open_prompts
-from askance.registry import (
+from askance.configuration.build import (
     METHODS,
     READINGS,
     load_model,
@@ -20,6 +12,14 @@ from askance.registry import (
     method_class,
     profiles_of,
 )
+from askance.configuration.prompts import open_prompts
+from askance.configuration.settings import open_engine
+from askance.core.errors import BadIndex, InputError, ModelSpecError, ParameterError, UnknownName
+from askance.core.parameters import short_repr
+from askance.core.ports import Method
+from askance.methods.common.prompts import PromptTemplate
+from askance.methods.flare import Flare
+from askance.models.scripted import ScriptedModel
 
 
 @pytest.mark.parametrize("name", METHODS)

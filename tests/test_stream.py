@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from askance.config import open_engine
+from askance.configuration.build import Engine, make_method, open_retriever
+from askance.configuration.settings import open_engine
 from askance.core.errors import BudgetTooSmall
 from askance.models.scripted import ScriptedModel
-from askance.registry import Engine, make_method, open_retriever
 
 REPLIES = [
     {"text": " Fanny and Alexander was directed by Ingmar Bergman. Then", "doubts": {"Bergman": 0.3}},

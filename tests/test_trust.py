@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from askance.config_sources import read_config
+from askance.configuration.build import plain_method, ready_method
+from askance.configuration.loaders import encoder_to_build_with, load_encoder, load_model, open_retriever
+from askance.configuration.sources import read_config
 from askance.core.errors import BadIndex, ConfigError, InputError, PresetError, UnknownName
 from askance.core.trace import Asked, Trace
-from askance.loaders import encoder_to_build_with, load_encoder, load_model, open_retriever
 from askance.models.bundled import bundled_adapter
-from askance.registry import plain_method, ready_method
 from askance.retrieval.index.build import build_index
 from askance.retrieval.reranking import load_reranker
 from askance.storage.durable_files import sealed

@@ -18,13 +18,13 @@ from askance.cli.main import exit_codes
 from askance.cli.options import parameters_by_name
 from askance.cli.train import examples_by_name
 from askance.cli.train_airrag import train_actions_shown
+from askance.configuration.loaders import load_model
 from askance.core.parameters import parse_parameters
 from askance.evaluation.datasets import Example
 from askance.evaluation.run.grid import Grid
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.compare import Difference, mean_interval, paired_difference
 from askance.evaluation.statistics.summaries import scores_of
-from askance.loaders import load_model
 from askance.retrieval.index.build import build_index
 from askance.terminal.console import out as screen
 from askance.terminal.console import plain_table, print_plain

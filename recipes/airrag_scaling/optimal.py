@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from askance.configuration.presets import preset_text
 from askance.core.errors import InputError
 from askance.core.parameters import changed_parameters
 from askance.core.ports import Method
 from askance.evaluation.datasets import Example
 from askance.evaluation.report.charts import Point, frontier
-from askance.presets import preset_text
 from askance.storage.durable_files import write_atomically
 from recipes.airrag_scaling.results import TOKENS, Result
 from recipes.airrag_scaling.settings import PARAMETERS

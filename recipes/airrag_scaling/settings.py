@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from askance.configuration.build import method_class
 from askance.core.errors import GridError, InputError
 from askance.evaluation.run.grid import Grid, Table
 from askance.methods.airrag.method import Airrag
-from askance.registry import method_class
 
 PARAMETERS = ("passages", "l_max", "samples", "rollouts")
 SHARE = "share"

@@ -23,6 +23,7 @@ from statistics import fmean
 from typing import Any
 
 from askance.cli.main import exit_codes
+from askance.configuration.build import DEFAULT_MODEL, load_models, method_class
 from askance.core.errors import AskanceError, GridError, InputError, UnknownName
 from askance.evaluation.run.grid import Grid, Table, loading_once, prepare_experiments
 from askance.evaluation.run.record import Record
@@ -30,7 +31,6 @@ from askance.evaluation.run.runner import LoadModels
 from askance.evaluation.statistics.compare import average_interval
 from askance.evaluation.statistics.summaries import scores_of
 from askance.methods.airrag.method import Airrag
-from askance.registry import DEFAULT_MODEL, load_models, method_class
 from askance.storage.durable_files import write_atomically
 from askance.terminal.console import out as screen
 from recipes.airrag_scaling.equal_tokens import paths_at_equal_tokens

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from askance.cli.train import print_training_report
+from askance.configuration.loaders import open_retriever
 from askance.core.ports import Model, Retriever
 from askance.core.types import Demo, Hit, Question
-from askance.loaders import open_retriever
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY, unique_hits
 from askance.methods.iterdrag import FINAL, FOLLOW_UP, INTERMEDIATE, Iterdrag

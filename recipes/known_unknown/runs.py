@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from askance.config import EngineConfig
+from askance.configuration.settings import EngineConfig
 from askance.core.errors import InputError
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.run.grid import Grid

@@ -2,9 +2,9 @@
 
 from askance.ask import Engine as Engine
 from askance.ask import Result as Result
-from askance.config import EngineConfig as EngineConfig
-from askance.config import open_engine as open_engine
-from askance.config_sources import read_config as read_config
+from askance.configuration.settings import EngineConfig as EngineConfig
+from askance.configuration.settings import open_engine as open_engine
+from askance.configuration.sources import read_config as read_config
 from askance.conversation import Conversation as Conversation
 from askance.core.answers import Answer as Answer
 from askance.core.answers import Citation as Citation

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from askance.configuration.build import load_models
 from askance.core.errors import DatasetError, InputError
 from askance.core.types import Question
 from askance.evaluation.datasets import Example
@@ -14,7 +15,6 @@ from askance.evaluation.datasets.example import Paragraph, SupportingFacts
 from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.gold_retriever import GoldRetriever, GoldRetrievers
 from askance.evaluation.run.runner import evaluate
-from askance.registry import load_models
 
 LUEBECK = Paragraph("Lübeck", "Lübeck lies on the Trave. It is old.", ((0, 25),))
 MANN = Paragraph("Thomas Mann", "Mann was born in Lübeck.", ((0, 24),))

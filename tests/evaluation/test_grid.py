@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from askance.configuration.build import ready_method
 from askance.core.errors import (
     GridError,
     InputError,
@@ -20,7 +21,6 @@ from askance.evaluation.run.grid import prepare_experiments, read_grid, run_grid
 from askance.evaluation.run.runner import RunOptions
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
-from askance.registry import ready_method
 
 GRID = """
 index = "INDEX"

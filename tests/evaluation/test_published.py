@@ -2,9 +2,9 @@ import re
 import tomllib
 from pathlib import Path
 
+from askance.configuration.build import make_method
 from askance.evaluation.report import published as module
 from askance.evaluation.report.published import caveats, published
-from askance.registry import make_method
 from tests.tolerances import near
 
 PAPERS = tomllib.loads(Path(module.__file__).with_name("published.toml").read_text(encoding="utf-8"))

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from askance.config import EngineConfig
+from askance.configuration.loaders import open_retriever
+from askance.configuration.settings import EngineConfig
 from askance.core.errors import GridError, InputError, RunFolderError, UnknownName
 from askance.evaluation.run.experiment import Experiment, prepare_experiment
 from askance.evaluation.run.grid import prepare_experiments, read_grid
 from askance.evaluation.run.runner import evaluate
 from askance.evaluation.statistics.run_groups import names_of
-from askance.loaders import open_retriever
 from askance.models.scripted import ScriptedEncoder
 from askance.retrieval.index.build import build_index
 from tests.evaluation.test_harness import Rivers

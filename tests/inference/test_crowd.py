@@ -6,12 +6,12 @@ import random
 import pytest
 
 from askance.ask import Result
+from askance.configuration.build import Engine, make_method, open_retriever
 from askance.core.errors import ModelFailure
 from askance.core.trace import Answered, Failed, Trace
 from askance.core.types import Question
 from askance.models.hf import HfModel, load_hf
 from askance.models.hf.load import load_parts
-from askance.registry import Engine, make_method, open_retriever
 
 NUM_QUESTIONS, NUM_CANCELLED, BREAKS_EVERY = 200, 40, 12
 BUDGET_TOKENS = 20_000

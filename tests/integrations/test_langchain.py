@@ -20,6 +20,8 @@ from pydantic import Field
 
 from askance import open_engine
 from askance.ask import Engine
+from askance.configuration.build import make_method
+from askance.configuration.loaders import load_model, open_retriever
 from askance.core import extensions
 from askance.core.errors import InputError, MissingAbility, MissingExtra, PromptTooLong
 from askance.core.types import (
@@ -34,10 +36,8 @@ from askance.core.types import (
     untrusted,
 )
 from askance.integrations.langchain import AskanceRetriever, AskanceRunnable, read_question
-from askance.loaders import load_model, open_retriever
 from askance.models.langchain import LangchainModel
 from askance.models.scripted import ScriptedModel
-from askance.registry import make_method
 from askance.retrieval.langchain import LangchainRetriever
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.contracts.retriever_contract import PASSAGES, RetrieverContract

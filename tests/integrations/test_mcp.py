@@ -16,10 +16,10 @@ import httpx2
 from mcp import Client, StdioServerParameters
 
 from askance.ask import Engine
+from askance.configuration.build import make_method
 from askance.core.types import Passage
 from askance.integrations.mcp import NUM_KEPT, make_server
 from askance.models.scripted import ScriptedModel
-from askance.registry import make_method
 from askance.retrieval.scripted import ScriptedRetriever
 
 UPPSALA = Passage("p", "Ingmar Bergman", "Ingmar Bergman was born in Uppsala.", "film.jsonl")

@@ -19,12 +19,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from askance.ask import Engine
+from askance.configuration.build import make_method
 from askance.core.errors import ModelFailure
 from askance.core.trace import Trace
 from askance.core.types import Passage
 from askance.integrations.otel import NUM_DOCUMENTS, SpanRecorder
 from askance.models.scripted import Reply, ScriptedModel
-from askance.registry import make_method
 from askance.retrieval.scripted import ScriptedRetriever
 
 UPPSALA = Passage("p", "Ingmar Bergman", "Ingmar Bergman was born in Uppsala.", "film.jsonl")

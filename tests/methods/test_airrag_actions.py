@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from askance.configuration.build import make_method
 from askance.core.errors import LimitReached, MissingAbility, ParameterError, UnknownName
 from askance.core.trace import Generated
 from askance.methods.airrag.method import Airrag, AirragLite
@@ -12,7 +13,6 @@ from askance.methods.baselines import ClosedBook
 from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
-from askance.registry import make_method
 from tests.methods.bridge import (
     QUESTION,
     TRANSFORMED,

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 import torch
 
+from askance.configuration.loaders import load_models
 from askance.core.errors import ModelFailure, ParameterError
 from askance.core.token_ledger import TokenLedger
 from askance.core.types import Hit, Question
-from askance.loaders import load_models
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.path_features import (
     FEATURES,

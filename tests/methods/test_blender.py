@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import ask
+from askance.configuration.build import make_method, with_preset
 from askance.core.answers import Answer, Citation
 from askance.core.errors import (
     AllFailed,
@@ -31,7 +32,6 @@ from askance.methods.dragin.method import Dragin
 from askance.methods.selfrag.method import Selfrag
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
-from askance.registry import make_method, with_preset
 from askance.retrieval.scripted import ScriptedRetriever
 from tests.methods.bridge import BRIDGE, CREEK, OTHER_CREEK, PASSAGES, QUESTION, decisions, playing, run
 from tests.methods.test_token_limit import num_read

@@ -7,12 +7,12 @@ import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
 
 from askance.ask import ask
+from askance.configuration.build import load_model
 from askance.core.errors import MissingAbility, ModelFailure
 from askance.core.trace import Attended, Failed, Generated, Trace
 from askance.core.types import Passage, Question
 from askance.methods.dragin.method import Dragin
 from askance.models.scripted import Reply, ScriptedModel
-from askance.registry import load_model
 from askance.retrieval.scripted import ScriptedRetriever
 
 QUESTION = Question("q", "Where was the director of Fanny and Alexander born?")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from askance.ask import Engine, ask
+from askance.configuration.build import load_linguistics, make_method
 from askance.core.errors import InputError
 from askance.core.types import Passage, Question
 from askance.methods.common.prompts import DEMOS, PLAIN, PromptTemplate
@@ -16,7 +17,6 @@ from askance.methods.dragin.attention_map import AttentionMap, query_of
 from askance.methods.dragin.method import Dragin
 from askance.methods.dragin.paper_profile import DraginPaper
 from askance.models.scripted import Reply, ScriptedModel
-from askance.registry import load_linguistics, make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import sentences
 from askance.text.linguistics import OWN, Linguistics

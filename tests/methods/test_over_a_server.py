@@ -7,10 +7,10 @@ import pytest
 from benchmarks.scripted_server import ScriptedServer
 
 from askance.ask import ask
+from askance.configuration.build import METHODS, load_model, make_method, method_class
 from askance.core.trace import UPPER_BOUND
 from askance.core.types import Passage, Question
 from askance.models.scripted import ScriptedEncoder, ScriptedModel
-from askance.registry import METHODS, load_model, make_method, method_class
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.terminal.trace_view import spending_line, usage_line
 

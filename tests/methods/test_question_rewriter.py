@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from askance.ask import Engine
+from askance.configuration.build import METHODS, make_method
 from askance.conversation import Conversation
 from askance.core.errors import LimitReached, ParameterError
 from askance.core.trace import Asked, Generated, Noted, Searched
@@ -12,7 +13,6 @@ from askance.core.types import Demo, Passage, Question, Span
 from askance.methods.common.question_rewriter import QuestionRewriter, rewriting_prompt
 from askance.middleware.session import Budget
 from askance.models.scripted import ScriptedModel
-from askance.registry import METHODS, make_method
 from askance.retrieval.scripted import ScriptedRetriever
 
 FIRST = Demo("Who directed Fanny and Alexander?", "Fanny and Alexander was directed by Ingmar Bergman.")

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from askance.ask import ask
+from askance.configuration.build import METHODS, make_method, method_class
 from askance.core.trace import Attended, Decided, Generated, ScoredOptions
 from askance.core.types import Question
 from askance.methods.common.named_methods import Members
-from askance.registry import METHODS, make_method, method_class
 from askance.retrieval.bm25 import open_index
 from tests.choices import watched_choices
 

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from askance.ask import ask
+from askance.configuration.build import make_method
 from askance.core.answers import Citation
 from askance.core.errors import MissingAbility, ParameterError
 from askance.core.parameters import short_repr
@@ -24,7 +25,6 @@ from askance.methods.selfrag.tokens import (
     UTILITIES,
 )
 from askance.models.scripted import Reply, ScriptedModel
-from askance.registry import make_method
 from askance.reproductions.selfrag import SelfragAuthors
 from askance.reproductions.selfrag_outputs import log_retrieval_share
 from askance.retrieval.scripted import ScriptedRetriever

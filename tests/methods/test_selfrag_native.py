@@ -7,6 +7,7 @@ import re
 import pytest
 
 from askance.ask import ask
+from askance.configuration.build import load_model
 from askance.core.ports import WrappedModel
 from askance.core.types import Passage, Question, Raw, Span
 from askance.methods.selfrag.method import Selfrag
@@ -25,7 +26,6 @@ from askance.methods.selfrag.tokens import (
 )
 from askance.models.hf import load_hf
 from askance.models.scripted import ScriptedModel
-from askance.registry import load_model
 from askance.reproductions.selfrag import SelfragAuthors
 from askance.retrieval.bm25 import open_index
 from askance.retrieval.scripted import ScriptedRetriever

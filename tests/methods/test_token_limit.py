@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from askance.ask import ask
+from askance.configuration.build import METHODS, make_method, method_class
 from askance.core.errors import BudgetTooSmall, ParameterError
 from askance.core.token_ledger import BudgetedModel, NoRoom, TokenLedger, has_room
 from askance.core.trace import Trace
@@ -17,7 +18,6 @@ from askance.methods.baselines import FixedSentence, Single
 from askance.methods.common.prompts import PromptTemplate, answer_prompt
 from askance.methods.selfrag.method import Selfrag
 from askance.models.scripted import ScriptedModel
-from askance.registry import METHODS, make_method, method_class
 from askance.reproductions.baselines import SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 

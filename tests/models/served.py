@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
+from askance.configuration.build import load_model
 from askance.core.types import Chat, Cut, GenerateRequest, Raw, Sampling, Span, Turn, Want
-from askance.registry import load_model
 
 RAW = Raw((Span("Where is it?"),))
 CHAT = Chat((Turn("system", (Span("Be brief."),)), Turn("user", (Span("Where is it?"),))))

@@ -7,11 +7,11 @@ import torch
 from tests.models.test_hf_load import edit
 from tests.models.tiny import save_adapter, save_tiny, sentencepiece_tokenizer
 
+from askance.configuration.build import load_model
 from askance.core.errors import InputError, ModelSpecError
 from askance.models.hf.adapter import merge, open_adapter
 from askance.models.hf.load import load_parts
 from askance.models.loaders import load_adapted
-from askance.registry import load_model
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ import torch
 from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.tolerances import assert_near
 
+from askance.configuration.build import load_model
 from askance.core.errors import MissingExtra, ModelSpecError
 from askance.core.installing import embedded_line, install_line
 from askance.models import bundled as module
 from askance.models.bundled import cache_folder, torch_folder
 from askance.models.loaders import load_bundled_model as load
-from askance.registry import load_model
 
 
 def test_a_disk_that_is_full(tiny_package):

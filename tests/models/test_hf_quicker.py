@@ -6,10 +6,10 @@ import pytest
 import torch
 from tests.models.tiny import save_adapter, save_tiny_gguf
 
+from askance.configuration.catalogue import MODEL_KINDS
 from askance.core.notes import noted
 from askance.models import loaders
 from askance.models.hf import load_hf
-from askance.models.registry import MODEL_KINDS
 
 ASK = ("ask", "The cat?", "--method", "closed_book", "--set", "max_tokens=2", "--prompts", "plain")
 

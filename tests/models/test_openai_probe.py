@@ -9,12 +9,12 @@ from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.protocol_server import NAMES, answers, protocol, serve
 from tests.models.served import CHAT, KEY, event, write
 
+from askance.configuration.build import load_model
 from askance.core.errors import AskanceError, ModelFailure, ModelSpecError, ModelUnavailable, RequestRefused
 from askance.core.notes import noted, shown_by
 from askance.core.types import Want
 from askance.models.openai.options import SERVERS
 from askance.models.scripted import ScriptedModel
-from askance.registry import load_model
 
 FOUND = {
     "ollama-0.12.11": {"continuation": "1", "top_logprobs": "20", "context": "8192"},

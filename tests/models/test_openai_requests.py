@@ -10,6 +10,7 @@ import pytest
 from benchmarks.scripted_server import Fault, ScriptedServer
 from tests.models.served import ALL, CHAT, KEY, RAW, model_of, write
 
+from askance.configuration.build import load_model
 from askance.core.errors import (
     InputError,
     LimitReached,
@@ -25,7 +26,6 @@ from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Want,
 from askance.middleware.cache import CachedModel, CacheStore
 from askance.middleware.session import Budget, Session, SessionModel
 from askance.models.scripted import ScriptedModel
-from askance.registry import load_model
 
 
 @pytest.fixture

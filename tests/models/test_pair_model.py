@@ -21,10 +21,10 @@ from tests.models.tiny_cross_encoder import save_cross_encoder
 from tests.tolerances import near
 
 from askance.ask import Engine
+from askance.configuration.loaders import load_models
 from askance.core.errors import MissingAbility
 from askance.core.ports import Model
 from askance.core.types import PAIR_LABELS, GenerateRequest, Passage, Raw, Sampling, Span
-from askance.loaders import load_models
 from askance.methods.airrag.method import Airrag
 from askance.methods.selfrag.method import Selfrag
 from askance.models.cross_encoders import load_cross_encoder

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.methods.bridge import QUESTION, WHERE, model, run
 
+from askance.configuration.build import make_method, own_prompts, ready_method
+from askance.configuration.prompts import AIRRAG_PROMPT_SETS, open_airrag_prompts, prompts_toml, to_toml
 from askance.core.errors import InputError, ParameterError, PromptsError, UnknownName
 from askance.core.types import Demo
 from askance.methods.airrag.method import Airrag, AirragLite
@@ -12,8 +14,6 @@ from askance.methods.airrag.parameters import DIRECT, Actions
 from askance.methods.airrag.prompt_template import OWN, READER, AirragPromptTemplate
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.blender import Blender
-from askance.prompts import AIRRAG_PROMPT_SETS, open_airrag_prompts, prompts_toml, to_toml
-from askance.registry import make_method, own_prompts, ready_method
 
 PACKAGED_READER = "airrag-reader-eaea6135"
 """The words that the packaged adapter was trained on: with others it must be trained again."""

@@ -2,10 +2,10 @@
 
 import pytest
 
+from askance.configuration.build import make_method
+from askance.configuration.prompts import open_instructions
 from askance.core.errors import PromptsError, UnknownName
 from askance.methods.selfrag.prompts import OWN_INSTRUCTIONS, Instructions
-from askance.prompts import open_instructions
-from askance.registry import make_method
 
 
 def written(tmp_path, text):

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import askance.prompts
+import askance.configuration.prompts
 from askance.ask import ask
+from askance.configuration.prompts import PROMPT_SETS, open_prompts, to_toml
 from askance.core.errors import InputError, PromptsError, UnknownName
 from askance.core.types import Demo, Passage, Question
 from askance.methods.common.prompts import OWN, PromptTemplate
 from askance.models.scripted import ScriptedModel
-from askance.prompts import PROMPT_SETS, open_prompts, to_toml
 from askance.reproductions.baselines import ClosedBookAuthors, SingleAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.answers import awaits_answer, short_answer
@@ -41,7 +41,7 @@ def written(tmp_path, text):
 
 
 def test_every_packaged_file_is_in_the_table():
-    files = Path(askance.prompts.__file__).parent.glob("*.toml")
+    files = Path(askance.configuration.prompts.__file__).parent.glob("*.toml")
     assert {path.stem for path in files} | {"own", "plain"} == set(PROMPT_SETS) == set(EXAMPLES)
 
 

@@ -27,6 +27,7 @@ from recipes.airrag_scaling.results import (
 )
 from recipes.airrag_scaling.settings import Setting, settings_of
 
+from askance.configuration.presets import open_preset
 from askance.core.errors import AskanceError, GridError, InputError
 from askance.core.trace import Expanded, Trace
 from askance.core.types import Question
@@ -36,7 +37,6 @@ from askance.evaluation.run.grid import Grid
 from askance.evaluation.statistics.compare import MeanInterval, average_interval, mean_interval
 from askance.methods.airrag.method import Airrag
 from askance.models.scripted import ScriptedModel
-from askance.presets import open_preset
 from askance.retrieval.index.documents import Document
 from recipes import grids
 from tests.evaluation.hand_made import record, written

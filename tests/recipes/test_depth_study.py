@@ -15,14 +15,14 @@ from recipes.depth_study.world import HOPS, QUICK
 from recipes.known_unknown.questions import chain_of
 from recipes.known_unknown.world import make_world
 
+from askance.configuration.build import load_models
+from askance.configuration.loaders import open_retriever
 from askance.core.answers import Usage
 from askance.core.errors import InputError
 from askance.evaluation.datasets import read_dataset
-from askance.loaders import open_retriever
 from askance.methods.airrag.prompt_template import REFUSAL
 from askance.methods.airrag.state import DA, QT, RA, SA, SAY
 from askance.models.scripted import ScriptedModel
-from askance.registry import load_models
 from askance.training.actions.rows import is_well_formed
 from tests.evaluation.hand_made import record
 from tests.training.reader.sample_examples import RAW_ONLY

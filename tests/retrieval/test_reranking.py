@@ -12,7 +12,8 @@ from tests.models.tiny_encoder import save_plain
 from tests.retrieval.vectors import search
 from tests.tolerances import assert_near
 
-from askance.config import EngineConfig
+from askance.configuration.loaders import encodes, is_kind, open_retriever, split_retriever
+from askance.configuration.settings import EngineConfig
 from askance.core.errors import (
     InputError,
     MissingExtra,
@@ -25,7 +26,6 @@ from askance.core.extensions import implements
 from askance.core.installing import install_line
 from askance.core.ports import Reranker
 from askance.core.types import Passage
-from askance.loaders import encodes, is_kind, open_retriever, split_retriever
 from askance.retrieval.reranking import (
     RerankedRetriever,
     join_reranker,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from askance.config import EngineConfig
+from askance.configuration.settings import EngineConfig
 from askance.models.scripted import ScriptedModel
 from askance.serve.app import create_app
 from askance.serve.limits import Limits

@@ -208,7 +208,7 @@ def test_no_parameter_of_a_request_opens_a_file(served, parameter, value, monkey
     def refuse(*_):
         raise AssertionError("a file was opened")
 
-    monkeypatch.setattr("askance.prompts._read", refuse)
+    monkeypatch.setattr("askance.configuration.prompts._read", refuse)
     monkeypatch.setattr("askance.text.spacy_pipeline.load_spacy", refuse)
     model = {"linguistics": "dragin", "instructions": "selfrag"}.get(parameter, "single")
     response = served.ask(model=model, askance={parameter: value})

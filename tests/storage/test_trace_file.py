@@ -5,11 +5,11 @@ import random
 import pytest
 
 from askance.ask import ask
+from askance.configuration.build import make_method
 from askance.core.errors import InputError, TraceFileError
 from askance.core.trace import SCHEMA_VERSION, Trace
 from askance.core.types import Hit, Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
-from askance.registry import make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.storage.durable_files import sealed, unsealed
 from askance.storage.trace_file import read_trace, write_trace

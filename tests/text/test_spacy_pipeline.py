@@ -6,11 +6,11 @@ import re
 import pytest
 
 from askance.ask import ask
+from askance.configuration.build import METHODS, load_linguistics, make_method, method_class
 from askance.core.errors import InputError, MissingExtra, ModelSpecError, UnknownName
 from askance.core.installing import install_line
 from askance.core.types import Passage, Question
 from askance.models.scripted import Reply, ScriptedModel
-from askance.registry import METHODS, load_linguistics, make_method, method_class
 from askance.reproductions.dragin import DraginAuthors
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.text.linguistics import OWN

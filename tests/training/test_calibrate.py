@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import pytest
 
 from askance.ask import Engine
+from askance.configuration.build import make_method
 from askance.core.errors import AskanceError, InputError, MissingAbility, ParameterError, UnknownName
 from askance.core.types import Passage, Question
 from askance.methods.flare import Flare
 from askance.models.scripted import Reply, ScriptedModel
-from askance.registry import make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.training.calibration.bracket import CalibrationTarget, Measurement, next_value
 from askance.training.calibration.calibrate import calibrate, calibrated_methods

@@ -9,11 +9,11 @@ import asyncio
 import pytest
 
 from askance.ask import Engine
+from askance.configuration.build import make_method
 from askance.core.errors import AskanceError, InputError, UnknownName
 from askance.core.types import Passage, Question
 from askance.evaluation.datasets import Example
 from askance.models.scripted import Reply, ScriptedModel
-from askance.registry import make_method
 from askance.retrieval.scripted import ScriptedRetriever
 from askance.training.calibration.by_score import calibrate_by_score
 

@@ -11,8 +11,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from askance.cli.options import OutOption, with_settings, write_out
-from askance.config import EngineConfig
-from askance.config_sources import FILE, SourcedConfig
+from askance.configuration.loaders import encoder_to_build_with, load_encoder, load_models
+from askance.configuration.settings import EngineConfig
+from askance.configuration.sources import FILE, SourcedConfig
 from askance.core.errors import InputError, MissingExtra
 from askance.core.installing import install_line
 from askance.evaluation.advice.findings import Advice, settings_text
@@ -32,7 +33,6 @@ from askance.evaluation.run.grid import loading_once
 from askance.evaluation.run.runner import LoadModels
 from askance.evaluation.statistics.paired_runs import compare_group
 from askance.evaluation.statistics.run_groups import group_runs
-from askance.loaders import encoder_to_build_with, load_encoder, load_models
 from askance.retrieval.reranking import load_reranker
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain

@@ -19,14 +19,14 @@ from askance.cli.options import (
     with_settings,
     write_out,
 )
-from askance.config import SETTINGS
-from askance.config_sources import DEFAULT, SourcedConfig
+from askance.configuration.loaders import check_has_index, check_is_used
+from askance.configuration.settings import SETTINGS
+from askance.configuration.sources import DEFAULT, SourcedConfig
 from askance.core.errors import InputError, QuestionError
 from askance.core.notes import before_doing, noted, shown_by
 from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.core.trace import AnyEvent, Noted, Trace
-from askance.loaders import check_has_index, check_is_used
 from askance.storage.trace_file import check_writable, event_record, read_trace
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.live_view import LiveView

@@ -11,13 +11,13 @@ import typer
 from rich.table import Table
 
 from askance.cli.options import JsonFlag, with_settings, write_out
-from askance.config_sources import SourcedConfig
+from askance.configuration.build import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
+from askance.configuration.presets import preset_text
+from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import read_dataset
 from askance.evaluation.metrics import open_metrics
-from askance.presets import preset_text
-from askance.registry import DEFAULT_METHOD, make_method, own_prompts, with_preset, with_prompts
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import CalibrationProgress

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from askance.ask import Engine, describe_models, precisions_of
 from askance.cli.options import OtelFlag, kept_trace, parameters_by_name, span_export, with_settings
-from askance.config import SETTINGS
-from askance.config_sources import SourcedConfig, given_as, merged
+from askance.configuration.loaders import load_models
+from askance.configuration.settings import SETTINGS
+from askance.configuration.sources import SourcedConfig, given_as, merged
 from askance.conversation import Conversation
 from askance.core.errors import AskanceError, InputError, QuestionError, UnknownName
 from askance.core.notes import shown_by
 from askance.core.parameters import short_repr
 from askance.core.trace import Answered, AnyEvent, Decided, Expanded, Noted, Trace
-from askance.loaders import load_models
 from askance.storage.trace_file import check_writable
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.legend import Legend

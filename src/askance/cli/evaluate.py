@@ -18,8 +18,10 @@ from askance.cli.options import (
     span_export,
     with_settings,
 )
-from askance.config import EngineConfig
-from askance.config_sources import SourcedConfig
+from askance.configuration.catalogue import load_entailment, recommended_in_flight
+from askance.configuration.loaders import load_models
+from askance.configuration.settings import EngineConfig
+from askance.configuration.sources import SourcedConfig
 from askance.core.errors import AskanceError, InputError
 from askance.core.strict_json import json_line
 from askance.evaluation.judging.citations import citation_judge
@@ -34,8 +36,6 @@ from askance.evaluation.run.recorded_run import RecordedRun, read_run
 from askance.evaluation.run.runner import RunOptions
 from askance.evaluation.run.runner import evaluate as run_experiment
 from askance.evaluation.statistics.summaries import Costs, reading_note, summarise
-from askance.loaders import load_models
-from askance.models.registry import load_entailment, recommended_in_flight
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import EvaluationProgress, JudgingProgress
 from askance.terminal.tables import interval_table

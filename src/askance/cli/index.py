@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from askance.cli.options import NumberOption, OutOption, SpecOption
+from askance.configuration.loaders import encoder_to_build_with
 from askance.core.errors import DocumentError, InputError
 from askance.core.filters import check_filter, parse_filter
-from askance.loaders import encoder_to_build_with
 from askance.sample import CORPUS, SAMPLE
 from askance.terminal.console import err, out, print_plain
 from askance.terminal.progress import IndexProgress

@@ -12,6 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from askance.cli.options import JsonFlag
+from askance.configuration.build import DEFAULT_METHOD, METHODS, READINGS, plain_method, profiles_of
+from askance.configuration.catalogue import MODEL_KINDS
+from askance.configuration.loaders import RETRIEVERS
+from askance.configuration.parameter_schema import parameter_schema, typed_parameters
+from askance.configuration.presets import shipped
+from askance.configuration.prompts import (
+    AIRRAG_PROMPT_SETS,
+    PROMPT_SETS,
+    open_airrag_prompts,
+    open_prompts,
+    prompts_toml,
+)
 from askance.core.errors import InputError
 from askance.core.extensions import known_names, packages_of_plugins, passed_over
 from askance.core.parameters import describe_type, name_of, parameter_range
@@ -19,13 +31,7 @@ from askance.core.ports import Needs
 from askance.core.strict_json import json_line
 from askance.evaluation.datasets import DATASETS, Dataset, Example, read_dataset
 from askance.evaluation.metrics import METRICS
-from askance.loaders import RETRIEVERS
 from askance.models.checking import CheckReport, check
-from askance.models.registry import MODEL_KINDS
-from askance.parameter_schema import parameter_schema, typed_parameters
-from askance.presets import shipped
-from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS, open_airrag_prompts, open_prompts, prompts_toml
-from askance.registry import DEFAULT_METHOD, METHODS, READINGS, plain_method, profiles_of
 from askance.terminal.console import Row, err, out, plain_table, print_plain
 from askance.text.printable import printable, printable_record
 

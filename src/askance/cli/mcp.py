@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from askance.cli.options import OtelFlag, span_export, with_settings
-from askance.config import SETTINGS
-from askance.config_sources import SourcedConfig
+from askance.configuration.settings import SETTINGS
+from askance.configuration.sources import SourcedConfig
 
 
 @with_settings(*(name for name in SETTINGS if name != "in_flight"))

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from askance.config import SETTINGS, EngineConfig
-from askance.config_sources import OPTION, option_of, read_config
+from askance.configuration.settings import SETTINGS, EngineConfig
+from askance.configuration.sources import OPTION, option_of, read_config
 from askance.core.errors import InputError
 from askance.core.parameters import described
 from askance.core.trace import Trace

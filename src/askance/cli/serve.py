@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from askance.cli.options import OtelFlag, span_export, with_settings
-from askance.config_sources import SourcedConfig
+from askance.configuration.sources import SourcedConfig
 from askance.core.errors import MissingExtra
 from askance.terminal.console import out, print_plain
 

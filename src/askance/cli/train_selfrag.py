@@ -17,12 +17,12 @@ from askance.cli.options import (
     write_out,
 )
 from askance.cli.train import check_packages, examples_by_name, print_training_report, show_steps, train
-from askance.config_sources import SourcedConfig
+from askance.configuration.catalogue import recommended_in_flight
+from askance.configuration.loaders import check_has_index
+from askance.configuration.sources import SourcedConfig
 from askance.core.errors import InputError
 from askance.core.parameters import parse_parameters
 from askance.core.ports import Needs
-from askance.loaders import check_has_index
-from askance.models.registry import recommended_in_flight
 from askance.terminal.console import err, out, plain_table, print_plain
 from askance.terminal.progress import AnnotationProgress, TrainingProgress
 

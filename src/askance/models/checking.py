@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from askance.configuration.catalogue import announce_loading, parse_options, parse_spec
 from askance.core.errors import ModelFailure, ModelUnavailable, ParameterError
 from askance.core.panics import panics_as
 from askance.core.ports import Model
@@ -24,7 +25,6 @@ from askance.core.types import (
 )
 from askance.models.openai.options import options_for_check
 from askance.models.openai.streaming import entropy_bounds
-from askance.models.registry import announce_loading, parse_options, parse_spec
 
 _NUM_KEPT_TOKENS = 3
 """The number of tokens of its own text that the model is asked to continue."""

@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from askance.ask import NoRetriever, check_question
-from askance.config import EngineConfig
+from askance.configuration.parameter_schema import parameter_schema, typed_parameters
+from askance.configuration.settings import EngineConfig
 from askance.conversation import with_rewriter
 from askance.core.errors import AskanceError, InputError
 from askance.core.filters import Filter, parse_filter
@@ -22,7 +23,6 @@ from askance.core.ports import Retriever, filtered_retriever
 from askance.core.trace import Trace
 from askance.core.types import Passage, Question
 from askance.core.version import VERSION
-from askance.parameter_schema import parameter_schema, typed_parameters
 from askance.serve.chat import ChatQuestion, ChatService, ClientLeft, StreamResponse, unless_client_leaves
 from askance.serve.chat_request import ChatRequest, read_conversation, read_parameters
 from askance.serve.citations import passage_url

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from askance.ask import Engine
-from askance.config import EngineConfig
+from askance.configuration.build import METHODS, ready_method
+from askance.configuration.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS
+from askance.configuration.settings import EngineConfig
 from askance.core.errors import InputError, ParameterError, UnknownName, about
 from askance.core.extensions import known_names
 from askance.core.parameters import name_of
 from askance.core.ports import Method
-from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS
-from askance.registry import METHODS, ready_method
 
 PREFIX = "askance/"
 """What the names of models begin with; the name of a method follows."""

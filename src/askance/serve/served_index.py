@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from askance import loaders
-from askance.config import EngineConfig
+from askance.configuration import loaders
+from askance.configuration.settings import EngineConfig
 from askance.core.errors import AskanceError, about
 from askance.core.filters import And, Filter, all_of, check_filter, parse_filter
 from askance.core.ports import FilteringRetriever, Retriever, WrappedRetriever, filtered_retriever

@@ -10,10 +10,10 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import save_gguf, save_lora
 from tests.tolerances import near
 
+from askance.configuration.build import load_model, make_method, with_preset
 from askance.core.errors import ModelSpecError
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import load_gguf
-from askance.registry import load_model, make_method, with_preset
 
 BOUND = "one layer, keys and values", "float16"
 RANK, ALPHA = 4, 16.0

@@ -15,6 +15,7 @@ from tests.models.tiny import save_adapter, save_tiny_gguf
 from tests.models.tiny_gguf import as_stored, gguf_name, save_gguf, tiny_llama
 from tests.tolerances import near, tolerance
 
+from askance.configuration.build import load_model
 from askance.core.errors import MissingAbility, ModelSpecError, ParameterError
 from askance.core.notes import shown_by
 from askance.core.types import GenerateRequest, Raw, Sampling, Span, Want
@@ -27,7 +28,6 @@ from askance.models.llama_cpp.lora import read_lora, write_lora
 from askance.models.llama_cpp.packing import pack
 from askance.models.llama_cpp.weights import Weights
 from askance.models.loaders import load_bundled_model as load
-from askance.registry import load_model
 
 ADDED = "added_tokens.json"
 ALL = Want(logprob=True, entropy=True, attention="heads")

@@ -205,7 +205,7 @@ importlib.util.find_spec = lambda name, *others: None if name in missing else sp
 from askance.core.errors import AskanceError
 from askance.core.installing import install_line
 from askance.core.notes import noted
-from askance.registry import load_model
+from askance.configuration.build import load_model
 def short(text):
     return text.partition(" To install")[0].partition(": " + install_line("embedded"))[0]
 def tell(name, text):

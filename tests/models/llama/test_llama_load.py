@@ -8,6 +8,7 @@ import pytest
 from tests.contracts.model_contract import run
 from tests.models.tiny_gguf import save_gguf, tiny_llama
 
+from askance.configuration.build import load_model
 from askance.core.errors import (
     MissingAbility,
     ModelFailure,
@@ -19,7 +20,6 @@ from askance.core.errors import (
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
 from askance.models.llama_cpp import LlamaModel, load_gguf, weights
 from askance.models.llama_cpp.weights import Weights
-from askance.registry import load_model
 
 
 def test_a_specification(gguf_files):
@@ -92,7 +92,7 @@ def test_nothing_is_printed(gguf_files):
     code = f"""
 import asyncio
 from askance.core.types import GenerateRequest, Raw, Sampling, Want
-from askance.registry import load_model
+from askance.configuration.build import load_model
 model = load_model("gguf:{gguf_files["llama"][0]}")
 request = GenerateRequest(Raw(((5, 6),)), Sampling(3), Want(attention="mean"), key=("a",))
 asyncio.run(model.generate(request))

@@ -11,13 +11,13 @@ from tests.contracts.model_contract import run
 from tests.models.served import After, write
 from tests.tolerances import near, tolerance
 
+from askance.configuration.build import load_model
 from askance.core.errors import PromptTooLong
 from askance.core.types import Chat, GenerateRequest, Raw, Sampling, Span, Turn, Want, untrusted
 from askance.models.bundled import gguf_path
 from askance.models.llama_cpp import load_gguf
 from askance.models.openai.options import SERVERS
 from askance.models.openai.streaming import entropy_bounds
-from askance.registry import load_model
 
 WINDOW, SLOTS = 512, 2
 BOUND = "thirty layers", "8 bits"

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from askance.configuration.loaders import load_model
 from askance.core.errors import InputError, ModelFailure
 from askance.core.trace import Trace
 from askance.core.types import Hit, Passage
-from askance.loaders import load_model
 from askance.models.feature_reward import read_feature_reward
 from askance.models.pair_scorer import PairScorer
 from askance.training.reward.train_features import FeatureSettings, logistic, train_features

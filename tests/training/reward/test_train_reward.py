@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from askance.configuration.loaders import load_model
 from askance.core.errors import InputError
 from askance.core.types import Question
-from askance.loaders import load_model
 from askance.methods.airrag.method import Airrag
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import VERDICTS, PathRewardModel

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from askance.configuration.loaders import load_model
 from askance.core.errors import InputError
 from askance.core.types import Passage
-from askance.loaders import load_model
 from askance.methods.selfrag.scoring import prompted_scorer
 from askance.models.scripted import ScriptedModel
 from askance.training.reader.train_reader import load_base

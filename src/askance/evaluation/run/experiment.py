@@ -14,7 +14,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from askance.ask import check_can_search
-from askance.config import STRICT, EngineConfig, PathOrNone
+from askance.configuration.build import DEFAULT_METHOD, plain_method, prompts_class
+from askance.configuration.loaders import DEFAULT_RETRIEVER, load_encoder, open_retriever
+from askance.configuration.prompts import PROMPT_SETS
+from askance.configuration.settings import STRICT, EngineConfig, PathOrNone
 from askance.core.errors import DatasetError, InputError, about
 from askance.core.parameters import name_of, short_repr
 from askance.core.ports import Encoder, Method, Retriever, filtered_retriever
@@ -25,10 +28,7 @@ from askance.evaluation.metrics import DEFAULT_METRICS, Scoring, open_metrics
 from askance.evaluation.run.gold_retriever import GOLD, GoldRetrievers
 from askance.evaluation.run.readings import DEFAULT_READING, open_reading
 from askance.evaluation.run.record import Settings, machine_here, versions_here
-from askance.loaders import DEFAULT_RETRIEVER, load_encoder, open_retriever
 from askance.methods.common.prompts import PromptTemplate
-from askance.prompts import PROMPT_SETS
-from askance.registry import DEFAULT_METHOD, plain_method, prompts_class
 
 PROMPTS_OF_DATASET = "dataset"
 SAMPLING_SEED = 0

@@ -36,8 +36,9 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, cast
 
-from askance.config import ALIASES, SETTINGS, EngineConfig
-from askance.config_sources import SourcedConfig, SourcedValue, given_as, merged
+from askance.configuration.loaders import DEFAULT_RETRIEVER, ROLES, is_kind
+from askance.configuration.settings import ALIASES, SETTINGS, EngineConfig
+from askance.configuration.sources import SourcedConfig, SourcedValue, given_as, merged
 from askance.core.errors import (
     AskanceError,
     GridError,
@@ -59,7 +60,6 @@ from askance.evaluation.run.experiment import (
 from askance.evaluation.run.gold_retriever import GOLD
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.run.runner import LoadModels, Progress, RunOptions, evaluate, start_run
-from askance.loaders import DEFAULT_RETRIEVER, ROLES, is_kind
 
 Table = Mapping[str, Any]
 """A table of the file."""

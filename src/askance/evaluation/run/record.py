@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from askance.configuration.loaders import DEFAULT_RETRIEVER
 from askance.core.answers import Answer, Usage
 from askance.core.strict_json import json_line
 from askance.core.trace import Answered, Trace
@@ -19,7 +20,6 @@ from askance.core.types import Task
 from askance.evaluation.datasets import Example
 from askance.evaluation.metrics import Scoring
 from askance.evaluation.run.readings import DEFAULT_READING, ReadingName
-from askance.loaders import DEFAULT_RETRIEVER
 from askance.storage.durable_files import sealed
 
 _PACKAGES = ("numpy", "torch", "transformers", "xllamacpp", "tantivy", "sentence-transformers", "httpx2")

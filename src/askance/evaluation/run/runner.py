@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from askance.ask import Engine, Result, precisions_of
+from askance.configuration.build import choose_method
 from askance.core.concurrency import ItemResult, map_concurrent
 from askance.core.errors import LASTING, RequestRefused, TooManyFailures
 from askance.core.ports import Model
@@ -20,7 +21,6 @@ from askance.evaluation.run.experiment import NumberedExamples, ReadyExperiment
 from askance.evaluation.run.gold_retriever import GoldRetrievers
 from askance.evaluation.run.record import Record, make_record
 from askance.evaluation.run.recorded_run import SETTINGS, RecordedRun, RunWriter, claimed, open_run, read_run
-from askance.registry import choose_method
 
 LoadModels = Callable[[Mapping[str, Any]], dict[Role, Model]]
 """A function from specifications by role to models by role, such as `loaders.load_models`."""

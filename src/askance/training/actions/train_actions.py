@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
+from askance.configuration.loaders import load_model
 from askance.core.errors import InputError
 from askance.core.ports import Model
 from askance.evaluation.datasets import Example
-from askance.loaders import load_model
 from askance.methods.airrag.state import QT, SAY
 from askance.training.actions.acceptance import COLUMNS, ActionResult, measure
 from askance.training.actions.gold_rows import LeftOut, gold_rows

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from askance.ask import Engine
+from askance.configuration.build import METHODS, method_class
 from askance.core.errors import InputError
 from askance.core.extensions import known_names
 from askance.core.parameters import (
@@ -27,7 +28,6 @@ from askance.core.parameters import (
     search_parameter,
 )
 from askance.core.types import Question
-from askance.registry import METHODS, method_class
 from askance.training.calibration.bracket import (
     CalibrationTarget,
     Measurement,

@@ -14,13 +14,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
+from askance.configuration.loaders import load_model
 from askance.core.concurrency import gather_or_cancel
 from askance.core.parameters import parameter
 from askance.core.ports import Model
 from askance.core.types import Chat, Prompt, Question, untrusted
 from askance.evaluation.run.recorded_run import RecordedRun
 from askance.evaluation.statistics.roc import shown_area
-from askance.loaders import load_model
 from askance.methods.airrag.prompts import PromptBuilder
 from askance.methods.airrag.reward import PASSAGE, PASSAGE_TOKENS, VERDICTS, step_label
 from askance.methods.airrag.state import RA

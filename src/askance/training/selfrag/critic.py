@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from askance.configuration.loaders import load_model
 from askance.core.errors import InputError
 from askance.core.parameters import parameter
 from askance.core.ports import Model
-from askance.loaders import load_model
 from askance.methods.selfrag.tokens import GROUPS, RELEVANT, Group
 from askance.training.loop.trainer import OnStep
 from askance.training.reader.data_mix import DataMix

@@ -20,18 +20,18 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from askance.config import ALIASES, OBJECT, SCHEMA_VERSION, SETTINGS, EngineConfig, plain
+from askance.configuration.build import DEFAULT_METHOD, decided_by, prompts_class
+from askance.configuration.loaders import encodes, is_kind, split_retriever
+from askance.configuration.presets import open_preset
+from askance.configuration.settings import ALIASES, OBJECT, SCHEMA_VERSION, SETTINGS, EngineConfig, plain
+from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import ConfigError, InputError, UnknownName
 from askance.core.ports import Needs
 from askance.core.toml_file import read_toml
 from askance.core.trace import Asked
-from askance.loaders import encodes, is_kind, split_retriever
 from askance.middleware.session import Budget
-from askance.presets import open_preset
-from askance.registry import DEFAULT_METHOD, decided_by, prompts_class
 from askance.storage.durable_files import unsealed
 from askance.storage.trace_file import read_trace
-from askance.trust import check_runs_no_code
 
 FILE = "askance.toml"
 SETTINGS_OF_RUN = "settings.json"

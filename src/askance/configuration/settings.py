@@ -18,9 +18,11 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from askance import loaders
 from askance.ask import Engine, check_can_search
 from askance.confidence import AUTO
+from askance.configuration import loaders
+from askance.configuration.build import DEFAULT_METHOD, choose_method, plain_method, ready_method
+from askance.configuration.catalogue import recommended_in_flight
 from askance.core.errors import InputError, MissingAbility, UnknownName, about
 from askance.core.extensions import check_port, spec_of
 from askance.core.filters import Filter, parse_filter
@@ -30,8 +32,6 @@ from askance.core.ports import Encoder, Method, Model, Reranker, Retriever, filt
 from askance.core.types import Role
 from askance.middleware.cache import CachedModel, CachedRetriever, CacheStore
 from askance.middleware.session import Budget
-from askance.models.registry import recommended_in_flight
-from askance.registry import DEFAULT_METHOD, choose_method, plain_method, ready_method
 from askance.retrieval.reranking import join_reranker
 
 SCHEMA_VERSION = 1

@@ -8,10 +8,10 @@ them: by an option, in the environment, in Python, in a file given with ``--conf
 
 from typing import Any
 
+from askance.configuration.catalogue import MODEL_KINDS
+from askance.configuration.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS
 from askance.core.errors import ConfigError, InputError
 from askance.core.extensions import names_code
-from askance.models.registry import MODEL_KINDS
-from askance.prompts import AIRRAG_PROMPT_SETS, PROMPT_SETS
 from askance.retrieval.reranking import RERANKERS, split_reranker
 
 KINDS = ("bm25", "dense", "hybrid")

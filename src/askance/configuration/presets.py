@@ -26,10 +26,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import AskanceError, PresetError, UnknownName
 from askance.core.parameters import name_of, parameter_field, parse_parameters, search_parameter
 from askance.core.toml_file import read_toml
-from askance.trust import check_runs_no_code
 
 OF_MODELS = ("bundled", "bundled:base")
 """The presets that apply by default, each to the model of the same name."""

@@ -126,7 +126,7 @@ def _open(
 ) -> W:
     """Return the template of a packaged set, an extension, or a file."""
     if isinstance(name, str) and name in known:
-        path = Path(__file__).with_name(f"{name}.toml")
+        path = Path(__file__).parent / "prompt_sets" / f"{name}.toml"
         template: W = _BUILT_IN.get(name) or dataclasses.replace(read(path), name=name)
         return template
     extension = find_extension("prompts", name) if isinstance(name, str) else None

@@ -9,15 +9,24 @@ from typing import Any
 
 from askance.ask import Engine as Engine
 from askance.ask import check_needs
+from askance.configuration.catalogue import parse_spec
+from askance.configuration.loaders import DEFAULT_MODEL as DEFAULT_MODEL
+from askance.configuration.loaders import load_model as load_model
+from askance.configuration.loaders import load_models as load_models
+from askance.configuration.loaders import open_retriever as open_retriever
+from askance.configuration.presets import Preset, open_preset, own_preset
+from askance.configuration.prompts import (
+    AIRRAG_PROMPT_SETS,
+    PROMPT_SETS,
+    open_airrag_prompts,
+    open_instructions,
+    open_prompts,
+)
 from askance.core.errors import InputError, ModelLacks, ParameterError, UnknownName, about
 from askance.core.extensions import Extension, find_extension, known_names
 from askance.core.parameters import changed_parameters, name_of, parse_parameters
 from askance.core.ports import Encoder, Method, Model, Retriever
 from askance.core.types import Role
-from askance.loaders import DEFAULT_MODEL as DEFAULT_MODEL
-from askance.loaders import load_model as load_model
-from askance.loaders import load_models as load_models
-from askance.loaders import open_retriever as open_retriever
 from askance.methods.airrag.parameters import read_actions
 from askance.methods.airrag.prompt_template import AirragPromptTemplate
 from askance.methods.common.named_methods import (
@@ -28,15 +37,6 @@ from askance.methods.common.named_methods import (
     split_by_member,
 )
 from askance.methods.common.prompts import PromptTemplate
-from askance.models.registry import parse_spec
-from askance.presets import Preset, open_preset, own_preset
-from askance.prompts import (
-    AIRRAG_PROMPT_SETS,
-    PROMPT_SETS,
-    open_airrag_prompts,
-    open_instructions,
-    open_prompts,
-)
 from askance.text.spacy_pipeline import load_linguistics
 
 DEFAULT_METHOD = "dragin"

@@ -7,15 +7,15 @@ from pkgutil import resolve_name
 from typing import Any, Literal, cast
 
 from askance.confidence import Abstaining, default_calibration
+from askance.configuration.catalogue import announce_loading, parse_options, parse_spec
+from askance.configuration.catalogue import load_encoder as load_encoder
+from askance.configuration.trust import check_runs_no_code
 from askance.core.errors import BadIndex, InputError, MissingExtra, UnknownName, about
 from askance.core.extensions import Extension, find_with_place, known_names
 from askance.core.notes import doing
 from askance.core.ports import Encoder, Model, Reranker, Retriever
 from askance.core.types import Role
-from askance.models.registry import announce_loading, parse_options, parse_spec
-from askance.models.registry import load_encoder as load_encoder
 from askance.retrieval.reranking import load_reranker, split_reranker, with_reranker
-from askance.trust import check_runs_no_code
 
 DEFAULT_MODEL = "bundled"
 ROLES: tuple[Role, ...] = ("answer", "plan", "attend", "critic", "reward", "judge")
